@@ -1,0 +1,173 @@
+"""The few functions most users need. Each loads what it needs on its first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfplace.core.constraints import Constraints
+from tfplace.core.costs import CostTable
+from tfplace.core.graph import OpGraph
+from tfplace.core.placement import Placement
+from tfplace.core.problem import Problem
+from tfplace.core.timeline import StepCost
+from tfplace.core.topology import Topology
+
+if TYPE_CHECKING:
+    from tfplace.apply.actual import ActualPlacement
+    from tfplace.apply.placed import Placed
+    from tfplace.search.study import Progress
+
+
+def extract(
+    source: Any,
+    batch: Any = None,
+    *,
+    training: bool | None = None,
+    fetches: tuple[str, ...] | None = None,
+    name: str | None = None,
+) -> OpGraph:
+    """Reads a model's whole dataflow graph; nothing is run and nothing in the model changes.
+
+    Args:
+      source: a compiled Keras 3 or tf_keras model, a `tf.function`, a `ConcreteFunction`, a SavedModel directory, or a
+        MetaGraphDef or GraphDef file (`.meta`, `.pb`, `.pbtxt`).
+      batch: what one step is given, as arrays or `tf.TensorSpec`s: for Keras `(x, y)`, `(x, y, sample_weight)` or `x`;
+        for a function its arguments as a tuple. Needed unless the source already has concrete input shapes.
+      training: Keras models only: the training step (forward, loss, backward, optimizer, metrics) or inference. By
+        default training if the model is compiled.
+      fetches: graph files only: names of the ops the step must run; by default the file's `train_op` collection or
+        signature, else every op whose result no other op reads.
+      name: what to call the graph; by default the model's name.
+
+    Raises:
+      SourceError: the source or the batch cannot be read as a graph; says why and what would do.
+    """
+    from tfplace.extract.sources import extract_source
+
+    return extract_source(source, batch, training=training, fetches=fetches, name=name)
+
+
+def formulate(
+    graph: OpGraph,
+    topology: Topology | str | Path | None = None,
+    *,
+    constraints: Constraints | None = None,
+    max_memory: Mapping[str, int | str] | None = None,
+    costs: CostTable | None = None,
+) -> Problem:
+    """Joins a graph, a topology, costs and the user's rules into what placers work on.
+
+    Args:
+      graph: from `extract`.
+      topology: a `Topology`, a preset's name or a file; by default the devices of the running TensorFlow.
+      constraints: pin, forbid, colocate by op-name pattern.
+      max_memory: device -> bytes or "10GiB"; overrides `constraints.max_memory`.
+      costs: op seconds; by default the analytic roofline of `tfplace.cost.analytic`.
+
+    Raises:
+      TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
+    """
+    import dataclasses
+
+    from tfplace.cost.analytic import analytic_costs
+    from tfplace.group.problem import formulate as formulate_problem
+
+    topology = Topology.detect() if topology is None else Topology.load(topology)
+    constraints = constraints or Constraints()
+    if max_memory:
+        constraints = dataclasses.replace(constraints, max_memory={**constraints.max_memory, **max_memory})
+    costs = costs if costs is not None else analytic_costs(graph, topology)
+    return formulate_problem(graph, topology, costs, constraints)
+
+
+def place(
+    source: Any,
+    topology: Topology | str | Path | None = None,
+    *,
+    batch: Any = None,
+    placer: str = "auto",
+    budget: str | float | int = "30s",
+    seed: int = 0,
+    constraints: Constraints | None = None,
+    max_memory: Mapping[str, int | str] | None = None,
+    baselines: tuple[str, ...] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Placement:
+    """Decides a device for every op.
+
+    Args:
+      source: an `OpGraph`, a `Problem`, or anything `extract` takes (with `batch`).
+      topology: as in `formulate`; ignored for a `Problem`.
+      batch: as in `extract`.
+      placer: a registered placer's name.
+      budget: seconds ("30s", 30.0) or a number of simulated placements (an int or "500 evaluations").
+      seed: random seed; with a budget in evaluations the same seed gives the same placement.
+      constraints: as in `formulate`.
+      max_memory: as in `formulate`.
+      baselines: placers whose results are reported beside it; by default every single device and the cheap placers.
+      progress: called as the search goes on, with the best so far.
+
+    Returns:
+      The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far.
+
+    Raises:
+      InfeasibleError: no placement fits; says which device is short by how much, and ways out.
+      UnknownNameError: no such placer; lists the known ones.
+    """
+    from tfplace.search.place import search_placement
+
+    if isinstance(source, Problem):
+        problem = source
+    else:
+        graph = source if isinstance(source, OpGraph) else extract(source, batch)
+        problem = formulate(graph, topology, constraints=constraints, max_memory=max_memory)
+    return search_placement(problem, placer=placer, budget=budget, seed=seed, baselines=baselines, progress=progress)
+
+
+def simulate(problem: Problem, devices: Placement | Mapping[str, str]) -> StepCost:
+    """The simulated cost of a step under given devices.
+
+    Args:
+      problem: from `formulate`.
+      devices: a placement, or op name -> device name for every op.
+
+    Raises:
+      PlacementError: ops are missing, unknown or on a device they may not be on.
+    """
+    from tfplace.simulate.evaluate import simulate_devices
+
+    return simulate_devices(problem, devices.devices if isinstance(devices, Placement) else devices)
+
+
+def apply(source: Any, placement: Placement, batch: Any = None, *, devices: Mapping[str, str] | None = None) -> Placed:
+    """Makes the program run as placed, op by op.
+
+    Args:
+      source: an extracted `OpGraph` (nothing is traced again) or anything `extract` takes (with `batch`).
+      placement: from `place`.
+      batch: as in `extract`.
+      devices: placement's device name -> TensorFlow device name on this machine; by default the same names.
+
+    Returns:
+      A callable that takes what the source's step takes and returns what it returns. Variables are moved to their
+      devices; `.restore()` moves them back; `.replace(placement)` re-places without a new trace or import.
+
+    Raises:
+      ApplyError: this machine lacks a device of the placement (lists what it has), or the source cannot be run.
+      PlacementError: the placement is for another graph; says what differs.
+    """
+    from tfplace.apply.placed import apply_placement
+
+    graph = source if isinstance(source, OpGraph) else extract(source, batch)
+    return apply_placement(graph, placement, devices=devices)
+
+
+def actual_placement(placed: Placed) -> ActualPlacement:
+    """Where TensorFlow really ran each op of a placed program, read back from its first call.
+
+    Raises:
+      ApplyError: the program has not run yet.
+    """
+    return placed.actual()

@@ -1,0 +1,1 @@
+"""Running a placement: Placement -> a TensorFlow program."""

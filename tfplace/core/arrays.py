@@ -1,0 +1,31 @@
+"""Array types and the one digest used for fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+def freeze(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array, made read-only."""
+    array.setflags(write=False)
+    return array
+
+
+def digest(parts: Iterable[str | bytes | NDArray[Any]]) -> str:
+    """A 16-digit hexadecimal fingerprint of texts and arrays, in order."""
+    h = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        data = part.tobytes() if isinstance(part, np.ndarray) else part.encode() if isinstance(part, str) else part
+        h.update(len(data).to_bytes(8, "little"))
+        h.update(data)
+    return h.hexdigest()

@@ -1,0 +1,37 @@
+"""CostTable: how long each op takes on each device, and where that number came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, digest, freeze
+from tfplace.errors import GraphError
+
+
+@dataclass(frozen=True, eq=False)
+class CostTable:
+    """Seconds per op and device for one step.
+
+    Attributes:
+      compute_s: [V, D] seconds all executions of the op in one step take on the device, overhead included; finite even
+        where the op has no kernel (the allowed devices of a problem say where it may go).
+      provenance: [V] where the op's number came from, such as "analytic:conv" or "profiled".
+    """
+
+    compute_s: FloatArray
+    provenance: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.compute_s.ndim != 2 or len(self.compute_s) != len(self.provenance):
+            raise GraphError(f"compute_s of shape {self.compute_s.shape}", f"[{len(self.provenance)}, D]")
+        if not np.all(np.isfinite(self.compute_s)) or np.any(self.compute_s < 0):
+            raise GraphError("negative or non-finite op seconds", "finite seconds of at least 0")
+        freeze(self.compute_s)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when any cost changes."""
+        return digest([self.compute_s])

@@ -1,0 +1,272 @@
+"""OpGraph: one training or inference step as a flat graph of ops, tensors and control edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, digest, freeze
+from tfplace.errors import GraphError
+
+AttrValue = bool | int | float | str | tuple[Any, ...]
+Shape = tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Variable:
+    """State that outlives a step: a weight, an optimizer slot, a metric, a seed.
+
+    Attributes:
+      name: the variable's own name.
+      op: index of the op that produces its handle.
+      size_bytes: bytes it holds.
+      trainable: whether it is trained.
+    """
+
+    name: str
+    op: int
+    size_bytes: int
+    trainable: bool = False
+
+
+@dataclass(frozen=True)
+class UnknownShape:
+    """A tensor whose static shape stayed unknown, and how it was counted.
+
+    Attributes:
+      tensor: index into the tensors.
+      op: name of the op that produces it.
+      shape: what is known; None for unknown rank, -1 for an unknown dimension.
+      rule: the rule that gave its bytes, in words.
+    """
+
+    tensor: int
+    op: str
+    shape: Shape
+    rule: str
+
+
+@runtime_checkable
+class Origin(Protocol):
+    """Where a graph came from; lets it be written back as a MetaGraphDef and run (see `tfplace.extract`)."""
+
+    @property
+    def description(self) -> str:
+        """One line for people: "Keras model 'inception_v3', training step"."""
+
+    def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
+        """The graph as a `MetaGraphDef`, ops annotated with `devices` (op name -> TensorFlow device) where given."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OpGraph:
+    """A flat op-level dataflow graph, ops in a topological order.
+
+    Edges go from lower to higher op index, except loop back edges (`edge_back`), which close a `tf.while_loop` and are
+    no precedence within a step.
+
+    Attributes:
+      name: what the graph is called in reports.
+      op_names: [V] unique names.
+      op_types: [V] TensorFlow op types, such as "Conv2D".
+      op_attrs: [V] plain attributes (numbers, texts, number lists); no shapes, functions or tensors.
+      tensor_op: [T] op that produces the tensor; non-decreasing.
+      tensor_slot: [T] which of that op's outputs it is.
+      tensor_dtype: [T] dtype names, such as "float32".
+      tensor_shape: [T] shapes with unknown dimensions already filled by the rule in `unknown`; None if rank is unknown.
+      tensor_bytes: [T] bytes of one execution's output.
+      edge_src: [E] producing op.
+      edge_dst: [E] consuming op.
+      edge_tensor: [E] tensor carried, or -1 for a control edge.
+      edge_slot: [E] input position at the consumer, or -1 for a control edge.
+      edge_back: [E] whether the edge closes a loop.
+      trips: [V] executions in one step; above 1 only for ops inside loops.
+      colocation: [V] id of the `_class` colocation group, or -1.
+      resource: [V] id of the set of ops that touch the same resource or reference variable, or -1. Ops of one set
+        cannot be split: TensorFlow would move them back silently.
+      kernel_types: device types looked at, such as ("CPU", "GPU").
+      has_kernel: [V, len(kernel_types)] whether the op has a kernel for the device type.
+      host_memory: [V] the op's GPU kernel leaves every output in host memory.
+      replicable: [V] a constant small enough to be copied to every device that reads it; it follows its consumers.
+      variables: state held between steps.
+      unknown: tensors whose size is a stated guess.
+      fetches: names of the ops whose results the step returns or must run.
+      origin: where it came from; None for a graph made from plain arrays.
+    """
+
+    name: str
+    op_names: tuple[str, ...]
+    op_types: tuple[str, ...]
+    op_attrs: tuple[Mapping[str, AttrValue], ...]
+    tensor_op: IntArray
+    tensor_slot: IntArray
+    tensor_dtype: tuple[str, ...]
+    tensor_shape: tuple[Shape, ...]
+    tensor_bytes: LongArray
+    edge_src: IntArray
+    edge_dst: IntArray
+    edge_tensor: IntArray
+    edge_slot: IntArray
+    edge_back: BoolArray
+    trips: FloatArray
+    colocation: IntArray
+    resource: IntArray
+    kernel_types: tuple[str, ...]
+    has_kernel: BoolArray
+    host_memory: BoolArray
+    replicable: BoolArray
+    variables: tuple[Variable, ...] = ()
+    unknown: tuple[UnknownShape, ...] = ()
+    fetches: tuple[str, ...] = ()
+    origin: Origin | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, np.ndarray):
+                freeze(value)
+
+    def _check(self) -> None:
+        v, t, e = self.num_ops, self.num_tensors, self.num_edges
+        lengths = {
+            "op_types": (len(self.op_types), v),
+            "op_attrs": (len(self.op_attrs), v),
+            "trips": (len(self.trips), v),
+            "colocation": (len(self.colocation), v),
+            "resource": (len(self.resource), v),
+            "has_kernel": (len(self.has_kernel), v),
+            "host_memory": (len(self.host_memory), v),
+            "replicable": (len(self.replicable), v),
+            "tensor_slot": (len(self.tensor_slot), t),
+            "tensor_dtype": (len(self.tensor_dtype), t),
+            "tensor_shape": (len(self.tensor_shape), t),
+            "tensor_bytes": (len(self.tensor_bytes), t),
+            "edge_dst": (len(self.edge_dst), e),
+            "edge_tensor": (len(self.edge_tensor), e),
+            "edge_slot": (len(self.edge_slot), e),
+            "edge_back": (len(self.edge_back), e),
+        }
+        for what, (got, want) in lengths.items():
+            if got != want:
+                raise GraphError(f"{what} of length {got}", f"length {want}")
+        if v == 0:
+            raise GraphError("a graph without ops", "at least one op", "Check that the model was built and traced.")
+        if len(set(self.op_names)) != v:
+            raise GraphError("duplicate op names", "unique op names")
+        for what, array, bound in (
+            ("tensor_op", self.tensor_op, v),
+            ("edge_src", self.edge_src, v),
+            ("edge_dst", self.edge_dst, v),
+            ("edge_tensor", self.edge_tensor, t),
+        ):
+            low = -1 if what == "edge_tensor" else 0
+            if array.size and (array.min() < low or array.max() >= bound):
+                raise GraphError(f"{what} with an index outside {low}..{bound - 1}", "indices of this graph")
+        if np.any(np.diff(self.tensor_op) < 0):
+            raise GraphError("tensors out of order", "tensors sorted by producing op")
+        if np.any(self.tensor_bytes < 0):
+            raise GraphError("a tensor of negative size", "bytes of at least 0")
+        forward = ~self.edge_back
+        if np.any(self.edge_src[forward] >= self.edge_dst[forward]):
+            bad = int(np.flatnonzero(forward & (self.edge_src >= self.edge_dst))[0])
+            raise GraphError(
+                f"edge {self.op_names[self.edge_src[bad]]} -> {self.op_names[self.edge_dst[bad]]} against the op order",
+                "ops in a topological order (loop back edges marked)",
+            )
+
+    @property
+    def num_ops(self) -> int:
+        """V."""
+        return len(self.op_names)
+
+    @property
+    def num_tensors(self) -> int:
+        """T."""
+        return len(self.tensor_op)
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return len(self.edge_src)
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Op name -> op index."""
+        return {name: i for i, name in enumerate(self.op_names)}
+
+    @cached_property
+    def op_tensors(self) -> IntArray:
+        """[V + 1] offsets: op v produces tensors `op_tensors[v]` to `op_tensors[v + 1] - 1`."""
+        return np.searchsorted(self.tensor_op, np.arange(self.num_ops + 1)).astype(np.int32)
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[int, ...], ...]:
+        """[V] tensors each op reads, by input position (control inputs left out)."""
+        rows: list[list[tuple[int, int]]] = [[] for _ in range(self.num_ops)]
+        for dst, tensor, slot in zip(
+            self.edge_dst.tolist(), self.edge_tensor.tolist(), self.edge_slot.tolist(), strict=True
+        ):
+            if tensor >= 0:
+                rows[dst].append((slot, tensor))
+        return tuple(tuple(t for _, t in sorted(row)) for row in rows)
+
+    @cached_property
+    def persistent_bytes(self) -> LongArray:
+        """[V] bytes of the variables whose handle the op produces."""
+        out = np.zeros(self.num_ops, np.int64)
+        for variable in self.variables:
+            out[variable.op] += variable.size_bytes
+        return out
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when ops, edges, shapes or sizes change; not with the machine or the process."""
+        return digest(
+            [
+                "\n".join(self.op_names),
+                "\n".join(self.op_types),
+                self.tensor_op,
+                self.tensor_bytes,
+                self.edge_src,
+                self.edge_dst,
+                self.edge_tensor,
+                self.trips,
+                *(f"{v.name}:{v.op}:{v.size_bytes}" for v in self.variables),
+            ]
+        )
+
+    def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
+        """The graph as a TensorFlow `MetaGraphDef`.
+
+        Args:
+          devices: op name -> TensorFlow device, written into the nodes; none are written by default.
+
+        Raises:
+          GraphError: the graph was made from plain arrays and has no TensorFlow form.
+        """
+        if self.origin is None:
+            raise GraphError(
+                "a graph made from plain arrays", "a graph read from TensorFlow", "Use tfplace.extract(model)."
+            )
+        return self.origin.metagraph(devices)
+
+    def save(self, path: str, devices: Mapping[str, str] | None = None) -> None:
+        """Writes `metagraph(devices)` to `path`: binary, or text if the name ends in "txt"."""
+        from pathlib import Path
+
+        meta = self.metagraph(devices)
+        if str(path).endswith("txt"):
+            Path(path).write_text(str(meta))
+        else:
+            Path(path).write_bytes(meta.SerializeToString())
+
+    def __repr__(self) -> str:
+        return (
+            f"OpGraph({self.name!r}, {self.num_ops} ops, {self.num_tensors} tensors, {self.num_edges} edges, "
+            f"{len(self.variables)} variables, fingerprint {self.fingerprint})"
+        )

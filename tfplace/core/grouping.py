@@ -1,0 +1,38 @@
+"""Grouping: which ops a placer decides together."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray, freeze
+from tfplace.errors import GraphError
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """A map from ops to units.
+
+    Attributes:
+      unit_of: [V] the unit of each op, or -1 for a replicable constant, which follows its consumers.
+      num_units: U; every unit 0..U-1 has at least one op, and units are numbered by their first op.
+    """
+
+    unit_of: IntArray
+    num_units: int
+
+    def __post_init__(self) -> None:
+        used = np.unique(self.unit_of[self.unit_of >= 0])
+        if len(used) != self.num_units or (len(used) and used[-1] != self.num_units - 1):
+            raise GraphError(f"{len(used)} used units of {self.num_units}", "units numbered 0..U-1 without gaps")
+        freeze(self.unit_of)
+
+    @cached_property
+    def members(self) -> tuple[IntArray, ...]:
+        """[U] the ops of each unit, ascending."""
+        order = np.argsort(self.unit_of, kind="stable").astype(np.int32)
+        bounds = np.searchsorted(self.unit_of[order], np.arange(self.num_units + 1))
+        return tuple(order[a:b] for a, b in itertools.pairwise(bounds))

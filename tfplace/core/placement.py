@@ -1,0 +1,234 @@
+"""Placement: the answer. Which device every op runs on, and what is predicted of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray, freeze
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.core.timeline import StepCost, Timeline
+from tfplace.errors import PlacementError
+from tfplace.registry import SERVICES
+
+FORMAT = "tfplace-placement/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Devices for all ops of one graph.
+
+    Attributes:
+      op_names: [V].
+      device_names: [D].
+      op_device: [V] device index of each op.
+      cost: predicted cost of a step.
+      bound_s: no placement on this topology can be predicted faster than this, in seconds.
+      placer: name of the placer, with its settings.
+      seed: its random seed.
+      baselines: simulated costs of other placements, such as "single GPU:0".
+      graph_fingerprint: of the graph it belongs to.
+      topology_fingerprint: of the topology it belongs to.
+      topology_name: for people.
+      versions: package -> version that made it.
+      problem: what it answers; absent after loading from a file without the graph.
+    """
+
+    op_names: tuple[str, ...]
+    device_names: tuple[str, ...]
+    op_device: IntArray
+    cost: StepCost
+    bound_s: float
+    placer: str
+    seed: int
+    graph_fingerprint: str
+    topology_fingerprint: str
+    topology_name: str
+    baselines: Mapping[str, StepCost] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    problem: Problem | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.op_device.shape != (len(self.op_names),):
+            raise PlacementError(f"{self.op_device.shape} devices", f"one device for each of {len(self.op_names)} ops")
+        if self.op_device.size and (self.op_device.min() < 0 or self.op_device.max() >= len(self.device_names)):
+            raise PlacementError("a device index out of range", f"0..{len(self.device_names) - 1}")
+        freeze(self.op_device)
+
+    @cached_property
+    def devices(self) -> Mapping[str, str]:
+        """Op name -> device name."""
+        return {op: self.device_names[d] for op, d in zip(self.op_names, self.op_device.tolist(), strict=True)}
+
+    @property
+    def best_single(self) -> tuple[str, StepCost] | None:
+        """The fastest single-device baseline that fits, by name."""
+        fits = {k: c for k, c in self.baselines.items() if k.startswith("single ") and c.feasible}
+        return min(fits.items(), key=lambda item: item[1].step_s) if fits else None
+
+    def diff(self, other: Placement) -> dict[str, tuple[str, str]]:
+        """Ops that the two put on different devices: name -> (device here, device there).
+
+        Raises:
+          PlacementError: they place different graphs.
+        """
+        if self.graph_fingerprint != other.graph_fingerprint:
+            raise PlacementError(
+                f"placements of graphs {self.graph_fingerprint} and {other.graph_fingerprint}",
+                "two placements of one graph",
+                _ops_that_differ(self.op_names, other.op_names),
+            )
+        mine, theirs = self.devices, other.devices
+        return {op: (mine[op], theirs[op]) for op in self.op_names if mine[op] != theirs[op]}
+
+    # ---- shown to people; the work is done in tfplace.report and tfplace.simulate ------------------------------------
+
+    def summary(self) -> str:
+        """A table per device and the verdict against the best single device, as text."""
+        text: str = SERVICES["placement_summary"](self)
+        return text
+
+    def _repr_html_(self) -> str:
+        html: str = SERVICES["placement_html"](self)
+        return html
+
+    def timeline(self) -> Timeline:
+        """When each op runs and each tensor moves, simulated.
+
+        Raises:
+          PlacementError: loaded from a file without its graph.
+        """
+        if self.problem is None:
+            raise PlacementError(
+                "a placement without its graph",
+                "one made by tfplace.place() or bound to a problem",
+                "Load it with Placement.from_json(text, problem=...).",
+            )
+        timeline: Timeline = SERVICES["simulate_timeline"](self.problem, self.op_device)
+        return timeline
+
+    # ---- reading and writing -------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The placement as JSON text."""
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "graph_fingerprint": self.graph_fingerprint,
+                "topology_fingerprint": self.topology_fingerprint,
+                "topology": self.topology_name,
+                "placer": self.placer,
+                "seed": self.seed,
+                "versions": dict(self.versions),
+                "bound_s": self.bound_s,
+                "cost": _cost_to_dict(self.cost),
+                "baselines": {k: _cost_to_dict(v) for k, v in self.baselines.items()},
+                "devices": list(self.device_names),
+                "ops": dict(zip(self.op_names, self.op_device.tolist(), strict=True)),
+            },
+            indent=1,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Writes `to_json()` to a file, whole or not at all."""
+        path = Path(path)
+        part = path.with_name(path.name + ".part")
+        part.write_text(self.to_json() + "\n")
+        part.replace(path)
+
+    @classmethod
+    def from_json(cls, text: str, graph: OpGraph | None = None, problem: Problem | None = None) -> Placement:
+        """Reads `to_json`'s text.
+
+        Args:
+          text: the JSON.
+          graph: refuse the placement unless it is for this graph.
+          problem: the same, and binds it so that `timeline()` works.
+
+        Raises:
+          PlacementError: not a placement, or for another graph; says what differs.
+        """
+        try:
+            data = json.loads(text)
+            if data["format"] != FORMAT:
+                raise PlacementError(f"format {data['format']!r}", f"format {FORMAT!r}")
+            placement = cls(
+                op_names=tuple(data["ops"]),
+                device_names=tuple(data["devices"]),
+                op_device=np.array(list(data["ops"].values()), np.int32),
+                cost=_cost_from_dict(data["cost"]),
+                bound_s=float(data["bound_s"]),
+                placer=data["placer"],
+                seed=int(data["seed"]),
+                graph_fingerprint=data["graph_fingerprint"],
+                topology_fingerprint=data["topology_fingerprint"],
+                topology_name=data["topology"],
+                baselines={k: _cost_from_dict(v) for k, v in data["baselines"].items()},
+                versions=data["versions"],
+                problem=problem,
+            )
+        except PlacementError:
+            raise
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PlacementError(
+                f"text that is not a placement ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}"
+            ) from error
+        graph = problem.graph if problem is not None else graph
+        if graph is not None and graph.fingerprint != placement.graph_fingerprint:
+            raise PlacementError(
+                f"a placement of graph {placement.graph_fingerprint}",
+                f"one of graph {graph.fingerprint} ({graph.name})",
+                _ops_that_differ(placement.op_names, graph.op_names),
+            )
+        if problem is not None and problem.topology.fingerprint != placement.topology_fingerprint:
+            raise PlacementError(
+                f"a placement on topology {placement.topology_name} ({placement.topology_fingerprint}, devices "
+                f"{', '.join(placement.device_names)})",
+                f"one on {problem.topology.name} ({problem.topology.fingerprint}, devices "
+                f"{', '.join(problem.topology.device_names)})",
+            )
+        return placement
+
+
+def _cost_to_dict(cost: StepCost) -> dict[str, Any]:
+    return {
+        "step_s": cost.step_s,
+        "compute_s": cost.compute_s.tolist(),
+        "transfer_s": cost.transfer_s.tolist(),
+        "idle_s": cost.idle_s.tolist(),
+        "peak_bytes": cost.peak_bytes.tolist(),
+        "limit_bytes": cost.limit_bytes.tolist(),
+        "moved_bytes": cost.moved_bytes,
+    }
+
+
+def _cost_from_dict(data: Mapping[str, Any]) -> StepCost:
+    return StepCost(
+        step_s=float(data["step_s"]),
+        compute_s=np.array(data["compute_s"], float),
+        transfer_s=np.array(data["transfer_s"], float),
+        idle_s=np.array(data["idle_s"], float),
+        peak_bytes=np.array(data["peak_bytes"], np.int64),
+        limit_bytes=np.array(data["limit_bytes"], np.int64),
+        moved_bytes=int(data["moved_bytes"]),
+    )
+
+
+def _ops_that_differ(mine: tuple[str, ...], theirs: tuple[str, ...]) -> str:
+    a, b = set(mine), set(theirs)
+    if a == b:
+        return f"Both have the same {len(a)} op names; shapes, sizes or edges differ."
+    only_a, only_b = sorted(a - b), sorted(b - a)
+    shown = [
+        f"{len(only)} ops only in the {which} ({', '.join(only[:3])})"
+        for which, only in (("first", only_a), ("second", only_b))
+        if only
+    ]
+    return "; ".join(shown) + "."

@@ -1,0 +1,81 @@
+"""Problem: everything a placer needs, and nothing of TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfplace.core.arrays import BoolArray, IntArray, LongArray, freeze
+from tfplace.core.constraints import Constraints
+from tfplace.core.costs import CostTable
+from tfplace.core.graph import OpGraph
+from tfplace.core.grouping import Grouping
+from tfplace.core.topology import Topology
+from tfplace.errors import PlacementError
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph to be placed on a topology.
+
+    Attributes:
+      graph: the ops.
+      topology: the devices and links.
+      costs: op seconds per device.
+      constraints: the user's rules (already folded into the fields below).
+      grouping: ops -> units; a placer decides one device per unit.
+      allowed: [U, D] devices each unit may be on.
+      memory_limit: [D] bytes that may be used on each device.
+      follows: [V] for a replicable constant the consumer it follows, for any other op itself.
+    """
+
+    graph: OpGraph
+    topology: Topology
+    costs: CostTable
+    constraints: Constraints
+    grouping: Grouping
+    allowed: BoolArray
+    memory_limit: LongArray
+    follows: IntArray
+
+    def __post_init__(self) -> None:
+        if self.allowed.shape != (self.num_units, self.num_devices):
+            raise PlacementError(f"allowed of shape {self.allowed.shape}", f"[{self.num_units}, {self.num_devices}]")
+        for array in (self.allowed, self.memory_limit, self.follows):
+            freeze(array)
+
+    @property
+    def num_units(self) -> int:
+        """U."""
+        return self.grouping.num_units
+
+    @property
+    def num_devices(self) -> int:
+        """D."""
+        return len(self.topology.devices)
+
+    def expand(self, unit_device: IntArray) -> IntArray:
+        """[U] devices of units -> [V] devices of ops.
+
+        Raises:
+          PlacementError: wrong length, a device that does not exist, or one the unit may not be on.
+        """
+        unit_device = np.asarray(unit_device)
+        if unit_device.shape != (self.num_units,):
+            raise PlacementError(
+                f"devices of shape {unit_device.shape}", f"one device for each of {self.num_units} units"
+            )
+        if unit_device.size and (unit_device.min() < 0 or unit_device.max() >= self.num_devices):
+            raise PlacementError("a device index out of range", f"0..{self.num_devices - 1}")
+        wrong = np.flatnonzero(~self.allowed[np.arange(self.num_units), unit_device])
+        if len(wrong):
+            op = self.graph.op_names[self.grouping.members[wrong[0]][0]]
+            device = self.topology.devices[unit_device[wrong[0]]].name
+            raise PlacementError(f"{op} on {device}", "a device that has its kernel and that the constraints allow")
+        return self.spread(unit_device)
+
+    def spread(self, unit_device: IntArray) -> IntArray:
+        """`expand` without the checks, for the inner loop of a search."""
+        units = self.grouping.unit_of[self.follows]
+        return np.where(units >= 0, unit_device[units], 0).astype(np.int32)

@@ -1,0 +1,109 @@
+"""StepCost and Timeline: what a placement costs, and when everything happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, freeze
+from tfplace.errors import GraphError
+
+
+@dataclass(frozen=True, eq=False)
+class StepCost:
+    """The cost of one step under one placement.
+
+    Attributes:
+      step_s: seconds from the first op's start to the last op's end.
+      compute_s: [D] seconds each device computes.
+      transfer_s: [D] seconds in which at least one of the device's channels is sending or receiving.
+      idle_s: [D] seconds each device does not compute (`step_s - compute_s`).
+      peak_bytes: [D] highest memory in use at any time.
+      limit_bytes: [D] memory that may be used.
+      moved_bytes: bytes sent between devices.
+    """
+
+    step_s: float
+    compute_s: FloatArray
+    transfer_s: FloatArray
+    idle_s: FloatArray
+    peak_bytes: LongArray
+    limit_bytes: LongArray
+    moved_bytes: int
+
+    @property
+    def excess_bytes(self) -> int:
+        """Bytes over the limit, summed over devices; 0 when the placement fits."""
+        return int(np.maximum(self.peak_bytes - self.limit_bytes, 0).sum())
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every device's peak is within its limit."""
+        return self.excess_bytes == 0
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Smaller is better: first what does not fit, then the step time."""
+        return self.excess_bytes, self.step_s
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """When each op ran and each tensor moved.
+
+    Attributes:
+      device_names: [D].
+      op_names: [V].
+      op_types: [V].
+      op_device: [V] device index.
+      start_s: [V] seconds.
+      finish_s: [V] seconds.
+      moved: [M] name of the op whose output (or completion, for a control edge) was sent.
+      moved_bytes: [M] bytes.
+      moved_src: [M] device index.
+      moved_dst: [M] device index.
+      moved_start_s: [M] seconds.
+      moved_finish_s: [M] seconds.
+      memory_s: [N] times at which a device's memory in use changed, ascending.
+      memory_device: [N] which device.
+      memory_bytes: [N] bytes in use there from then on.
+      replicated: [V] ops that are copies of constants and take no time of their own.
+    """
+
+    device_names: tuple[str, ...]
+    op_names: tuple[str, ...]
+    op_types: tuple[str, ...]
+    op_device: IntArray
+    start_s: FloatArray
+    finish_s: FloatArray
+    moved: tuple[str, ...]
+    moved_bytes: LongArray
+    moved_src: IntArray
+    moved_dst: IntArray
+    moved_start_s: FloatArray
+    moved_finish_s: FloatArray
+    memory_s: FloatArray
+    memory_device: IntArray
+    memory_bytes: LongArray
+    replicated: BoolArray
+
+    def __post_init__(self) -> None:
+        if np.any(self.finish_s < self.start_s) or np.any(self.moved_finish_s < self.moved_start_s):
+            raise GraphError("an op or transfer that ends before it starts", "finish of at least start")
+        for device in range(len(self.device_names)):
+            mine = np.flatnonzero((self.op_device == device) & ~self.replicated)
+            order = mine[np.lexsort((self.finish_s[mine], self.start_s[mine]))]
+            late = self.start_s[order[1:]] < self.finish_s[order[:-1]] - 1e-12
+            if np.any(late):
+                a = int(np.flatnonzero(late)[0])
+                both = f"{self.op_names[order[a]]} and {self.op_names[order[a + 1]]}"
+                raise GraphError(f"{both} at once on {self.device_names[device]}", "one op at a time per device")
+        for array in (self.op_device, self.start_s, self.finish_s, self.moved_start_s, self.moved_finish_s):
+            freeze(array)
+
+    def save(self, path: str) -> None:
+        """Writes a trace that https://ui.perfetto.dev opens (Chrome trace event JSON)."""
+        from tfplace.registry import SERVICES
+
+        SERVICES["timeline_save"](self, path)

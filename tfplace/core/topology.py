@@ -1,0 +1,360 @@
+"""Topology: the devices, and the links between them. docs/topology.md describes the file format field by field."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray, digest, freeze
+from tfplace.errors import InputError, TopologyError, UnknownNameError, near_names
+from tfplace.registry import SERVICES
+from tfplace.units import parse_bandwidth, parse_bytes, parse_flops, parse_seconds
+
+FORMAT = "tfplace-topology/1"
+PRESET_DIR = Path(__file__).parent / "presets"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device.
+
+    Attributes:
+      name: as in placements, such as "GPU:0".
+      type: TensorFlow device type, such as "GPU".
+      memory_bytes: memory it has.
+      flops: dtype name -> peak floating-point operations per second; "float32" is required and stands in for others.
+      memory_bandwidth: bytes per second between its memory and its compute units.
+      op_overhead_s: seconds each op costs besides its work (launch, executor).
+      duplex: "full" if it can send and receive at once, else "half".
+      model: the product's name, for people and for caches of profiled costs.
+    """
+
+    name: str
+    type: str
+    memory_bytes: int
+    flops: Mapping[str, float]
+    memory_bandwidth: float
+    op_overhead_s: float
+    duplex: str = "full"
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        where = f"device {self.name!r}"
+        for what, value in (("memory", self.memory_bytes), ("memory_bandwidth", self.memory_bandwidth)):
+            if not value > 0:
+                raise TopologyError(f"{what} {value!r} in {where}", f"{what} above 0")
+        if self.op_overhead_s < 0:
+            raise TopologyError(f"op_overhead {self.op_overhead_s!r} in {where}", "op_overhead of at least 0")
+        if "float32" not in self.flops or not all(f > 0 for f in self.flops.values()):
+            raise TopologyError(f"flops {dict(self.flops)!r} in {where}", 'rates above 0 with an entry "float32"')
+        if self.duplex not in ("full", "half"):
+            raise TopologyError(f"duplex {self.duplex!r} in {where}", '"full" or "half"')
+
+
+@dataclass(frozen=True)
+class Link:
+    """A directed way from one device to another.
+
+    Attributes:
+      src: sending device.
+      dst: receiving device.
+      bandwidth: bytes per second.
+      latency_s: seconds added to every transfer.
+      port: which of the devices' ports it uses; transfers on different ports do not wait for one another.
+      shared: names of channels it shares with other links (a PCIe switch, a QPI hop); one transfer at a time on each.
+    """
+
+    src: str
+    dst: str
+    bandwidth: float
+    latency_s: float
+    port: str = "main"
+    shared: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f"link {self.src} -> {self.dst}"
+        if not self.bandwidth > 0:
+            raise TopologyError(f"bandwidth {self.bandwidth!r} in {where}", "bandwidth above 0")
+        if self.latency_s < 0:
+            raise TopologyError(f"latency {self.latency_s!r} in {where}", "latency of at least 0")
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """Devices and a link for every ordered pair of them.
+
+    Attributes:
+      name: for reports.
+      devices: [D], in the order in which placements number them.
+      links: one per ordered pair.
+      source: where the numbers come from.
+    """
+
+    name: str
+    devices: tuple[Device, ...]
+    links: tuple[Link, ...] = ()
+    source: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.devices:
+            raise TopologyError(f"topology {self.name!r} with no devices", "at least one device in `devices`")
+        names = [d.name for d in self.devices]
+        for name in names:
+            if names.count(name) > 1:
+                raise TopologyError(f"device name {name!r} twice", "unique device names")
+        have = {(link.src, link.dst) for link in self.links}
+        for a, b in have:
+            for end in (a, b):
+                if end not in names:
+                    raise TopologyError(f"link {a} -> {b}", f"devices among {', '.join(names)}", f"No device {end!r}.")
+        if len(have) != len(self.links):
+            raise TopologyError(f"topology {self.name!r} with two links between one pair", "one link per ordered pair")
+        for a in names:
+            for b in names:
+                if a != b and (a, b) not in have:
+                    raise TopologyError(
+                        f"no link {a} -> {b}",
+                        "a link for every ordered pair",
+                        f'Add {{"src": "{a}", "dst": "{b}", ...}}.',
+                    )
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """[D]."""
+        return tuple(d.name for d in self.devices)
+
+    def index(self, name: str) -> int:
+        """Device index of `name`.
+
+        Raises:
+          UnknownNameError: no such device; lists the known ones.
+        """
+        if name not in self.device_names:
+            raise UnknownNameError("device", name, self.device_names)
+        return self.device_names.index(name)
+
+    @cached_property
+    def _link_of(self) -> dict[tuple[int, int], Link]:
+        return {(self.index(link.src), self.index(link.dst)): link for link in self.links}
+
+    def _matrix(self, attribute: str, own: float) -> FloatArray:
+        out = np.full((len(self.devices),) * 2, own)
+        for pair, link in self._link_of.items():
+            out[pair] = getattr(link, attribute)
+        return freeze(out)
+
+    @cached_property
+    def bandwidth(self) -> FloatArray:
+        """[D, D] bytes per second from row to column; infinite on the diagonal."""
+        return self._matrix("bandwidth", np.inf)
+
+    @cached_property
+    def latency_s(self) -> FloatArray:
+        """[D, D] seconds from row to column; 0 on the diagonal."""
+        return self._matrix("latency_s", 0.0)
+
+    @cached_property
+    def channel_names(self) -> tuple[str, ...]:
+        """[C] names of everything a transfer can occupy: each device's ports, out and in, and the shared channels."""
+        return self._channels[0]
+
+    @cached_property
+    def channels(self) -> IntArray:
+        """[D, D, K] channels a transfer from row to column occupies, padded with -1."""
+        return self._channels[1]
+
+    @cached_property
+    def _channels(self) -> tuple[tuple[str, ...], IntArray]:
+        ids: dict[str, int] = {}
+        rows: dict[tuple[int, int], list[int]] = {}
+        for (a, b), link in self._link_of.items():
+            ends = []
+            for device, way in ((self.devices[a], "out"), (self.devices[b], "in")):
+                side = way if device.duplex == "full" else "bus"
+                ends.append(f"{device.name}/{link.port}/{side}")
+            rows[a, b] = [ids.setdefault(name, len(ids)) for name in dict.fromkeys([*ends, *link.shared])]
+        width = max((len(r) for r in rows.values()), default=1)
+        out = np.full((len(self.devices), len(self.devices), width), -1, np.int32)
+        for pair, row in rows.items():
+            out[pair][: len(row)] = row
+        return tuple(ids), freeze(out)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when any device or link changes; not with the name."""
+        return digest(
+            [json.dumps({k: v for k, v in self.to_dict().items() if k in ("devices", "links")}, sort_keys=True)]
+        )
+
+    # ---- reading and writing -------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The file format's content, numbers in bytes, seconds and their ratios."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "source": self.source,
+            "devices": [
+                {
+                    "name": d.name,
+                    "type": d.type,
+                    "model": d.model,
+                    "memory": d.memory_bytes,
+                    "flops": dict(d.flops),
+                    "memory_bandwidth": d.memory_bandwidth,
+                    "op_overhead": d.op_overhead_s,
+                    "duplex": d.duplex,
+                }
+                for d in self.devices
+            ],
+            "links": [
+                {
+                    "src": link.src,
+                    "dst": link.dst,
+                    "bandwidth": link.bandwidth,
+                    "latency": link.latency_s,
+                    "port": link.port,
+                    "shared": list(link.shared),
+                }
+                for link in self.links
+            ],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Writes the topology as JSON."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+
+    @classmethod
+    def from_dict(cls, data: Any, where: str = "topology") -> Topology:
+        """Reads the file format.
+
+        Raises:
+          TopologyError: names the field, the value and what was expected.
+        """
+        _object(data, where, required={"devices"}, optional={"format", "name", "source", "links"})
+        if data.get("format", FORMAT) != FORMAT:
+            raise TopologyError(f"{where}: format {data['format']!r}", f"format {FORMAT!r}")
+        devices = tuple(_device(d, f"{where}: devices[{i}]") for i, d in enumerate(_list(data, "devices", where)))
+        names = [d.name for d in devices]
+        links: dict[tuple[str, str], Link] = {}
+        for i, entry in enumerate(_list(data, "links", where)):
+            for link in _links(entry, names, f"{where}: links[{i}]"):
+                links[link.src, link.dst] = link
+        return cls(str(data.get("name", "topology")), devices, tuple(links.values()), str(data.get("source", "")))
+
+    @classmethod
+    def load(cls, source: str | Path | Topology) -> Topology:
+        """A preset's name, a JSON file, or a topology itself.
+
+        Raises:
+          TopologyError: the file is wrong.
+          UnknownNameError: neither a file nor a preset; lists the presets.
+        """
+        if isinstance(source, Topology):
+            return source
+        path = Path(source)
+        if not path.exists():
+            if path.suffix or len(path.parts) > 1:
+                raise TopologyError(f"{str(source)!r}, which does not exist", "a topology file or a preset's name")
+            return cls.preset(str(source))
+        try:
+            data = json.loads(path.read_text())
+        except (json.JSONDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
+            raise TopologyError(f"{str(source)!r}, which is not JSON ({error})", "a topology file") from error
+        return cls.from_dict(data, where=path.name)
+
+    @classmethod
+    def presets(cls) -> tuple[str, ...]:
+        """Names of the topologies that come with tfplace."""
+        return tuple(sorted(path.stem for path in PRESET_DIR.glob("*.json")))
+
+    @classmethod
+    def preset(cls, name: str) -> Topology:
+        """A topology that comes with tfplace.
+
+        Raises:
+          UnknownNameError: no such preset; lists the known ones.
+        """
+        if name not in cls.presets():
+            raise UnknownNameError("topology", name, cls.presets())
+        return cls.load(PRESET_DIR / f"{name}.json")
+
+    @classmethod
+    def detect(cls) -> Topology:
+        """The devices of the running TensorFlow; rates of unknown products are stated defaults, not measurements."""
+        topology: Topology = SERVICES["detect_topology"]()
+        return topology
+
+    def __repr__(self) -> str:
+        return f"Topology({self.name!r}, devices={list(self.device_names)})"
+
+
+def _object(data: Any, where: str, required: set[str], optional: set[str]) -> None:
+    if not isinstance(data, dict):
+        raise TopologyError(f"{where}: {type(data).__name__}", "a JSON object")
+    for key in sorted(set(data) - required - optional):
+        near = near_names(key, required | optional)
+        hint = f"Did you mean {near[0]!r}?" if near else ""
+        raise TopologyError(f"{where}: unknown field {key!r}", f"fields {sorted(required | optional)}", hint)
+    for key in sorted(required - set(data)):
+        raise TopologyError(f"{where}: no field {key!r}", f"fields {sorted(required)}")
+
+
+def _list(data: Mapping[str, Any], key: str, where: str) -> Sequence[Any]:
+    value = data.get(key, [])
+    if not isinstance(value, list):
+        raise TopologyError(f"{where}: {key} of type {type(value).__name__}", f"{key} as a JSON list")
+    return value
+
+
+def _quantity(entry: Mapping[str, Any], key: str, parse: Any, where: str) -> Any:
+    try:
+        return parse(entry[key])
+    except InputError as error:
+        raise TopologyError(f"{where}: {key} {error.received}", error.expected, error.hint) from error
+
+
+def _device(entry: Any, where: str) -> Device:
+    required = {"name", "type", "memory", "flops", "memory_bandwidth", "op_overhead"}
+    _object(entry, where, required, {"duplex", "model", "source"})
+    if not isinstance(entry["flops"], dict):
+        raise TopologyError(f"{where}: flops {entry['flops']!r}", 'an object such as {"float32": "9.3TFLOP/s"}')
+    return Device(
+        name=str(entry["name"]),
+        type=str(entry["type"]).upper(),
+        memory_bytes=_quantity(entry, "memory", parse_bytes, where),
+        flops={k: _quantity(entry["flops"], k, parse_flops, f"{where}: flops") for k in entry["flops"]},
+        memory_bandwidth=_quantity(entry, "memory_bandwidth", parse_bandwidth, where),
+        op_overhead_s=_quantity(entry, "op_overhead", parse_seconds, where),
+        duplex=str(entry.get("duplex", "full")),
+        model=str(entry.get("model", "")),
+    )
+
+
+def _links(entry: Any, names: Sequence[str], where: str) -> list[Link]:
+    """The links one entry stands for: `src` and `dst` may be patterns such as "GPU:*"; later entries win."""
+    _object(entry, where, {"src", "dst", "bandwidth", "latency"}, {"port", "shared", "source"})
+    ends = []
+    for key in ("src", "dst"):
+        found = [n for n in names if fnmatch.fnmatchcase(n, str(entry[key]))]
+        if not found:
+            raise TopologyError(f"{where}: {key} {entry[key]!r}", f"a name or pattern among {', '.join(names)}")
+        ends.append(found)
+    bandwidth = _quantity(entry, "bandwidth", parse_bandwidth, where)
+    latency = _quantity(entry, "latency", parse_seconds, where)
+    if not bandwidth > 0:
+        raise TopologyError(f"{where}: bandwidth {entry['bandwidth']!r}", "a bandwidth above 0")
+    shared = tuple(map(str, _list(entry, "shared", where)))
+    return [
+        Link(a, b, bandwidth, latency, str(entry.get("port", "main")), shared)
+        for a in ends[0]
+        for b in ends[1]
+        if a != b
+    ]

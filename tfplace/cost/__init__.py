@@ -1,0 +1,1 @@
+"""From ops and devices to seconds: OpGraph x Topology -> CostTable."""

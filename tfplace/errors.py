@@ -1,0 +1,130 @@
+"""Every error tfplace raises on purpose.
+
+Each says what was received, what was expected and what to do next; all derive from `TfplaceError`, so a caller can
+catch the family at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class TfplaceError(Exception):
+    """Base of all tfplace errors."""
+
+
+class InputError(TfplaceError, ValueError):
+    """Something the user gave cannot be used.
+
+    Attributes:
+      received: what was given, as text.
+      expected: what would have been accepted, as text.
+      hint: what to do about it; may be empty.
+    """
+
+    def __init__(self, received: str, expected: str, hint: str = "") -> None:
+        self.received = received
+        self.expected = expected
+        self.hint = hint
+        text = f"received {received}; expected {expected}"
+        super().__init__(f"{text}. {hint}" if hint else f"{text}.")
+
+
+class SourceError(InputError):
+    """A model, file or function cannot be read as a TensorFlow graph."""
+
+
+class GraphError(InputError):
+    """A graph breaks its own rules (a cycle, an edge to nowhere, no ops)."""
+
+
+class TopologyError(InputError):
+    """A topology or topology file is wrong: names the field, the value and what was expected."""
+
+
+class ConstraintError(InputError):
+    """A placement constraint cannot be honoured or matches nothing."""
+
+
+class PlacementError(InputError):
+    """A placement does not fit the graph, the topology or the constraints."""
+
+
+class ApplyError(InputError):
+    """A placement cannot be applied to this program on this machine."""
+
+
+class UnknownNameError(InputError):
+    """A name that is in no registry; lists the known ones, nearest first."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.known = tuple(sorted(known))
+        near = near_names(name, self.known)
+        hint = f"Did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"{kind} {name!r}", f"one of {', '.join(self.known)}", hint)
+
+
+class MissingExtraError(TfplaceError, ImportError):
+    """An optional package is needed and absent."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"This needs the package {package!r}, which is not installed: pip install 'tfplace[{extra}]'")
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Memory missing on one device.
+
+    Attributes:
+      device: device name.
+      need_bytes: the least peak memory any tried placement reached there.
+      limit_bytes: what the device may use.
+      largest: the biggest tensors or variables held there at the peak, as (name, bytes), largest first.
+    """
+
+    device: str
+    need_bytes: int
+    limit_bytes: int
+    largest: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def over_bytes(self) -> int:
+        """Bytes over the limit."""
+        return self.need_bytes - self.limit_bytes
+
+
+class InfeasibleError(TfplaceError):
+    """No placement that fits was found.
+
+    Attributes:
+      shortages: one per device that is over its limit.
+      ways_out: what the user can do, in order of effort.
+    """
+
+    def __init__(self, reason: str, shortages: Sequence[Shortage], ways_out: Sequence[str]) -> None:
+        from tfplace.units import format_bytes
+
+        self.shortages = tuple(shortages)
+        self.ways_out = tuple(ways_out)
+        lines = [reason]
+        for s in self.shortages:
+            lines.append(
+                f"  {s.device}: needs {format_bytes(s.need_bytes)}, may use {format_bytes(s.limit_bytes)}, "
+                f"{format_bytes(s.over_bytes)} over"
+            )
+            lines += [f"    {format_bytes(size):>10}  {name}" for name, size in s.largest]
+        if self.ways_out:
+            lines.append("Ways out:")
+            lines += [f"  {i}. {way}" for i, way in enumerate(self.ways_out, 1)]
+        super().__init__("\n".join(lines))
+
+
+def near_names(name: str, known: Iterable[str], limit: int = 5) -> list[str]:
+    """The known names closest to `name` by spelling, nearest first, then those that contain it."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=limit, cutoff=0.5)
+    bare = name.strip("*?")
+    near += [k for k in known if bare and bare.lower() in k.lower() and k not in near]
+    return near[:limit]

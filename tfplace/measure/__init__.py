@@ -1,0 +1,1 @@
+"""Real devices: what there is, and how long placements really take."""

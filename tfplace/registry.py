@@ -1,0 +1,80 @@
+"""Names that are looked up late.
+
+A registry maps a name to "module:attribute" and imports the module only when the name is asked for. It is how a user's
+`placer="heft"` finds its file, how placers stay independent of one another, and how a noun in `core` offers a method
+(`Placement.summary`) whose work is done on a higher floor without importing it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from tfplace.errors import UnknownNameError
+
+
+class Registry:
+    """A mapping of names to lazily imported objects.
+
+    Args:
+      kind: what the names stand for, used in error messages.
+      entries: name -> "module:attribute".
+    """
+
+    def __init__(self, kind: str, entries: dict[str, str]) -> None:
+        self.kind = kind
+        self._targets: dict[str, str] = dict(entries)
+        self._objects: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._targets, *self._objects}))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._targets or name in self._objects
+
+    def add(self, name: str, target: Any) -> None:
+        """Registers an object, or a "module:attribute" text, under `name`; a later one replaces an earlier one."""
+        if isinstance(target, str):
+            self._objects.pop(name, None)
+            self._targets[name] = target
+        else:
+            self._objects[name] = target
+
+    def __getitem__(self, name: str) -> Any:
+        """The object called `name`.
+
+        Raises:
+          UnknownNameError: no such name; lists the known ones.
+        """
+        if name not in self:
+            raise UnknownNameError(self.kind, name, self)
+        if name not in self._objects:
+            module, _, attribute = self._targets[name].partition(":")
+            self._objects[name] = getattr(importlib.import_module(module), attribute)
+        return self._objects[name]
+
+
+PLACERS = Registry(
+    "placer",
+    {
+        "auto": "tfplace.placers.auto:Auto",
+        "expert": "tfplace.placers.expert:Expert",
+        "heft": "tfplace.placers.heft:Heft",
+        "local_search": "tfplace.placers.local_search:LocalSearch",
+        "round_robin": "tfplace.placers.round_robin:RoundRobin",
+        "single": "tfplace.placers.single:Single",
+    },
+)
+
+# Work that methods of core nouns hand to higher floors.
+SERVICES = Registry(
+    "service",
+    {
+        "detect_topology": "tfplace.measure.detect:detect_topology",
+        "placement_html": "tfplace.report.html:placement_html",
+        "placement_summary": "tfplace.report.summary:placement_summary",
+        "simulate_timeline": "tfplace.simulate.evaluate:timeline_of",
+        "timeline_save": "tfplace.report.trace:save_trace",
+    },
+)

@@ -1,0 +1,1 @@
+"""Placements shown to people: tables, HTML, traces."""

@@ -1,0 +1,1 @@
+"""The one loop that owns budget, history and seeds."""

@@ -1,0 +1,1 @@
+"""Predicting a placement without running it: Problem x devices -> StepCost, Timeline."""

@@ -1,0 +1,1 @@
+"""What tests of placers and graphs need: random graphs, conformance suites."""

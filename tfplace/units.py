@@ -1,0 +1,107 @@
+"""Quantities with units, read and written: "12GiB", "10GB/s", "9.3TFLOP/s", "25us".
+
+Everything inside tfplace is bytes, seconds, bytes per second and floating-point operations per second; text with units
+exists only at the border.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from tfplace.errors import InputError
+
+_NUMBER = r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
+_PATTERN = re.compile(_NUMBER + r"([A-Za-zµ]*(?:/s)?)\s*")
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+
+_BYTES = {p + "B": f for p, f in (_DECIMAL | _BINARY).items()} | {"": 1}
+_SECONDS = {"s": 1.0, "": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "m": 60.0, "min": 60.0, "h": 3600.0}
+_RATE = {p + "B/s": f for p, f in (_DECIMAL | _BINARY).items()} | {"": 1}
+_FLOPS = {p + unit: f for p, f in _DECIMAL.items() for unit in ("FLOP/s", "FLOPS", "flop/s")} | {"": 1}
+
+
+def _parse(value: str | int | float, units: Mapping[str, float], what: str, example: str) -> float:
+    expected = f"{what} such as {example}"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(repr(value), expected)
+    if isinstance(value, str):
+        match = _PATTERN.fullmatch(value)
+        if match is None or match[2] not in units:
+            raise InputError(repr(value), expected, f"Known units: {', '.join(u for u in units if u)}")
+        number = float(match[1]) * units[match[2]]
+    else:
+        number = float(value)
+    if not math.isfinite(number) or number < 0:
+        raise InputError(repr(value), f"a finite, non-negative {expected}")
+    return number
+
+
+def parse_bytes(value: str | int | float) -> int:
+    """Bytes from "12GiB", "500MB" or a bare number of bytes.
+
+    >>> parse_bytes("12GiB")
+    12884901888
+    """
+    return round(_parse(value, _BYTES, "a size", '"12GiB", "500MB" or a number of bytes'))
+
+
+def parse_seconds(value: str | int | float) -> float:
+    """Seconds from "30s", "5us", "2min" or a bare number of seconds.
+
+    >>> parse_seconds("2min")
+    120.0
+    """
+    return _parse(value, _SECONDS, "a duration", '"30s", "25us" or a number of seconds')
+
+
+def parse_bandwidth(value: str | int | float) -> float:
+    """Bytes per second from "10GB/s" or a bare number.
+
+    >>> parse_bandwidth("10GB/s")
+    10000000000.0
+    """
+    return _parse(value, _RATE, "a bandwidth", '"10GB/s" or a number of bytes per second')
+
+
+def parse_flops(value: str | int | float) -> float:
+    """Floating-point operations per second from "9.3TFLOP/s" or a bare number.
+
+    >>> parse_flops("9.3TFLOP/s")
+    9300000000000.0
+    """
+    return _parse(value, _FLOPS, "a compute rate", '"9.3TFLOP/s" or a number of operations per second')
+
+
+def format_bytes(size: float) -> str:
+    """A size with a binary unit and three significant digits.
+
+    >>> format_bytes(12 * 2**30)
+    '12.0 GiB'
+    """
+    for factor, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(size) >= factor:
+            return f"{_three_digits(size / factor)} {unit}"
+    return f"{size:.0f} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration with a fitting unit and three significant digits.
+
+    >>> format_seconds(0.0123)
+    '12.3 ms'
+    """
+    if not math.isfinite(seconds):
+        return str(seconds)
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(seconds) >= factor:
+            return f"{_three_digits(seconds / factor)} {unit}"
+    return "0 s" if seconds == 0 else f"{_three_digits(seconds / 1e-9)} ns"
+
+
+def _three_digits(number: float) -> str:
+    digits = 2 if abs(number) < 10 else 1 if abs(number) < 100 else 0
+    return f"{number:.{digits}f}"
