@@ -1,0 +1,1 @@
+"""The one place that uses TensorFlow's Grappler. It knows TensorFlow, not tfplace."""

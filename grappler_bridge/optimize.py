@@ -1,0 +1,39 @@
+"""Grappler's graph optimizers, run on a MetaGraphDef outside of any session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.grappler import tf_optimizer
+
+
+def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]) -> Any:
+    """Runs Grappler passes and returns the new `GraphDef`.
+
+    The pass "function" inlines called functions and lowers While and If to Switch and Merge; "pruning" drops what no
+    fetch needs; "constfold" and "dependency" fold constants and remove needless control edges. All keep the graph valid
+    for any later placement; passes such as "remap" (fusions) or "memory" (which adds device-bound nodes) do not.
+
+    Args:
+      graph_def: the graph with its function library; every function it calls must be in it.
+      fetches: names of the ops to keep, with all they depend on. Placeholders stay only if they are among them.
+      passes: Grappler optimizer names, in order.
+
+    Raises:
+      ValueError: no fetches, or a fetch that is not in the graph (Grappler would crash or drop everything).
+    """
+    nodes = {node.name for node in graph_def.node}
+    missing = [name for name in fetches if name not in nodes]
+    if missing or not fetches:
+        raise ValueError(f"Grappler needs fetches that are in the graph; received {list(fetches)[:3]}, absent {missing[:3]}.")
+    meta = tf.compat.v1.MetaGraphDef()
+    meta.graph_def.CopyFrom(graph_def)
+    meta.collection_def["train_op"].node_list.value.extend(fetches)
+    config = tf.compat.v1.ConfigProto()
+    options = config.graph_options.rewrite_options
+    options.min_graph_nodes = -1
+    options.meta_optimizer_iterations = 1  # RewriterConfig.ONE
+    options.optimizers.extend(passes)
+    return tf_optimizer.OptimizeGraph(config, meta, verbose=False)

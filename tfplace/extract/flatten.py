@@ -1,0 +1,58 @@
+"""From a traced function to one flat graph: calls inlined, control flow lowered, what nothing needs dropped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from grappler_bridge.optimize import optimize_graph
+
+# Constant folding and the dependency pass shorten the graph before it is placed, so that nothing has to be optimised
+# afterwards: an optimizer that ran later would rename, fuse and drop ops that had already been given a device.
+PASSES = ("function", "pruning", "constfold", "dependency", "pruning")
+
+
+@dataclass(frozen=True)
+class FlatFunction:
+    """A traced function as one flat graph.
+
+    Attributes:
+      concrete: the traced `ConcreteFunction`, kept alive because its graph owns the captured variables.
+      graph_def: flat `GraphDef`; nodes carry no device and no colocation class; its `Placeholder` nodes are the
+        function's inputs under their names in `concrete.graph`.
+      input_names: op names, in the order of `concrete.graph.inputs`: arguments, then captures.
+      output_names: tensor names "op:k", in the order of the function's flat outputs.
+      control_outputs: names of ops that must run besides.
+    """
+
+    concrete: Any
+    graph_def: Any
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    control_outputs: tuple[str, ...]
+
+
+def flatten(concrete: Any) -> FlatFunction:
+    """Flattens a `ConcreteFunction` (see ../docs/architecture.md, "Why the graph is flattened first")."""
+    graph = concrete.graph
+    graph_def = graph.as_graph_def()
+    # Grappler may otherwise swap a call for another implementation of the same interface (such as a cuDNN LSTM).
+    for function in graph_def.library.function:
+        function.attr.pop("api_implements", None)
+    # Taking a gradient through a function appends outputs to its graph; only the first belong to its signature.
+    outputs = graph.outputs[: len(concrete.function_type.flat_outputs)]
+    inputs = tuple(tensor.op.name for tensor in graph.inputs)
+    controls = tuple(op.name for op in graph.control_outputs)
+    output_ops = tuple(tensor.op.name for tensor in outputs)
+    fetches = tuple(dict.fromkeys((*inputs, *output_ops, *controls)))
+    flat = optimize_graph(graph_def, fetches, PASSES)
+    clean(flat)
+    return FlatFunction(concrete, flat, inputs, tuple(tensor.name for tensor in outputs), controls)
+
+
+def clean(graph_def: Any) -> None:
+    """Removes what an earlier placement or an optimizer left in the nodes, in place."""
+    for node in graph_def.node:
+        node.device = ""
+        for attribute in ("_class", "_output_shapes", "_grappler_do_not_remove"):
+            node.attr.pop(attribute, None)
