@@ -1,0 +1,37 @@
+"""What every test shares. TensorFlow reads these variables when it loads, so they are set before anything imports it.
+
+All tests of one process share TensorFlow's context, whose devices are fixed at first use. So the one CPU is split into
+logical devices before any test that may start TensorFlow: every test outside the floors that never load it.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import pytest
+
+NUM_LOGICAL_CPUS = 4
+FLOORS_WITHOUT_TENSORFLOW = {"core", "group", "cost", "simulate", "placers", "search", "report", "testing"}
+
+
+@pytest.fixture(scope="session")
+def logical_cpus() -> list[str]:
+    """Names of the logical CPU devices, "CPU:0" to "CPU:3"."""
+    import tensorflow as tf
+
+    physical = tf.config.list_physical_devices("CPU")[0]
+    split = tf.config.get_logical_device_configuration(physical)
+    if not split or len(split) != NUM_LOGICAL_CPUS:
+        split = [tf.config.LogicalDeviceConfiguration() for _ in range(NUM_LOGICAL_CPUS)]
+        tf.config.set_logical_device_configuration(physical, split)
+    return [f"CPU:{i}" for i in range(len(tf.config.list_logical_devices("CPU")))]
+
+
+@pytest.fixture(autouse=True)
+def _split_the_cpu(request: pytest.FixtureRequest) -> None:
+    floor = request.path.relative_to(request.config.rootpath / "tests").parts[0]
+    if "tensorflow" in sys.modules or floor not in FLOORS_WITHOUT_TENSORFLOW:
+        request.getfixturevalue("logical_cpus")
