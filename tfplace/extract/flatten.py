@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grappler_bridge.optimize import optimize_graph
+from tfplace.extract.nodes import parse_input
 
 # Constant folding and the dependency pass shorten the graph before it is placed, so that nothing has to be optimised
 # afterwards: an optimizer that ran later would rename, fuse and drop ops that had already been given a device.
@@ -23,6 +25,7 @@ class FlatFunction:
       input_names: op names, in the order of `concrete.graph.inputs`: arguments, then captures.
       output_names: tensor names "op:k", in the order of the function's flat outputs.
       control_outputs: names of ops that must run besides.
+      colocation: op name -> colocation group, as the program asked for with `tf.compat.v1.colocate_with`.
     """
 
     concrete: Any
@@ -30,6 +33,13 @@ class FlatFunction:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     control_outputs: tuple[str, ...]
+    colocation: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fetches(self) -> tuple[str, ...]:
+        """Names of the ops that must stay: inputs, outputs, control outputs."""
+        outputs = (parse_input(name)[0] for name in self.output_names)
+        return tuple(dict.fromkeys((*self.input_names, *outputs, *self.control_outputs)))
 
 
 def flatten(concrete: Any) -> FlatFunction:
@@ -41,18 +51,31 @@ def flatten(concrete: Any) -> FlatFunction:
         function.attr.pop("api_implements", None)
     # Taking a gradient through a function appends outputs to its graph; only the first belong to its signature.
     outputs = graph.outputs[: len(concrete.function_type.flat_outputs)]
-    inputs = tuple(tensor.op.name for tensor in graph.inputs)
-    controls = tuple(op.name for op in graph.control_outputs)
-    output_ops = tuple(tensor.op.name for tensor in outputs)
-    fetches = tuple(dict.fromkeys((*inputs, *output_ops, *controls)))
-    flat = optimize_graph(graph_def, fetches, PASSES)
-    clean(flat)
-    return FlatFunction(concrete, flat, inputs, tuple(tensor.name for tensor in outputs), controls)
+    # The graph keeps its control outputs in a set, whose order changes from one process to the next.
+    controls = sorted(op.name for op in graph.control_outputs)
+    flat = FlatFunction(
+        concrete,
+        graph_def,
+        tuple(tensor.op.name for tensor in graph.inputs),
+        tuple(tensor.name for tensor in outputs),
+        tuple(controls),
+    )
+    optimised = optimize_graph(graph_def, flat.fetches, PASSES)
+    return replace(flat, graph_def=optimised, colocation=clean(optimised))
 
 
-def clean(graph_def: Any) -> None:
-    """Removes what an earlier placement or an optimizer left in the nodes, in place."""
+def clean(graph_def: Any) -> dict[str, str]:
+    """Removes what an earlier placement or an optimizer left in the nodes, in place.
+
+    Returns:
+      op name -> colocation group, for the ops that were in one.
+    """
+    groups: dict[str, str] = {}
     for node in graph_def.node:
+        for label in node.attr["_class"].list.s if "_class" in node.attr else ():
+            if label.startswith(b"loc:@"):
+                groups[node.name] = label.decode()[len("loc:@") :]
         node.device = ""
         for attribute in ("_class", "_output_shapes", "_grappler_do_not_remove"):
             node.attr.pop(attribute, None)
+    return groups

@@ -1,0 +1,78 @@
+"""Grappler's view of a graph: static shapes, dtypes and values known before any run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.grappler import item as grappler_item
+
+
+@dataclass(frozen=True)
+class TensorProperties:
+    """What is known of one output.
+
+    Attributes:
+      dtype: `tf.DType`.
+      shape: None for unknown rank, -1 for an unknown dimension.
+      value: elements of a small integer tensor whose value is known, else None.
+    """
+
+    dtype: Any
+    shape: tuple[int, ...] | None
+    value: tuple[int, ...] | None
+
+
+def infer_properties(graph_def: Any, fetches: Sequence[str]) -> dict[str, list[TensorProperties]]:
+    """Static properties of every op's outputs, by Grappler's symbolic shape inference (it folds constants on the way).
+
+    Grappler takes a placeholder's shape for a mere hint, since anything may be fed; here a placeholder with a shape is
+    taken at its word.
+
+    Args:
+      graph_def: a flat graph. Captured variables should be `VarHandleOp`s, whose shape tells their readers'.
+      fetches: ops to keep; Grappler refuses an item without any.
+
+    Raises:
+      ValueError: no fetches, or one that is absent.
+    """
+    names = {node.name for node in graph_def.node}
+    absent = [name for name in fetches if name not in names]
+    if absent or not fetches:
+        raise ValueError(f"Grappler needs fetches that are in the graph; received {list(fetches)[:3]}, absent {absent[:3]}.")
+    meta = tf.compat.v1.MetaGraphDef()
+    meta.graph_def.CopyFrom(graph_def)
+    meta.collection_def["train_op"].node_list.value.extend(fetches)
+    _trust_placeholders(meta.graph_def)
+    item = grappler_item.Item(meta)
+    return {op: [_properties(p) for p in outputs] for op, outputs in item.GetOpProperties().items()}
+
+
+def _trust_placeholders(graph_def: Any) -> None:
+    """Turns placeholders of known shape into reads of variables of that shape, whose shape is no hint."""
+    for node in list(graph_def.node):
+        if node.op != "Placeholder" or node.attr["shape"].shape.unknown_rank:
+            continue
+        dtype, shape = node.attr["dtype"].type, node.attr["shape"].shape
+        if tf.dtypes.as_dtype(dtype) in (tf.resource, tf.variant):
+            continue
+        handle = graph_def.node.add()
+        handle.name, handle.op = f"{node.name}/tfplace_fed", "VarHandleOp"
+        handle.attr["dtype"].type = dtype
+        handle.attr["shape"].shape.CopyFrom(shape)
+        handle.attr["shared_name"].s = handle.name.encode()
+        node.op = "ReadVariableOp"
+        node.attr.clear()
+        node.attr["dtype"].type = dtype
+        node.input.insert(0, handle.name)
+
+
+def _properties(proto: Any) -> TensorProperties:
+    dtype = tf.dtypes.as_dtype(proto.dtype)
+    shape = None if proto.shape.unknown_rank else tuple(max(d.size, -1) for d in proto.shape.dim)
+    value = None
+    if dtype.is_integer and proto.HasField("value"):
+        value = tuple(int(x) for x in tf.make_ndarray(proto.value).reshape(-1)[:16])
+    return TensorProperties(dtype, shape, value)

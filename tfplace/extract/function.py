@@ -1,0 +1,152 @@
+"""A traced function as an OpGraph, and back as a MetaGraphDef."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.core.graph import OpGraph
+from tfplace.extract.flatten import FlatFunction, flatten
+from tfplace.extract.metagraph import step_metagraph
+from tfplace.extract.opgraph import build_graph
+from tfplace.extract.shapes import element_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionOrigin:
+    """A graph that came from a traced function.
+
+    Attributes:
+      flat: the flattened function.
+      description: one line for people.
+      shapes: argument op -> concrete shape, where the trace left dimensions open.
+      model: the Keras model whose step it is, or None.
+    """
+
+    flat: FlatFunction
+    description: str
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    model: Any = None
+
+    def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
+        """The step as a MetaGraphDef: captured variables are `VarHandleOp`s, captured tensors constants."""
+        graph_def = _standalone(self.flat, self.shapes, constants=True)
+        return step_metagraph(graph_def, self.flat.fetches, _arguments(self.flat), self.flat.output_names, devices)
+
+
+def graph_from_function(
+    concrete: Any,
+    *,
+    name: str,
+    description: str,
+    shapes: Sequence[tuple[int, ...] | None] = (),
+    model: Any = None,
+) -> OpGraph:
+    """Flattens a `ConcreteFunction` and describes it as an OpGraph.
+
+    Args:
+      concrete: the function.
+      name: the graph's name.
+      description: one line about where it came from.
+      shapes: concrete shapes of the function's arguments in flat order, used for sizes where the trace left dimensions
+        open; None for an argument without one.
+      model: the Keras model whose step it is, or None.
+    """
+    flat = flatten(concrete)
+    arguments = _arguments(flat)
+    given = {op: shape for op, shape in zip(arguments, shapes, strict=False) if shape is not None}
+    return build_graph(
+        flat.graph_def,
+        name=name,
+        fetches=flat.fetches,
+        variables=_variables(flat),
+        inference_def=_standalone(flat, given, constants=False),
+        colocation=flat.colocation,
+        batch_size=_batch_size(flat, given),
+        origin=FunctionOrigin(flat, description, given, model),
+    )
+
+
+def _captures(flat: FlatFunction) -> list[tuple[Any, str]]:
+    """Captured tensors with the names of the ops that stand for them."""
+    return [(external, internal.op.name) for external, internal in flat.concrete.graph.captures]
+
+
+def _arguments(flat: FlatFunction) -> tuple[str, ...]:
+    """Names of the argument ops, captures left out."""
+    captured = {op for _, op in _captures(flat)}
+    return tuple(op for op in flat.input_names if op not in captured)
+
+
+def _captured_variables(flat: FlatFunction) -> dict[str, Any]:
+    """Handle op -> `tf.Variable`."""
+    by_handle = {id(v.handle): v for v in flat.concrete.graph.variables}
+    return {op: by_handle[id(external)] for external, op in _captures(flat) if id(external) in by_handle}
+
+
+def _variables(flat: FlatFunction) -> dict[str, tuple[str, int, bool]]:
+    out = {}
+    for op, variable in _captured_variables(flat).items():
+        elements = math.prod(d or 1 for d in variable.shape.as_list()) if variable.shape.rank is not None else 1
+        label = variable.name.removesuffix(":0")
+        out[op] = (label, elements * element_bytes(variable.dtype), bool(variable.trainable))
+    return out
+
+
+def _standalone(flat: FlatFunction, shapes: Mapping[str, tuple[int, ...]], *, constants: bool) -> Any:
+    """The flat graph without captures: variables become `VarHandleOp`s, argument shapes are written in.
+
+    Args:
+      flat: the function.
+      shapes: argument op -> shape.
+      constants: whether captured tensors become constants with their values; else placeholders with their shape.
+    """
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(flat.graph_def)
+    nodes = {node.name: node for node in graph_def.node}
+    variables = _captured_variables(flat)
+    for external, op in _captures(flat):
+        node = nodes[op]
+        if op in variables:
+            _make_handle(node, variables[op])
+        elif external.dtype not in (tf.resource, tf.variant):
+            _make_constant(node, external, with_value=constants)
+    for tensor in flat.concrete.graph.inputs:
+        if tensor.op.name not in variables and tensor.dtype not in (tf.resource, tf.variant):
+            node = nodes[tensor.op.name]
+            if node.op == "Placeholder":
+                shape = shapes.get(tensor.op.name)
+                node.attr["shape"].shape.CopyFrom((tf.TensorShape(shape) if shape else tensor.shape).as_proto())
+    return graph_def
+
+
+def _make_handle(node: Any, variable: Any) -> None:
+    node.op = "VarHandleOp"
+    node.attr.clear()
+    node.attr["dtype"].type = variable.dtype.base_dtype.as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
+    # Variables of a model may share a name (Keras); the op's name is unique.
+    node.attr["shared_name"].s = node.name.encode()
+
+
+def _make_constant(node: Any, tensor: Any, *, with_value: bool) -> None:
+    if not with_value:
+        node.attr["shape"].shape.CopyFrom(tensor.shape.as_proto())
+        return
+    node.op = "Const"
+    node.attr.clear()
+    node.attr["dtype"].type = tensor.dtype.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tensor.numpy()))
+
+
+def _batch_size(flat: FlatFunction, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """First dimension of the first argument that has one; 1 if none has."""
+    for tensor in flat.concrete.graph.inputs[: len(_arguments(flat))]:
+        shape = shapes.get(tensor.op.name) or (tensor.shape.as_list() if tensor.shape.rank else None)
+        if shape and shape[0]:
+            return int(shape[0])
+    return 1

@@ -1,0 +1,88 @@
+"""Keras models, Keras 3 and tf_keras: their training step, or inference, as a traced function."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.errors import SourceError
+
+
+def is_keras_model(source: Any) -> bool:
+    """Whether `source` is a Keras 3 or tf_keras model; neither package is imported to find out."""
+    for package, attribute in (("keras", "Model"), ("tf_keras", "Model")):
+        module = sys.modules.get(package)
+        if module is not None and isinstance(source, getattr(module, attribute)):
+            return True
+    return False
+
+
+def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> Any:
+    """Traces one step of a Keras model; runs nothing.
+
+    Args:
+      model: a built model; compiled, for training.
+      data_spec: specs of what `train_step` gets: `x`, `(x, y)` or `(x, y, sample_weight)`.
+      training: the whole training step (forward, loss, backward, optimizer, metrics), else inference.
+
+    Returns:
+      A `ConcreteFunction` from `data` to the step's logs, or to the model's outputs.
+
+    Raises:
+      SourceError: not built, not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
+    """
+    _check(model, training)
+    step = model.train_step if training else model.predict_step
+
+    def keras_step(data: Any) -> Any:
+        return step(data)
+
+    try:
+        return tf.function(keras_step, autograph=False).get_concrete_function(data_spec)
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"a batch of specs {_short(data_spec)} that {model.name!r} cannot take ({_short(error, 300)})",
+            "the data one step of the model gets: (x, y), (x, y, sample_weight) or x",
+        ) from error
+
+
+def _check(model: Any, training: bool) -> None:
+    name = f"model {model.name!r}"
+    if type(model).__module__.startswith("keras.") or sys.modules.get("keras") is not None:
+        keras = sys.modules.get("keras")
+        if keras is not None and isinstance(model, keras.Model) and keras.backend.backend() != "tensorflow":
+            raise SourceError(
+                f"{name} on Keras backend {keras.backend.backend()!r}",
+                'the backend "tensorflow"',
+                "Set KERAS_BACKEND=tensorflow before importing keras.",
+            )
+    if not model.built:
+        raise SourceError(
+            f"{name}, which is not built, so its weights do not exist yet",
+            "a built model",
+            "Call it once on a batch, or model.build(input_shape), first.",
+        )
+    if not training:
+        return
+    if getattr(model, "optimizer", None) is None:
+        raise SourceError(
+            f"{name}, which is not compiled",
+            "a compiled model for its training step",
+            "Call model.compile(optimizer, loss), or ask for inference with training=False.",
+        )
+    if getattr(model, "run_eagerly", False):
+        raise SourceError(f"{name} with run_eagerly=True", "a model that runs as a graph", "Compile with run_eagerly=False.")
+    strategy = getattr(model, "_distribute_strategy", None)
+    if strategy is not None and type(strategy).__name__ != "_DefaultDistributionStrategy":
+        raise SourceError(
+            f"{name} under {type(strategy).__name__}",
+            "a model outside tf.distribute",
+            "tfplace spreads one replica over devices; build the model outside strategy.scope().",
+        )
+
+
+def _short(value: Any, limit: int = 200) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."

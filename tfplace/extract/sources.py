@@ -1,0 +1,146 @@
+"""One entry for everything that can be read as a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.core.graph import OpGraph
+from tfplace.errors import SourceError
+from tfplace.extract.batch import as_specs, flat_shapes
+from tfplace.extract.function import graph_from_function
+from tfplace.extract.keras_model import is_keras_model, trace_keras_step
+from tfplace.extract.metagraph import graph_from_metagraph, read_metagraph
+
+_EXPECTED = (
+    "a compiled Keras model, a tf.function, a ConcreteFunction, a SavedModel directory, or a MetaGraphDef or GraphDef "
+    "(object, or file .meta, .pb, .pbtxt)"
+)
+
+
+def extract_source(
+    source: Any,
+    batch: Any = None,
+    *,
+    training: bool | None = None,
+    fetches: tuple[str, ...] | None = None,
+    name: str | None = None,
+) -> OpGraph:
+    """Reads `source` as an OpGraph; see `tfplace.extract`, which this implements."""
+    if isinstance(source, OpGraph):
+        return source
+    if isinstance(source, str | Path):
+        return _from_path(Path(source), batch, fetches, name)
+    if isinstance(source, tf.compat.v1.MetaGraphDef | tf.compat.v1.GraphDef):
+        return _from_proto(source, batch, fetches, name or "graph", "graph object")
+    if is_keras_model(source):
+        return _from_keras(source, batch, training, name)
+    if isinstance(source, tf.types.experimental.ConcreteFunction):
+        return _from_concrete(source, batch, name)
+    if isinstance(source, tf.types.experimental.PolymorphicFunction):
+        return _from_function(source, batch, name)
+    hint = "Wrap the step in tf.function first: tfplace.extract(tf.function(step), batch)." if callable(source) else ""
+    raise SourceError(f"{type(source).__name__} {str(source)[:60]!r}", _EXPECTED, hint)
+
+
+def _from_keras(model: Any, batch: Any, training: bool | None, name: str | None) -> OpGraph:
+    training = getattr(model, "optimizer", None) is not None if training is None else training
+    if batch is None:
+        raise SourceError(
+            f"model {model.name!r} without a batch",
+            "the data of one step",
+            "Pass arrays or tf.TensorSpecs: tfplace.extract(model, (x, y)).",
+        )
+    # Keras data adapters turn 64-bit floats into the model's float type.
+    specs = as_specs(batch, float_dtype="float32")
+    specs = tuple(specs) if isinstance(specs, list) else specs
+    concrete = trace_keras_step(model, specs, training=training)
+    kind = "training step" if training else "inference"
+    return graph_from_function(
+        concrete,
+        name=name or model.name,
+        description=f"Keras model {model.name!r}, {kind}",
+        shapes=flat_shapes(specs),
+        model=model,
+    )
+
+
+def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
+    label = name or getattr(function, "__name__", "function")
+    specs = as_specs(_arguments(batch))
+    try:
+        concrete = function.get_concrete_function(*specs)
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"arguments {specs} for tf.function {label!r} ({error})",
+            "a batch with the function's arguments as a tuple",
+        ) from error
+    return graph_from_function(
+        concrete, name=label, description=f"tf.function {label!r}", shapes=flat_shapes(specs)
+    )
+
+
+def _from_concrete(concrete: Any, batch: Any, name: str | None) -> OpGraph:
+    label = name or concrete.name.removeprefix("__inference_").removeprefix("signature_wrapper_")
+    shapes = [] if batch is None else flat_shapes(as_specs(_arguments(batch)))
+    return graph_from_function(concrete, name=label, description=f"ConcreteFunction {label!r}", shapes=shapes)
+
+
+def _arguments(batch: Any) -> tuple[Any, ...]:
+    """A batch as positional arguments: a tuple is the arguments, anything else the only one."""
+    if batch is None:
+        return ()
+    return batch if isinstance(batch, tuple) else (batch,)
+
+
+def _from_path(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
+    if path.is_dir():
+        return _from_saved_model(path, batch, fetches, name)
+    if path.suffix in (".keras", ".h5"):
+        raise SourceError(
+            f"{path.name}, a saved Keras model", _EXPECTED, "Load it first: keras.models.load_model(path)."
+        )
+    return _from_proto(read_metagraph(path), batch, fetches, name or path.stem, f"graph file {path.name}")
+
+
+def _from_proto(proto: Any, batch: Any, fetches: tuple[str, ...] | None, name: str, description: str) -> OpGraph:
+    meta = proto
+    if isinstance(proto, tf.compat.v1.GraphDef):
+        meta = tf.compat.v1.MetaGraphDef()
+        meta.graph_def.CopyFrom(proto)
+    return graph_from_metagraph(
+        meta, name=name, description=description, fetches=fetches, shapes=_placeholder_shapes(batch, description)
+    )
+
+
+def _placeholder_shapes(batch: Any, where: str) -> dict[str, tuple[int, ...]]:
+    if batch is None:
+        return {}
+    if not isinstance(batch, dict):
+        raise SourceError(
+            f"a batch of type {type(batch).__name__} for a {where}", "a dict: placeholder name -> array or tf.TensorSpec"
+        )
+    specs = as_specs(batch)
+    return {str(k).partition(":")[0]: tuple(spec.shape.as_list()) for k, spec in specs.items()}
+
+
+def _from_saved_model(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
+    if not tf.saved_model.contains_saved_model(str(path)):
+        raise SourceError(f"directory {path.name!r} without a saved_model.pb", _EXPECTED)
+    loaded = tf.saved_model.load(str(path))
+    signatures = dict(loaded.signatures)
+    chosen = fetches[0] if fetches else "serving_default"
+    if chosen not in signatures:
+        raise SourceError(
+            f"SavedModel {path.name!r} and signature {chosen!r}",
+            f"one of its signatures: {', '.join(signatures) or 'none'}",
+            "Name one with fetches=(name,), or pass a function of the loaded object.",
+        )
+    concrete = signatures[chosen]
+    concrete._tfplace_keepalive = loaded  # the signature does not own the loaded variables
+    shapes = [] if batch is None else flat_shapes(as_specs(batch if isinstance(batch, dict) else _arguments(batch)))
+    return graph_from_function(
+        concrete, name=name or path.name, description=f"SavedModel {path.name!r}, signature {chosen!r}", shapes=shapes
+    )
