@@ -1,0 +1,123 @@
+"""Writes tfplace/core/presets/*.json: one CPU with 2, 4 or 8 GPUs of the papers' kinds. Run after any change here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PRESETS = ROOT / "tfplace/core/presets"
+PRODUCTS = json.loads((ROOT / "tfplace/measure/products.json").read_text())
+
+OVERHEAD = (
+    "Placeto's simulator: 5.7 us between ops on a K80. Kept for newer GPUs: it is TensorFlow's share, not theirs."
+)
+LATENCY = "25 us as in Placeto's simulator of a K80 machine, kept for newer GPUs: it is TensorFlow's share, not theirs"
+CPUS: dict[str, dict[str, Any]] = {
+    "Haswell": {
+        "model": "Intel Xeon E5-2699 v3",
+        "memory": "128GiB",
+        "flops": {"float32": "1.325TFLOP/s", "float64": "662GFLOP/s"},
+        "memory_bandwidth": "68GB/s",
+        "op_overhead": "2us",
+        "source": "18 cores x 2.3 GHz x 32 float32 operations per cycle (two AVX2 fused multiply-adds); four channels "
+        "of DDR4-2133; Mirhoseini et al. 2017 name an 18-core 2.3 GHz Haswell. Estimates: memory, op_overhead.",
+    },
+    "Broadwell": {
+        "model": "Intel Xeon E5-2698 v4",
+        "memory": "256GiB",
+        "flops": {"float32": "1.408TFLOP/s", "float64": "704GFLOP/s"},
+        "memory_bandwidth": "76.8GB/s",
+        "op_overhead": "2us",
+        "source": "20 cores x 2.2 GHz x 32 float32 operations per cycle (two AVX2 fused multiply-adds); four channels "
+        "of DDR4-2400; GDP names a Broadwell, and this one is half of a DGX-1's host. Estimates: memory, op_overhead.",
+    },
+}
+PCIE_7_6 = {
+    "bandwidth": "7.6GB/s",
+    "latency": "25us",
+    "source": "Placeto's simulator of a p2.8xlarge: 7,600 bytes/us and 25 us.",
+}
+PCIE_12 = {
+    "bandwidth": "12GB/s",
+    "latency": "25us",
+    "source": f"Estimate: three quarters of PCIe 3.0 x16's 15.75 GB/s, as large copies reach; {LATENCY}.",
+}
+# Kind -> product, CPU, PCIe link, GPUs on one board (a K80 board carries two behind its own switch).
+KINDS: dict[str, tuple[str, str, dict[str, str], int]] = {
+    "K80": ("Tesla K80", "Haswell", PCIE_7_6, 2),
+    "P100": ("Tesla P100-PCIE-16GB", "Broadwell", PCIE_12, 1),
+    "V100-PCIe": ("Tesla V100-PCIE-16GB", "Broadwell", PCIE_12, 1),
+    "V100-NVLink": ("Tesla V100-SXM2-16GB", "Broadwell", PCIE_12, 1),
+}
+# NVLinks between two GPUs: doubled between all four of a fully connected board, and a DGX-1V's hybrid cube mesh.
+MESH = {
+    **dict.fromkeys([(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)], 1),
+    **dict.fromkeys([(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)], 2),
+}
+
+
+def nvlinks(count: int) -> list[dict[str, Any]]:
+    """A link entry for each direction of each NVLinked pair, on a port of its own."""
+    pairs = MESH if count == 8 else {(a, b): 2 for a in range(count) for b in range(a + 1, count)}
+    return [
+        {
+            "src": f"GPU:{src}",
+            "dst": f"GPU:{dst}",
+            "bandwidth": f"{23.95 * lanes:g}GB/s",
+            "latency": "25us",
+            "port": f"nvlink{a}-{b}",
+            "source": f"{lanes} NVLink 2.0 of 25 GB/s each; 47.9 GB/s measured over two (Dell C4130, "
+            f"p2pBandwidthLatencyTest); {LATENCY}.",
+        }
+        for (a, b), lanes in sorted(pairs.items())
+        for src, dst in ((a, b), (b, a))
+    ]
+
+
+def pcie_links(count: int, per_board: int, numbers: dict[str, str]) -> list[dict[str, Any]]:
+    """Two x16 uplinks to the CPU (a Xeon E5 has 40 lanes), GPUs spread evenly over them."""
+    uplinks = min(2, max(1, count // per_board))
+    per_uplink = count // uplinks
+    shared = per_uplink > 1
+    behind = [range(u * per_uplink, (u + 1) * per_uplink) for u in range(uplinks)]
+    pattern = [f"GPU:[{group[0]}-{group[-1]}]" if shared else f"GPU:{group[0]}" for group in behind]
+    ends = [("GPU:*", "GPU:*", [])] if shared else []
+    for u in range(uplinks):
+        ends += [(pattern[u], "CPU:0", [f"uplink{u}/up"]), ("CPU:0", pattern[u], [f"uplink{u}/down"])]
+        ends += [(pattern[u], pattern[v], [f"uplink{u}/up", f"uplink{v}/down"]) for v in range(uplinks) if v != u]
+    return [
+        {"src": src, "dst": dst, **numbers, "port": "pcie"} | ({"shared": channels} if shared and channels else {})
+        for src, dst, channels in ends
+    ]
+
+
+def preset(kind: str, count: int) -> dict[str, Any]:
+    """The whole file of `count` GPUs of `kind`."""
+    product, cpu, pcie, per_board = KINDS[kind]
+    gpu = {"model": product} | {k: v for k, v in PRODUCTS[product].items() if k != "match"} | {"op_overhead": "5.7us"}
+    gpu["source"] = f"{gpu['source']} op_overhead: {OVERHEAD}"
+    links = pcie_links(count, per_board, pcie) + (nvlinks(count) if kind.endswith("NVLink") else [])
+    what = "GK210 GPUs, two of which make one Tesla K80 board" if kind == "K80" else product
+    return {
+        "format": "tfplace-topology/1",
+        "name": f"{count}x{kind}",
+        "source": f"One {cpu} CPU and {count} {what}. Data sheets, papers' constants and marked estimates: see each "
+        "device's and link's source.",
+        "devices": [{"name": "CPU:0", "type": "CPU", **CPUS[cpu]}]
+        + [{"name": f"GPU:{i}", "type": "GPU", **gpu} for i in range(count)],
+        "links": links,
+    }
+
+
+def main() -> None:
+    """Writes every preset."""
+    PRESETS.mkdir(exist_ok=True)
+    for kind in KINDS:
+        for count in (2, 4, 8):
+            (PRESETS / f"{count}x{kind}.json").write_text(json.dumps(preset(kind, count), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

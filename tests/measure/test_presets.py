@@ -1,0 +1,64 @@
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from tfplace import Topology
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("K80", "P100", "V100-PCIe", "V100-NVLink")
+
+
+def test_every_kind_comes_in_three_sizes():
+    assert set(Topology.presets()) == {f"{n}x{kind}" for n in (2, 4, 8) for kind in KINDS}
+
+
+@pytest.mark.parametrize("name", Topology.presets())
+def test_preset_loads_with_sources(name):
+    topology = Topology.preset(name)
+    count = int(name[0])
+    assert topology.name == name
+    assert topology.device_names == ("CPU:0", *(f"GPU:{i}" for i in range(count)))
+    data = json.loads((ROOT / f"tfplace/core/presets/{name}.json").read_text())
+    assert all(entry["source"] for entry in [data, *data["devices"], *data["links"]])
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_newer_gpus_are_faster(count):
+    k80, p100, pcie, nvlink = (Topology.preset(f"{count}x{kind}") for kind in KINDS)
+    for slower, faster in ((k80, p100), (p100, pcie), (pcie, nvlink)):
+        a, b = slower.devices[1], faster.devices[1]
+        assert a.flops["float32"] < b.flops["float32"]
+        assert a.memory_bandwidth <= b.memory_bandwidth
+    assert k80.bandwidth[1, 2] < p100.bandwidth[1, 2] == pcie.bandwidth[1, 2] < nvlink.bandwidth[1, 2]
+
+
+def test_uplinks_are_shared_and_nvlinks_are_not():
+    def channels(topology, src, dst):
+        row = topology.channels[topology.index(src), topology.index(dst)]
+        return {topology.channel_names[c] for c in row if c >= 0}
+
+    pcie = Topology.preset("4xP100")
+    assert channels(pcie, "GPU:0", "CPU:0") & channels(pcie, "GPU:1", "GPU:2") == {"uplink0/up"}
+    assert not channels(pcie, "GPU:0", "GPU:1") & channels(pcie, "GPU:2", "GPU:3")
+    nvlink = Topology.preset("4xV100-NVLink")
+    assert not channels(nvlink, "GPU:0", "GPU:1") & channels(nvlink, "GPU:0", "GPU:2")
+
+
+def test_every_gpu_of_the_mesh_has_six_nvlinks():
+    topology = Topology.preset("8xV100-NVLink")
+    one = 23.95e9
+    for gpu in range(1, 9):
+        row = topology.bandwidth[gpu, 1:]
+        assert sum(round(rate / one) for rate in row[(row > 12e9) & (row < 1e12)]) == 6
+
+
+def test_files_are_what_the_script_writes():
+    spec = importlib.util.spec_from_file_location("make_presets", ROOT / "scripts/make_presets.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for kind in KINDS:
+        for count in (2, 4, 8):
+            file = ROOT / f"tfplace/core/presets/{count}x{kind}.json"
+            assert json.loads(file.read_text()) == script.preset(kind, count), "run scripts/make_presets.py"
