@@ -1,0 +1,59 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from models import zoo
+
+SMALL = {
+    "inception_v3": {"batch": 2, "size": 75, "classes": 10},
+    "lstm_lm": {"batch": 2, "steps": 3, "units": 8, "vocabulary": 50},
+    "resnet50": {"batch": 2, "size": 32, "classes": 10},
+    "transformer": {"batch": 2, "length": 4, "layers": 1, "width": 8, "heads": 2, "vocabulary": 50},
+}
+
+
+def one_step(built):
+    x, y = built.batch
+    rng = np.random.default_rng(0)
+    data = [rng.integers(0, 2, s.shape).astype(s.dtype.as_numpy_dtype) for s in (x, y)]
+    return float(built.model.train_on_batch(*data))
+
+
+def test_small_sizes_cover_the_zoo():
+    assert set(SMALL) == set(zoo.names())
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_model_builds_as_described(name):
+    built = zoo.build(name, **SMALL[name])
+    assert built.name == name
+    assert built.paper
+    assert built.departures
+    assert zoo.describe(name)
+    assert not built.model.jit_compile
+    assert all(s.shape.is_fully_defined() and s.shape[0] == 2 for s in built.batch)
+    assert built.model.input_shape[1:] == tuple(built.batch[0].shape[1:])
+
+
+@pytest.mark.parametrize("name", ["lstm_lm", "transformer"])
+def test_batch_fits_the_model(name):
+    assert np.isfinite(one_step(zoo.build(name, **SMALL[name])))
+
+
+def test_lstm_as_a_loop_learns_the_same_shapes():
+    unrolled, loop = (zoo.build("lstm_lm", **SMALL["lstm_lm"], unroll=u).model for u in (True, False))
+    assert [w.shape for w in unrolled.weights] == [w.shape for w in loop.weights]
+
+
+def test_unknown_name_lists_the_known():
+    with pytest.raises(ValueError, match=r"inception_v4.*expected one of inception_v3, lstm_lm"):
+        zoo.build("inception_v4")
+
+
+def test_listing_models_does_not_load_tensorflow():
+    code = (
+        "import sys; from models import zoo; [zoo.describe(n) for n in zoo.names()]; print('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
