@@ -41,7 +41,9 @@ def infer_properties(graph_def: Any, fetches: Sequence[str]) -> dict[str, list[T
     names = {node.name for node in graph_def.node}
     absent = [name for name in fetches if name not in names]
     if absent or not fetches:
-        raise ValueError(f"Grappler needs fetches that are in the graph; received {list(fetches)[:3]}, absent {absent[:3]}.")
+        raise ValueError(
+            f"Grappler needs fetches that are in the graph; received {list(fetches)[:3]}, absent {absent[:3]}."
+        )
     meta = tf.compat.v1.MetaGraphDef()
     meta.graph_def.CopyFrom(graph_def)
     meta.collection_def["train_op"].node_list.value.extend(fetches)

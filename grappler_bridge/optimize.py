@@ -27,7 +27,9 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     nodes = {node.name for node in graph_def.node}
     missing = [name for name in fetches if name not in nodes]
     if missing or not fetches:
-        raise ValueError(f"Grappler needs fetches that are in the graph; received {list(fetches)[:3]}, absent {missing[:3]}.")
+        raise ValueError(
+            f"Grappler needs fetches that are in the graph; received {list(fetches)[:3]}, absent {missing[:3]}."
+        )
     meta = tf.compat.v1.MetaGraphDef()
     meta.graph_def.CopyFrom(graph_def)
     meta.collection_def["train_op"].node_list.value.extend(fetches)

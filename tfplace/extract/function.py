@@ -25,12 +25,14 @@ class FunctionOrigin:
       description: one line for people.
       shapes: argument op -> concrete shape, where the trace left dimensions open.
       model: the Keras model whose step it is, or None.
+      owner: whatever else owns the captured variables and must live as long as the graph.
     """
 
     flat: FlatFunction
     description: str
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     model: Any = None
+    owner: Any = None
 
     def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
         """The step as a MetaGraphDef: captured variables are `VarHandleOp`s, captured tensors constants."""
@@ -45,6 +47,7 @@ def graph_from_function(
     description: str,
     shapes: Sequence[tuple[int, ...] | None] = (),
     model: Any = None,
+    owner: Any = None,
 ) -> OpGraph:
     """Flattens a `ConcreteFunction` and describes it as an OpGraph.
 
@@ -55,6 +58,7 @@ def graph_from_function(
       shapes: concrete shapes of the function's arguments in flat order, used for sizes where the trace left dimensions
         open; None for an argument without one.
       model: the Keras model whose step it is, or None.
+      owner: whatever else owns the captured variables.
     """
     flat = flatten(concrete)
     arguments = _arguments(flat)
@@ -67,7 +71,7 @@ def graph_from_function(
         inference_def=_standalone(flat, given, constants=False),
         colocation=flat.colocation,
         batch_size=_batch_size(flat, given),
-        origin=FunctionOrigin(flat, description, given, model),
+        origin=FunctionOrigin(flat, description, given, model, owner),
     )
 
 

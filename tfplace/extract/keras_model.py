@@ -73,7 +73,9 @@ def _check(model: Any, training: bool) -> None:
             "Call model.compile(optimizer, loss), or ask for inference with training=False.",
         )
     if getattr(model, "run_eagerly", False):
-        raise SourceError(f"{name} with run_eagerly=True", "a model that runs as a graph", "Compile with run_eagerly=False.")
+        raise SourceError(
+            f"{name} with run_eagerly=True", "a model that runs as a graph", "Compile with run_eagerly=False."
+        )
     strategy = getattr(model, "_distribute_strategy", None)
     if strategy is not None and type(strategy).__name__ != "_DefaultDistributionStrategy":
         raise SourceError(

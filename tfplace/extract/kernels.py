@@ -16,7 +16,12 @@ _DEFAULT = "DEFAULT"
 
 @dataclass(frozen=True)
 class KernelSupport:
-    """Attributes: types, the device types with a kernel; host_memory, whether the GPU kernel's outputs are on the host."""
+    """Kernel support of one op.
+
+    Attributes:
+      types: the device types with a kernel.
+      host_memory: whether the GPU kernel leaves every output in host memory.
+    """
 
     types: frozenset[str]
     host_memory: bool
@@ -54,6 +59,4 @@ def _support(op_type: str, types: tuple[tuple[str, tuple[int, ...]], ...]) -> Ke
 
 
 def _matches(kernel: Any, attrs: dict[str, tuple[int, ...]]) -> bool:
-    return all(
-        set(attrs[c.name]) <= set(c.allowed_values.list.type) for c in kernel.constraint if c.name in attrs
-    )
+    return all(set(attrs[c.name]) <= set(c.allowed_values.list.type) for c in kernel.constraint if c.name in attrs)

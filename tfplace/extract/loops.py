@@ -19,7 +19,12 @@ _PASS_THROUGH = {"Identity", "Enter", "RefEnter", "Cast", "StopGradient", "Snaps
 
 @dataclass(frozen=True)
 class Loops:
-    """Attributes: trips [V], executions a step; unknown, LoopCond ops whose iterations could not be told (counted once)."""
+    """How often ops run.
+
+    Attributes:
+      trips: [V] executions in one step.
+      unknown: LoopCond ops whose iterations could not be told; their loops are counted once.
+    """
 
     trips: FloatArray
     unknown: tuple[int, ...]
@@ -78,9 +83,7 @@ def _depth(frame: str, parent: Mapping[str, str]) -> int:
     return depth
 
 
-def _trips(
-    nodes: Nodes, frame_of: Sequence[str], parent: Mapping[str, str], counts: Mapping[str, float]
-) -> FloatArray:
+def _trips(nodes: Nodes, frame_of: Sequence[str], parent: Mapping[str, str], counts: Mapping[str, float]) -> FloatArray:
     total: dict[str, float] = {"": 1.0}
 
     def trips(frame: str) -> float:
@@ -132,7 +135,8 @@ def _value(
             return max(float(known[0]), 0.0)
         if nodes.types[op] in ("Exit", "RefExit"):
             return counts.get(frame_of[op])
-        if nodes.types[op] not in _PASS_THROUGH or not nodes.data_inputs[op]:
+        # A limit may circulate unchanged as a loop variable: its Merge passes on what entered.
+        if nodes.types[op] not in {*_PASS_THROUGH, "Merge"} or not nodes.data_inputs[op]:
             return None
         tensor = nodes.data_inputs[op][0]
     return None

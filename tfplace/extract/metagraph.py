@@ -193,11 +193,17 @@ def _signature_outputs(meta: Any) -> tuple[str, ...]:
 
 
 def _default_fetches(meta: Any, nodes: Nodes, outputs: Sequence[str]) -> tuple[str, ...]:
-    train = [parse_input(n)[0] for n in meta.collection_def["train_op"].node_list.value] if "train_op" in meta.collection_def else []
+    train = (
+        [parse_input(n)[0] for n in meta.collection_def["train_op"].node_list.value]
+        if "train_op" in meta.collection_def
+        else []
+    )
     named = [n for n in dict.fromkeys((*train, *(parse_input(o)[0] for o in outputs))) if n in nodes.index]
     if named:
         return tuple(named)
-    read = {u for v in nodes.order for u, _ in nodes.data_inputs[v]} | {u for v in nodes.order for u in nodes.control_inputs[v]}
+    read = {u for v in nodes.order for u, _ in nodes.data_inputs[v]} | {
+        u for v in nodes.order for u in nodes.control_inputs[v]
+    }
     sinks = [nodes.names[v] for v in nodes.order if v not in read and not _is_bookkeeping(nodes, v, meta)]
     return tuple(sinks or [nodes.names[v] for v in nodes.order if v not in read])
 

@@ -65,9 +65,13 @@ class Nodes:
         """Whether the edge closes a loop."""
         return self.types[producer] in LOOP_BACK and self.types[consumer] in ("Merge", "RefMerge")
 
+    def producers(self, v: int) -> list[int]:
+        """Producers of v's data inputs, then of its control inputs."""
+        return [*(u for u, _ in self.data_inputs[v]), *self.control_inputs[v]]
+
     def forward_producers(self, v: int) -> list[int]:
         """Producers of v's data and control inputs, loop back edges left out."""
-        return [u for u in (*(u for u, _ in self.data_inputs[v]), *self.control_inputs[v]) if not self.is_back_edge(u, v)]
+        return [u for u in self.producers(v) if not self.is_back_edge(u, v)]
 
     @cached_property
     def consumers(self) -> list[list[tuple[int, int, int]]]:
@@ -96,7 +100,7 @@ def _functions(graph_def: Any) -> list[str]:
 
 
 def _topological(raw: dict[str, Any]) -> list[str]:
-    """Kahn's algorithm; among ready ops the one that stands first in the GraphDef goes first, so chains stay together."""
+    """Kahn's algorithm; of the ready ops the one that stands first in the GraphDef goes first."""
     names = list(raw)
     position = {name: i for i, name in enumerate(names)}
     waiting = dict.fromkeys(names, 0)

@@ -149,7 +149,7 @@ def _output_dtypes(node: Any) -> list[Any] | None:
 
 
 def _list_bytes(nodes: Nodes, properties: Properties, trips: Any) -> dict[str, int]:
-    """Bytes of each TensorList when full: one element per execution of the ops that push to it, or its source tensor."""
+    """Bytes of each TensorList when full: one element per execution of the ops that push to it or pop from it."""
     by_list: dict[int, int] = {}
     for name, element in properties.list_element.items():
         pushes = trips[nodes.index[name]]
@@ -158,15 +158,18 @@ def _list_bytes(nodes: Nodes, properties: Properties, trips: Any) -> dict[str, i
     return {name: by_list[id(element)] for name, element in properties.list_element.items()}
 
 
-def _edges(nodes: Nodes, index: Mapping[tuple[int, int], int]) -> tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]:
+_Edges = tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]  # src, dst, tensor, slot, back
+
+
+def _edges(nodes: Nodes, index: Mapping[tuple[int, int], int]) -> _Edges:
     rows = []
     for v in nodes.order:
-        for position, (u, slot) in enumerate(nodes.data_inputs[v]):
-            rows.append((u, v, index[u, slot], position, nodes.is_back_edge(u, v)))
+        for i, (u, slot) in enumerate(nodes.data_inputs[v]):
+            rows.append((u, v, index[u, slot], i, nodes.is_back_edge(u, v)))
         rows += [(u, v, -1, -1, nodes.is_back_edge(u, v)) for u in nodes.control_inputs[v]]
     table = np.array(rows, np.int32).reshape(-1, 5)
-    src, dst, tensor, slot = (np.ascontiguousarray(table[:, i]) for i in range(4))
-    return src, dst, tensor, slot, table[:, 4].astype(bool)
+    src, dst, tensor, position = (np.ascontiguousarray(table[:, i]) for i in range(4))
+    return src, dst, tensor, position, table[:, 4].astype(bool)
 
 
 def _resource_bonds(nodes: Nodes, tensors: _Tensors) -> IntArray:
@@ -204,21 +207,20 @@ def _group_ids(nodes: Nodes, colocation: Mapping[str, str]) -> IntArray:
 
 
 def _number(labels: Sequence[int]) -> IntArray:
-    """Labels renumbered 0, 1, ... in order of first use; -1 stays; a label used once becomes -1 (a bond of one binds nothing)."""
+    """Labels renumbered by first use; -1 stays, and a label used once becomes -1: a bond of one binds nothing."""
     counts: dict[int, int] = {}
     for label in labels:
         counts[label] = counts.get(label, 0) + 1
     ids: dict[int, int] = {}
-    return np.array(
-        [-1 if k < 0 or counts[k] == 1 else ids.setdefault(k, len(ids)) for k in labels], np.int32
-    )
+    return np.array([-1 if k < 0 or counts[k] == 1 else ids.setdefault(k, len(ids)) for k in labels], np.int32)
 
 
 def _replicable(nodes: Nodes, tensors: _Tensors) -> BoolArray:
-    return np.array(
-        [op == "Const" and tensors.sizes[tensors.index[v, 0]].size_bytes <= REPLICABLE_BYTES for v, op in enumerate(nodes.types)],
-        bool,
-    )
+    small = [
+        op == "Const" and tensors.sizes[tensors.index[v, 0]].size_bytes <= REPLICABLE_BYTES
+        for v, op in enumerate(nodes.types)
+    ]
+    return np.array(small, bool)
 
 
 def _plain_attrs(node: Any) -> dict[str, AttrValue]:

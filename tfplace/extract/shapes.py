@@ -13,8 +13,8 @@ from grappler_bridge.item import TensorProperties, infer_properties
 from tfplace.core.graph import Shape
 from tfplace.extract.nodes import Nodes
 
+LIST_POP = {"TensorListPopBack": 1, "TensorListGetItem": 0}  # op type -> output slot of the element
 LIST_PUSH = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # op type -> input position of the element
-LIST_POP = {"TensorListPopBack": 1, "TensorListGetItem": 2}  # op type -> input position of the element shape
 
 # Handles, TensorLists apart, are a pointer wherever they are.
 HANDLE_BYTES = 8
@@ -47,17 +47,19 @@ class Properties:
 def infer(graph_def: Any, nodes: Nodes, fetches: Sequence[str]) -> Properties:
     """Infers shapes, carrying the element shapes of TensorLists from where they are pushed to where they are popped.
 
-    Shape inference forgets a list's element shape when the list leaves one loop and enters another, as between the
-    forward and the gradient loop of an RNN. Each round writes what is known of the pushed elements into the pops.
+    A list that a loop fills is made with unknown element shape, so what the gradient loop of an RNN pops from it is
+    unknown too. Each round gives the readers of such pops the shape that the elements pushed to the list have by then.
     """
     work = tf.compat.v1.GraphDef()
     work.CopyFrom(graph_def)
-    by_name = {node.name: node for node in work.node}
     families = _list_families(nodes)
+    told: dict[str, TensorProperties] = {}
     while True:
         outputs = infer_properties(work, fetches)
+        for name, element in told.items():
+            outputs[name][LIST_POP[nodes.types[nodes.index[name]]]] = element
         elements = _list_elements(nodes, families, outputs)
-        if not _write_pop_shapes(nodes, outputs, elements, work, by_name):
+        if not _substitute_pops(nodes, outputs, elements, work, told):
             return Properties(outputs, elements)
 
 
@@ -73,20 +75,10 @@ def _list_families(nodes: Nodes) -> dict[int, list[int]]:
 
     member = [False] * len(nodes)
     for v in nodes.order:
-        if not (nodes.types[v].startswith("TensorList") or nodes.types[v] == "EmptyTensorList"):
-            continue
-        member[v] = True
-        stack = [u for u, slot in nodes.data_inputs[v][:1] if _is_handle(nodes, u, slot)]
-        while stack:  # back through the control flow to the ops that made the list
-            u = stack.pop()
-            if find(u) == find(v):
-                continue
-            root[find(u)] = find(v)
-            member[u] = True
-            if nodes.types[u] in _LIST_FLOW:
-                stack += [w for w, slot in nodes.data_inputs[u][:2] if _is_handle(nodes, w, slot)]
-            elif nodes.types[u] in LIST_PUSH or nodes.types[u] in LIST_POP:
-                stack += [w for w, _ in nodes.data_inputs[u][:1]]
+        for u, slot in nodes.data_inputs[v]:
+            if _is_list(nodes, u, slot):
+                root[find(v)] = find(u)
+                member[u] = member[v] = True
     groups: dict[int, list[int]] = {}
     for v in nodes.order:
         if member[v]:
@@ -94,15 +86,15 @@ def _list_families(nodes: Nodes) -> dict[int, list[int]]:
     return {v: group for group in groups.values() for v in group}
 
 
-_LIST_FLOW = {"Enter", "Exit", "Merge", "Switch", "NextIteration", "Identity"}
+_LIST_MAKERS = {"EmptyTensorList", "TensorListReserve", "TensorListFromTensor", *LIST_PUSH, "TensorListResize"}
+_FLOW = {"Enter", "Exit", "Merge", "Switch", "NextIteration", "Identity"}
 
 
-def _is_handle(nodes: Nodes, op: int, slot: int) -> bool:
-    """Whether an output may be a list handle: of the ops on a list, only a pop's second output is not."""
-    if nodes.types[op] in _LIST_FLOW:
-        attr = nodes.defs[op].attr["T"].type
-        return bool(attr == tf.variant.as_datatype_enum)
-    return slot == 0
+def _is_list(nodes: Nodes, op: int, slot: int) -> bool:
+    """Whether an output is a TensorList's handle."""
+    if nodes.types[op] in _FLOW:
+        return slot <= 1 and bool(nodes.defs[op].attr["T"].type == tf.variant.as_datatype_enum)
+    return slot == 0 and (nodes.types[op] in _LIST_MAKERS or nodes.types[op] == "TensorListPopBack")
 
 
 def _list_elements(
@@ -136,42 +128,49 @@ def _input(
     return properties[slot] if slot < len(properties) else None
 
 
-def _write_pop_shapes(
+def _substitute_pops(
     nodes: Nodes,
     outputs: Mapping[str, list[TensorProperties]],
     elements: Mapping[str, TensorProperties],
     work: Any,
-    by_name: Mapping[str, Any],
+    told: dict[str, TensorProperties],
 ) -> bool:
-    """Gives pops of unknown shape the element shape of their list; whether any was given."""
-    changed = False
+    """Makes the readers of pops of unknown shape read a placeholder of the element's shape; whether there were any."""
+    renamed: dict[str, str] = {}
     for v in nodes.order:
-        position = LIST_POP.get(nodes.types[v])
-        element = elements.get(nodes.names[v])
-        if position is None or element is None or element.shape is None:
+        name, slot = nodes.names[v], LIST_POP.get(nodes.types[v])
+        element = elements.get(name)
+        if slot is None or element is None or name in told or _known(outputs.get(name, []), slot):
             continue
-        popped = outputs.get(nodes.names[v], [])[-1:]
-        if not popped or (popped[0].shape is not None and -1 not in popped[0].shape):
-            continue
-        node = by_name[nodes.names[v]]
-        shape_name = f"tfplace_shape/{node.name}"
-        if node.input[position] == shape_name:
-            continue
-        shape = work.node.add()
-        shape.name, shape.op = shape_name, "Const"
-        shape.attr["dtype"].type = tf.int32.as_datatype_enum
-        shape.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(list(element.shape), tf.int32))
-        for other in nodes.defs[nodes.index[nodes.names[v]]].input:
-            if other.startswith("^"):
-                shape.input.append(other)
-        node.input[position] = shape_name
-        changed = True
-    return changed
+        stand_in = work.node.add()
+        stand_in.name, stand_in.op = f"{name}/tfplace_element", "Placeholder"
+        stand_in.attr["dtype"].type = element.dtype.base_dtype.as_datatype_enum
+        stand_in.attr["shape"].shape.CopyFrom(tf.TensorShape(element.shape).as_proto())
+        renamed[f"{name}:{slot}" if slot else name] = stand_in.name
+        told[name] = element
+    for node in work.node if renamed else ():
+        for position, text in enumerate(node.input):
+            if text in renamed:
+                node.input[position] = renamed[text]
+    return bool(renamed)
+
+
+def _known(outputs: Sequence[TensorProperties], slot: int) -> bool:
+    if slot >= len(outputs):
+        return False
+    shape = outputs[slot].shape
+    return shape is not None and -1 not in shape
 
 
 @dataclass(frozen=True)
 class Sized:
-    """Attributes: shape, filled; size_bytes; rule, how unknown parts were counted, "" if nothing was unknown."""
+    """The size of one tensor.
+
+    Attributes:
+      shape: with unknown dimensions filled; None for unknown rank.
+      size_bytes: bytes.
+      rule: how unknown parts were counted; "" if nothing was unknown.
+    """
 
     shape: Shape
     size_bytes: int

@@ -68,7 +68,7 @@ def _from_keras(model: Any, batch: Any, training: bool | None, name: str | None)
 
 
 def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
-    label = name or getattr(function, "__name__", "function")
+    label = str(name or getattr(function, "__name__", "function"))
     specs = as_specs(_arguments(batch))
     try:
         concrete = function.get_concrete_function(*specs)
@@ -78,7 +78,7 @@ def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
             "a batch with the function's arguments as a tuple",
         ) from error
     return graph_from_function(
-        concrete, name=label, description=f"tf.function {label!r}", shapes=flat_shapes(specs)
+        concrete, name=label, description=f"tf.function {label!r}", shapes=flat_shapes(specs), owner=function
     )
 
 
@@ -120,7 +120,8 @@ def _placeholder_shapes(batch: Any, where: str) -> dict[str, tuple[int, ...]]:
         return {}
     if not isinstance(batch, dict):
         raise SourceError(
-            f"a batch of type {type(batch).__name__} for a {where}", "a dict: placeholder name -> array or tf.TensorSpec"
+            f"a batch of type {type(batch).__name__} for a {where}",
+            "a dict: placeholder name -> array or tf.TensorSpec",
         )
     specs = as_specs(batch)
     return {str(k).partition(":")[0]: tuple(spec.shape.as_list()) for k, spec in specs.items()}
@@ -138,9 +139,11 @@ def _from_saved_model(path: Path, batch: Any, fetches: tuple[str, ...] | None, n
             f"one of its signatures: {', '.join(signatures) or 'none'}",
             "Name one with fetches=(name,), or pass a function of the loaded object.",
         )
-    concrete = signatures[chosen]
-    concrete._tfplace_keepalive = loaded  # the signature does not own the loaded variables
     shapes = [] if batch is None else flat_shapes(as_specs(batch if isinstance(batch, dict) else _arguments(batch)))
     return graph_from_function(
-        concrete, name=name or path.name, description=f"SavedModel {path.name!r}, signature {chosen!r}", shapes=shapes
+        signatures[chosen],
+        name=name or path.name,
+        description=f"SavedModel {path.name!r}, signature {chosen!r}",
+        shapes=shapes,
+        owner=loaded,
     )

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import tensorflow as tf
+from tensorflow.python.eager import context as _context
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction as _ConcreteFunction
+from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import importer as _importer
 from tensorflow.python.framework import kernels as _kernels
 from tensorflow.python.framework import op_def_registry as _op_def_registry
+from tensorflow.python.ops import handle_data_util as _handle_data
 
 
 @cache
@@ -19,3 +29,172 @@ def op_def(op_type: str) -> Any:
 def registered_kernels(op_type: str) -> tuple[Any, ...]:
     """The `KernelDef`s of an op type, GPU ones included where the build has them; there is no public listing."""
     return tuple(_kernels.get_registered_kernels_for_op(op_type).kernel)
+
+
+# ---- building a function from a graph ----------------------------------------------------------------------------
+
+
+def import_function_graph(graph_def: Any, name: str) -> Any:
+    """A `FuncGraph` with the nodes of a `GraphDef`.
+
+    `tf.import_graph_def` checks colocation and refuses placed graphs, `tf.compat.v1.wrap_function` drops control
+    outputs and returns lists. Functions the graph calls are registered first: calling an unregistered one crashes.
+    """
+    eager = _context.context()
+    for function in graph_def.library.function:
+        if not eager.has_function(function.signature.name):
+            eager.add_function_def(function)
+    graph = _func_graph.FuncGraph(name)
+    with graph.as_default():
+        _importer.import_graph_def_for_function(graph_def, name="", propagate_device_spec=True)
+    return graph
+
+
+def complete_function_graph(
+    graph: Any, traced: Any, inputs: Sequence[str], outputs: Sequence[str], control_outputs: Sequence[str]
+) -> None:
+    """Gives an imported graph the signature, variables and captures of the traced function it came from.
+
+    Args:
+      graph: from `import_function_graph`.
+      traced: the traced `ConcreteFunction`.
+      inputs: op names, arguments then captures.
+      outputs: tensor names.
+      control_outputs: op names.
+    """
+    old = traced.graph
+    graph.inputs = [graph.get_tensor_by_name(f"{name}:0") for name in inputs]
+    graph.outputs = [graph.get_tensor_by_name(name) for name in outputs]
+    graph.control_outputs = [graph.get_operation_by_name(name) for name in control_outputs]
+    graph.structured_input_signature = old.structured_input_signature
+    graph.structured_outputs = old.structured_outputs
+    graph.variables = old.variables
+    # Shapes and dtypes behind resource and variant tensors are not part of a GraphDef.
+    for source, target in zip((*old.inputs, *old.outputs), (*graph.inputs, *graph.outputs), strict=False):
+        _handle_data.copy_handle_data(source, target)
+    externals = [capture() if callable(capture) else capture for capture in external_captures(traced)]
+    internals = graph.inputs[len(graph.inputs) - len(externals) :]
+    graph.function_captures.reset_captures(externals, internals)
+
+
+def external_captures(concrete: Any) -> list[Any]:
+    """What a `ConcreteFunction` feeds to its captures: tensors, or callables asked at each call.
+
+    The public `captured_inputs` has called the callables already.
+    """
+    return list(concrete._captured_inputs)
+
+
+def function_of_graph(graph: Any, traced: Any, captures: Sequence[Any]) -> Any:
+    """A `ConcreteFunction` that runs a completed graph as it is now; `tf.function` can only trace Python.
+
+    Args:
+      graph: completed by `complete_function_graph`.
+      traced: the function it came from, whose arguments and results the new one has.
+      captures: what to feed to its captures, in order.
+    """
+    function = _ConcreteFunction.from_func_graph(graph, traced.function_type, {})
+    function._arg_keywords = traced._arg_keywords
+    function._num_positional_args = traced._num_positional_args
+    function.set_external_captures(list(captures))
+    return function
+
+
+# ---- changing a graph in place -----------------------------------------------------------------------------------
+
+
+def set_op_device(op: Any, device: str) -> None:
+    """Puts an op of a graph on a device; publicly a device is fixed when the op is made."""
+    op._set_device_from_string(device)
+
+
+def set_op_input(op: Any, index: int, tensor: Any) -> None:
+    """Makes an op read another tensor; publicly inputs are fixed when the op is made."""
+    op._update_input(index, tensor)
+
+
+def copy_constant(op: Any, name: str, device: str) -> Any:
+    """A copy of a `Const` op on another device.
+
+    `tf.constant` would build its value anew and drop the op's other attributes; `tf.raw_ops` has no `Const`.
+    """
+    graph = op.graph
+    with graph.as_default(), graph.control_dependencies(None), graph.control_dependencies(op.control_inputs):
+        copy = graph._create_op_internal(
+            "Const", [], [op.outputs[0].dtype], attrs={k: op.node_def.attr[k] for k in ("dtype", "value")}, name=name
+        )
+    copy._set_device_from_string(device)
+    return copy
+
+
+# ---- moving variables --------------------------------------------------------------------------------------------
+
+
+def swap_handle(variable: Any, new: Any) -> None:
+    """Lets `variable` own the storage of `new`, another variable of the same dtype and shape.
+
+    A variable's device is otherwise fixed for its life, and a new object would lose its identity to optimizers,
+    checkpoints and Python code that hold the old one.
+    """
+    handle = new._handle
+    handle._parent_trackable = weakref.ref(variable)
+    handle._unique_id = variable._handle._unique_id
+    variable._handle = handle
+
+
+def rebind_captures(handles: Mapping[int, Any]) -> int:
+    """Gives every live `ConcreteFunction` that captured an old handle the new one; returns how many had to change.
+
+    Functions traced before a variable moved would go on reading and writing storage nobody else sees. TensorFlow keeps
+    no list of traced functions.
+
+    Args:
+      handles: id of the old handle -> new handle.
+    """
+    changed = 0
+    for thing in gc.get_objects():
+        if type(thing) is _ConcreteFunction and any(id(c) in handles for c in thing._captured_inputs):
+            thing.set_external_captures([handles.get(id(c), c) for c in thing._captured_inputs])
+            changed += 1
+    return changed
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def call_config(config: Any) -> Iterator[None]:
+    """Functions called inside are optimised and placed under `config`, a `ConfigProto`.
+
+    `tf.config.optimizer` changes the whole process, so that other functions would change with a placed one.
+    """
+    eager = _context.context()
+    before = eager.function_call_options
+    eager.function_call_options = _context.FunctionCallOptions(executor_type=before.executor_type, config_proto=config)
+    try:
+        yield
+    finally:
+        eager.function_call_options = before
+
+
+def eager_config() -> Any:
+    """A copy of the `ConfigProto` under which functions are called now; there is no public reader."""
+    config = tf.compat.v1.ConfigProto()
+    config.CopyFrom(_context.context().config)
+    return config
+
+
+@contextlib.contextmanager
+def collect_function_graphs(into: list[Any]) -> Iterator[None]:
+    """Collects `RunMetadata.FunctionGraphs` of functions first called inside: what ran, partitioned by device.
+
+    `tf.summary.trace_on` gives only an event file.
+    """
+    eager = _context.context()
+    eager.enable_run_metadata()
+    eager.export_run_metadata()  # drops what earlier calls left
+    try:
+        yield
+        into.extend(eager.export_run_metadata().function_graphs)
+    finally:
+        eager.disable_run_metadata()
