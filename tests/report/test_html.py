@@ -1,0 +1,43 @@
+from html.parser import HTMLParser
+
+from tests.report.cases import cost, placement
+from tfplace.report.html import placement_page
+
+
+class Outline(HTMLParser):
+    """Open tags are closed in order; collects tags and text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.words = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("br", "meta"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_tells_what_the_summary_tells():
+    placed = placement(0.010, {"single GPU:0": cost(0.0142), "single GPU:1": cost(0.02, peak=(9, 9))})
+    outline = Outline(placed._repr_html_())
+    text = " ".join(outline.words)
+    assert outline.open == []
+    assert "1.42 times faster than the best single device (GPU:0)" in text
+    assert "does not fit (needs 9.00 GiB of 4.00 GiB on GPU:0)" in text
+    widths = [a["style"] for t, a in outline.tags if t == "div" and a.get("class") == "compute"]
+    assert widths == ["width:60.0%", "width:30.0%"]
+
+
+def test_names_are_escaped_and_nothing_is_loaded():
+    page = placement_page(placement(placer="<script>alert(1)</script>"))
+    tags = [tag for tag, _ in Outline(page).tags]
+    assert "script" not in tags
+    assert "&lt;script&gt;" in page
+    assert "http" not in page

@@ -1,0 +1,46 @@
+import re
+
+import pytest
+
+from tests.report.cases import cost, placement
+
+
+def test_says_how_much_faster_than_the_best_single_device():
+    text = placement(0.010, {"single GPU:0": cost(0.0142), "single GPU:1": cost(0.020), "heft": cost(0.012)}).summary()
+    assert "1.42 times faster than the best single device (GPU:0)" in text
+    assert re.search(r"heft\s+12.0 ms\s+1.20 times slower", text)
+    assert "within 25.0 % of the bound of 8.00 ms" in text
+
+
+def test_says_stay_when_nothing_is_gained():
+    assert "stay on GPU:1: no faster placement" in placement(0.010, {"single GPU:1": cost(0.010)}).summary()
+    text = placement(0.012, {"single GPU:1": cost(0.010)}, placer="heft").summary()
+    assert "stay on GPU:1: this placement is 1.20 times slower" in text
+
+
+def test_a_baseline_that_does_not_fit_has_no_step_time():
+    misfit = cost(0.123456, peak=(2, 6.5))
+    text = placement(0.010, {"single GPU:1": misfit}).summary()
+    assert re.search(r"single GPU:1\s+-\s+does not fit \(needs 6.50 GiB of 4.00 GiB on GPU:1\)", text)
+    assert "no single device fits; this placement does" in text
+    assert "123 ms" not in text
+
+
+def test_every_device_has_a_row_labelled_simulated():
+    text = placement().summary()
+    assert "Devices (simulated)" in text
+    assert re.search(r"GPU:0\s+2\s+6.00 ms\s+1.00 ms\s+40 %\s+1.00 GiB\s+4.00 GiB", text)
+    assert re.search(r"GPU:1\s+1\s+3.00 ms\s+2.00 ms\s+70 %", text)
+    assert "not compared with single devices" in text
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "COLUMNS"])
+def test_text_is_plain_whatever_the_terminal(monkeypatch, variable):
+    plain = placement().summary()
+    monkeypatch.setenv(variable, "40")
+    assert placement().summary() == plain
+    assert "\x1b" not in plain
+
+
+def test_an_empty_step_is_no_error():
+    assert "simulated step time 0 s" in placement(0.0, {"single GPU:0": cost(0.0)}, bound_s=0.0).summary()

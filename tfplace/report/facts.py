@@ -1,0 +1,113 @@
+"""What is to be said about a placement, before it is a table, a page or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfplace.core.placement import Placement
+from tfplace.core.timeline import StepCost
+from tfplace.units import format_bytes, format_seconds
+
+# Step times closer than this fraction count as equal: the simulator is not that exact.
+SAME = 0.001
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """One device's share of a simulated step.
+
+    Attributes:
+      name: device name.
+      ops: number of ops placed there.
+      compute_s: seconds it computes.
+      transfer_s: seconds it sends or receives.
+      idle: fraction of the step in which it does not compute.
+      peak_bytes: highest memory in use.
+      limit_bytes: memory that may be used.
+    """
+
+    name: str
+    ops: int
+    compute_s: float
+    transfer_s: float
+    idle: float
+    peak_bytes: int
+    limit_bytes: int
+
+
+def device_facts(placement: Placement) -> list[DeviceFacts]:
+    """A row per device, in the topology's order."""
+    ops = np.bincount(placement.op_device, minlength=len(placement.device_names))
+    cost = placement.cost
+    return [
+        DeviceFacts(
+            name,
+            int(ops[d]),
+            float(cost.compute_s[d]),
+            float(cost.transfer_s[d]),
+            float(cost.idle_s[d] / cost.step_s) if cost.step_s > 0 else 0.0,
+            int(cost.peak_bytes[d]),
+            int(cost.limit_bytes[d]),
+        )
+        for d, name in enumerate(placement.device_names)
+    ]
+
+
+def title(placement: Placement) -> str:
+    """What was placed where, and by whom."""
+    what = placement.problem.graph.name if placement.problem is not None else f"graph {placement.graph_fingerprint}"
+    return (
+        f"{what}: {len(placement.op_names)} ops on {placement.topology_name}, "
+        f"by {placement.placer}, seed {placement.seed}"
+    )
+
+
+def step_line(placement: Placement) -> str:
+    """The step time and how near it is to the bound."""
+    step, bound = placement.cost.step_s, placement.bound_s
+    line = f"simulated step time {format_seconds(step)}, {format_bytes(placement.cost.moved_bytes)} moved"
+    if bound > 0:
+        line += f"; within {100 * (step / bound - 1):.1f} % of the bound of {format_seconds(bound)}"
+    return line
+
+
+def verdict(placement: Placement) -> str:
+    """Whether the placement beats keeping everything on one device, in one line."""
+    used = placement.cost.step_s
+    if not placement.cost.feasible:
+        return "this placement does not fit"
+    if not any(name.startswith("single ") for name in placement.baselines):
+        return "not compared with single devices"
+    best = placement.best_single
+    if best is None:
+        return "no single device fits; this placement does"
+    name, cost = best[0].removeprefix("single "), best[1]
+    if cost.step_s > used * (1 + SAME):
+        return f"{cost.step_s / used:.2f} times faster than the best single device ({name})"
+    if used > cost.step_s * (1 + SAME):
+        return f"stay on {name}: this placement is {used / cost.step_s:.2f} times slower than the best single device"
+    return f"stay on {name}: no faster placement was found"
+
+
+def baseline_order(placement: Placement) -> list[tuple[str, StepCost]]:
+    """Baselines, fastest first, those that do not fit last."""
+    return sorted(placement.baselines.items(), key=lambda item: (*item[1].key, item[0]))
+
+
+def misfit(cost: StepCost, device_names: tuple[str, ...]) -> str:
+    """Why a placement does not fit: the device that is most over, with its numbers; empty when it fits."""
+    if cost.feasible:
+        return ""
+    worst = int(np.argmax(cost.peak_bytes - cost.limit_bytes))
+    need, limit = format_bytes(cost.peak_bytes[worst]), format_bytes(cost.limit_bytes[worst])
+    return f"does not fit (needs {need} of {limit} on {device_names[worst]})"
+
+
+def versus(placement: Placement, cost: StepCost) -> str:
+    """How another step time compares with the placement's."""
+    ratio = cost.step_s / placement.cost.step_s if placement.cost.step_s > 0 else 1.0
+    if abs(ratio - 1) <= SAME:
+        return "the same"
+    return f"{ratio:.2f} times slower" if ratio > 1 else f"{1 / ratio:.2f} times faster"

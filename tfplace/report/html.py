@@ -1,0 +1,79 @@
+"""A placement as a self-contained piece of HTML: for notebooks, and as a page of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from tfplace.core.placement import Placement
+from tfplace.report.facts import DeviceFacts, baseline_order, device_facts, misfit, step_line, title, verdict, versus
+from tfplace.units import format_bytes, format_seconds
+
+STYLE = """
+.tfplace { font-family: sans-serif; font-size: 14px; }
+.tfplace table { border-collapse: collapse; margin: 0.8em 0; }
+.tfplace caption { text-align: left; color: #666; }
+.tfplace td, .tfplace th { padding: 0.2em 0.8em; text-align: right; }
+.tfplace td:first-child, .tfplace th:first-child { text-align: left; }
+.tfplace .bar { width: 16em; background: #eee; }
+.tfplace .bar div { height: 0.45em; min-width: 1px; }
+.tfplace .compute { background: #3a6ea5; }
+.tfplace .transfer { background: #e0862b; }
+"""
+
+
+def placement_html(placement: Placement) -> str:
+    """The facts of the summary, with a bar per device, as one HTML element; every text is escaped."""
+    parts = [f"<b>{escape(title(placement))}</b>", _devices(placement)]
+    if placement.baselines:
+        parts.append(_baselines(placement))
+    parts += [f"<p>{escape(step_line(placement))}<br><b>{escape(verdict(placement))}</b></p>"]
+    return f'<div class="tfplace"><style>{STYLE}</style>{"".join(parts)}</div>'
+
+
+def placement_page(placement: Placement) -> str:
+    """`placement_html` as a whole page."""
+    head = f'<meta charset="utf-8"><title>{escape(title(placement))}</title>'
+    return f"<!doctype html><html><head>{head}</head><body>{placement_html(placement)}</body></html>\n"
+
+
+def _devices(placement: Placement) -> str:
+    step = placement.cost.step_s
+    head = ("device", "ops", "compute", "transfer", "idle", "peak memory", "limit", "compute and transfer in the step")
+    rows = (
+        [
+            escape(row.name),
+            str(row.ops),
+            format_seconds(row.compute_s),
+            format_seconds(row.transfer_s),
+            f"{100 * row.idle:.0f} %",
+            format_bytes(row.peak_bytes),
+            format_bytes(row.limit_bytes),
+            _bar(row, step),
+        ]
+        for row in device_facts(placement)
+    )
+    return _table("Devices (simulated)", head, rows)
+
+
+def _bar(row: DeviceFacts, step_s: float) -> str:
+    def part(kind: str, seconds: float) -> str:
+        share = min(100.0, 100 * seconds / step_s) if step_s > 0 else 0.0
+        return f'<div class="{kind}" style="width:{share:.1f}%" title="{kind} {format_seconds(seconds)}"></div>'
+
+    return f'<div class="bar">{part("compute", row.compute_s)}{part("transfer", row.transfer_s)}</div>'
+
+
+def _baselines(placement: Placement) -> str:
+    rows = [[escape(f"this one ({placement.placer})"), format_seconds(placement.cost.step_s), ""]]
+    for name, cost in baseline_order(placement):
+        against = misfit(cost, placement.device_names) or versus(placement, cost)
+        rows.append([escape(name), format_seconds(cost.step_s) if cost.feasible else "-", escape(against)])
+    return _table("Step times (simulated)", ("placement", "step", "against this one"), rows)
+
+
+def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; its cells are HTML already."""
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,62 @@
+"""A placement as tables for a terminal."""
+
+from __future__ import annotations
+
+import io
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tfplace.core.placement import Placement
+from tfplace.report.facts import baseline_order, device_facts, misfit, step_line, title, verdict, versus
+from tfplace.units import format_bytes, format_seconds
+
+WIDTH = 110
+
+
+def placement_summary(placement: Placement) -> str:
+    """The tables as plain text, without colours."""
+    out = io.StringIO()
+    Console(file=out, width=WIDTH, color_system=None, force_terminal=False).print(summary_tables(placement))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
+
+
+def summary_tables(placement: Placement) -> RenderableType:
+    """The tables as `rich` draws them; every number is simulated."""
+    parts: list[RenderableType] = [Text(title(placement), style="bold"), _devices(placement)]
+    if placement.baselines:
+        parts.append(_baselines(placement))
+    parts += [Text(step_line(placement)), Text(verdict(placement), style="bold")]
+    return Group(*parts)
+
+
+def _devices(placement: Placement) -> Table:
+    table = Table(title="Devices (simulated)", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("device")
+    for heading in ("ops", "compute", "transfer", "idle", "peak memory", "limit"):
+        table.add_column(heading, justify="right")
+    for row in device_facts(placement):
+        table.add_row(
+            row.name,
+            str(row.ops),
+            format_seconds(row.compute_s),
+            format_seconds(row.transfer_s),
+            f"{100 * row.idle:.0f} %",
+            format_bytes(row.peak_bytes),
+            format_bytes(row.limit_bytes),
+        )
+    return table
+
+
+def _baselines(placement: Placement) -> Table:
+    table = Table(title="Step times (simulated)", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("placement")
+    table.add_column("step", justify="right")
+    table.add_column("against this one")
+    table.add_row(f"this one ({placement.placer})", format_seconds(placement.cost.step_s), "", style="bold")
+    for name, cost in baseline_order(placement):
+        against = misfit(cost, placement.device_names) or versus(placement, cost)
+        table.add_row(name, format_seconds(cost.step_s) if cost.feasible else "-", against)
+    return table
