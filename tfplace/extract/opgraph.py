@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tfplace.core.graph import AttrValue, OpGraph, Origin, UnknownShape, Variabl
 from tfplace.extract.kernels import DEVICE_TYPES, kernel_support
 from tfplace.extract.loops import find_loops
 from tfplace.extract.nodes import Nodes
-from tfplace.extract.shapes import Properties, Sized, element_bytes, infer, size_tensor
+from tfplace.extract.shapes import RULE_HANDLE, Properties, Sized, element_bytes, infer, size_tensor
 from tfplace.extract.tf_internals import op_def
 
 # Constants up to this size are copied to every device that reads them instead of being sent there each step.
@@ -112,6 +113,8 @@ class _Tensors:
                 sized = size_tensor(known, largest, batch_size)
                 if known.dtype == tf.variant and node.name in lists:
                     sized = Sized((), lists[node.name])
+                elif known.dtype == tf.variant:
+                    sized = replace(sized, rule=RULE_HANDLE.format(size=sized.size_bytes))
                 t = len(self.sizes)
                 self.index[v, slot] = t
                 self.sizes.append(sized)

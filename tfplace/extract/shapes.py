@@ -21,6 +21,7 @@ HANDLE_BYTES = 8
 TEXT_BYTES = 32
 
 RULE_DIMENSION = "unknown dimensions counted as {size}, the batch's first dimension"
+RULE_HANDLE = "a list of unknown elements counted as {size} bytes, its handle"
 RULE_LIKE_INPUT = "unknown rank counted as its largest input"
 RULE_SCALAR = "unknown rank without known input counted as one element"
 

@@ -83,7 +83,7 @@ def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
 
 
 def _from_concrete(concrete: Any, batch: Any, name: str | None) -> OpGraph:
-    label = name or concrete.name.removeprefix("__inference_").removeprefix("signature_wrapper_")
+    label = name or tf.compat.as_str(concrete.name).removeprefix("__inference_").removeprefix("signature_wrapper_")
     shapes = [] if batch is None else flat_shapes(as_specs(_arguments(batch)))
     return graph_from_function(concrete, name=label, description=f"ConcreteFunction {label!r}", shapes=shapes)
 

@@ -1,0 +1,136 @@
+"""What the OpGraph says about loops, sizes, bonds, kernels and host memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+from tests.extract import models
+from tfplace.extract.kernels import kernel_support
+
+
+def test_while_loop_ops_are_counted_per_iteration_forward_and_backward():
+    graph = tfplace.extract(models.keras_lstm(7), (tf.TensorSpec([3, 7], tf.int32), tf.TensorSpec([3, 7], tf.int32)))
+    trips = {n: t for n, t in zip(graph.op_names, graph.trips, strict=True)}
+    matmuls = [trips[n] for n, t in zip(graph.op_names, graph.op_types, strict=True) if t == "MatMul" and "while" in n]
+    assert len(matmuls) == 6 and set(matmuls) == {7.0}
+    assert graph.edge_back.sum() > 0
+    forward = ~graph.edge_back
+    assert np.all(graph.edge_src[forward] < graph.edge_dst[forward])
+    assert not any("iterations unknown" in u.rule for u in graph.unknown)
+
+
+def test_unrolled_lstm_has_no_loop_and_the_same_number_of_cell_matmuls():
+    steps = 7
+    specs = (tf.TensorSpec([3, steps], tf.int32), tf.TensorSpec([3, steps], tf.int32))
+    unrolled = tfplace.extract(models.keras_lstm(steps, unroll=True), specs)
+    looped = tfplace.extract(models.keras_lstm(steps), specs)
+    assert unrolled.edge_back.sum() == 0 and unrolled.trips.max() == 1
+    count = [
+        sum(t for t, op, n in zip(g.trips, g.op_types, g.op_names, strict=True) if op == "MatMul" and "dense" not in n)
+        for g in (unrolled, looped)
+    ]
+    # the loop also computes the gradients of the first, constant state
+    assert abs(count[0] - count[1]) <= 2
+
+
+def test_lists_of_a_loop_hold_one_element_per_iteration():
+    graph = tfplace.extract(models.keras_lstm(7), (tf.TensorSpec([3, 7], tf.int32), tf.TensorSpec([3, 7], tf.int32)))
+    pushed = [v for v, op in enumerate(graph.op_types) if op == "TensorListPushBack"]
+    arrays = [v for v in pushed if graph.op_attrs[v]["element_dtype"] != "variant"]
+    assert len(arrays) > 5
+    for v in arrays:
+        element = graph.tensor_bytes[graph.inputs[v][1]]
+        assert graph.tensor_bytes[graph.op_tensors[v]] == 7 * element > 0
+
+
+def test_known_batch_leaves_nothing_unknown_and_open_batch_is_reported_with_its_rule():
+    model = models.keras_cnn()
+    assert tfplace.extract(model, models.cnn_batch(4)).unknown == ()
+    open_batch = (tf.TensorSpec([None, 8, 8, 3]), tf.TensorSpec([None], tf.int32))
+    graph = tfplace.extract(model, open_batch)
+    assert graph.unknown
+    for u in graph.unknown:
+        assert u.op in graph.index and u.rule
+        assert graph.tensor_bytes[u.tensor] > 0
+
+
+def test_sizes_are_those_of_the_arrays():
+    x, y = models.cnn_batch(4)
+    graph = tfplace.extract(models.keras_cnn(), (x, y))
+    conv = graph.op_types.index("Conv2D")
+    assert graph.tensor_shape[graph.op_tensors[conv]] == (4, 6, 6, 4)
+    assert graph.tensor_bytes[graph.op_tensors[conv]] == 4 * 6 * 6 * 4 * 4
+    assert graph.op_attrs[conv]["strides"] == (1, 1, 1, 1)
+    assert graph.op_attrs[conv]["padding"] == "VALID"
+
+
+def test_ops_on_one_variable_are_bonded_and_ops_on_two_are_not():
+    graph = tfplace.extract(models.keras_cnn(), models.cnn_batch())
+    by_bond: dict[int, set[int]] = {}
+    for v, bond in enumerate(graph.resource):
+        if bond >= 0:
+            by_bond.setdefault(int(bond), set()).add(v)
+    handles = [v.op for v in graph.variables]
+    for ops in by_bond.values():
+        assert len(ops) > 1
+        assert len(ops & set(handles)) >= 1
+    trainable = next(v for v in graph.variables if v.trainable)
+    ops = by_bond[int(graph.resource[trainable.op])]
+    assert {"ReadVariableOp", "AssignSubVariableOp"} <= {graph.op_types[v] for v in ops}
+
+
+def test_kernels_and_host_memory_of_known_ops():
+    def node(op, **types):
+        n = tf.compat.v1.NodeDef(name="n", op=op)
+        for key, dtype in types.items():
+            n.attr[key].type = dtype.as_datatype_enum
+        return n
+
+    assert kernel_support(node("MatMul", T=tf.float32)).types == {"CPU", "GPU"}
+    assert kernel_support(node("StringJoin")).types == {"CPU"}
+    assert kernel_support(node("Shape", T=tf.float32, out_type=tf.int32)).host_memory
+    assert not kernel_support(node("MatMul", T=tf.float32)).host_memory
+
+
+def test_small_constants_are_replicable_and_large_ones_are_not():
+    @tf.function
+    def f(x):
+        return x @ tf.constant(np.ones((200, 200), np.float32)) + tf.constant(np.arange(200, dtype=np.float32))
+
+    graph = tfplace.extract(f, tf.TensorSpec([3, 200]))
+    sizes = {
+        bool(r): graph.tensor_bytes[graph.op_tensors[v]]
+        for v, (op, r) in enumerate(zip(graph.op_types, graph.replicable, strict=True))
+        if op == "Const"
+    }
+    assert sizes == {True: 800, False: 160000}
+
+
+SCRIPT = """
+import tensorflow as tf, tfplace
+from tests.extract import models
+print(tfplace.extract(models.keras_lstm(5), (tf.TensorSpec([3, 5], tf.int32), tf.TensorSpec([3, 5], tf.int32))).fingerprint)
+"""
+
+
+def test_two_processes_extract_the_same_graph(request):
+    prints = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, cwd=request.config.rootpath
+        ).stdout.strip()
+        for _ in range(2)
+    }
+    assert len(prints) == 1 and prints != {""}
+
+
+@pytest.mark.parametrize("shape", [(2, 3), ()])
+def test_scalars_and_matrices(shape):
+    graph = tfplace.extract(tf.function(lambda x: tf.exp(x)), tf.TensorSpec(shape))
+    exp = graph.op_types.index("Exp")
+    assert graph.tensor_bytes[graph.op_tensors[exp]] == 4 * int(np.prod(shape))

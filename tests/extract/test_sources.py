@@ -1,0 +1,166 @@
+"""Every kind of source becomes a flat, valid OpGraph that TensorFlow and Grappler take back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+from tests.extract import models
+from tfplace.errors import SourceError
+
+
+def types(graph):
+    return set(graph.op_types)
+
+
+def assert_accepted_by_tensorflow_and_grappler(graph):
+    from tensorflow.python.grappler import item
+
+    meta = graph.metagraph()
+    with tf.Graph().as_default() as imported:
+        tf.compat.v1.train.import_meta_graph(meta)
+        assert len(imported.get_operations()) == graph.num_ops + 1
+        assert imported.get_collection("train_op")[0].name == "tfplace_step"
+    assert len(item.Item(meta).IdentifyImportantOps()) > 0
+
+
+@pytest.mark.parametrize("package", ["keras", "tf_keras"])
+def test_keras_training_step_is_whole(package):
+    graph = tfplace.extract(models.keras_cnn(package), models.cnn_batch())
+    assert {"Conv2D", "Conv2DBackpropFilter", "AssignVariableOp", "SparseSoftmaxCrossEntropyWithLogits"} <= types(graph)
+    assert not {"PartitionedCall", "StatefulPartitionedCall", "While", "If"} & types(graph)
+    trainable = [v for v in graph.variables if v.trainable]
+    assert len(trainable) == 6
+    # weights, two Adam slots each, the moving moments, metrics and counters
+    assert len(graph.variables) >= 6 * 3 + 2
+    kernel = [v for v in trainable if v.size_bytes == 3 * 3 * 3 * 4 * 4]
+    assert kernel
+    assert graph.num_ops == len(graph.has_kernel) and graph.has_kernel[:, 0].all()
+    assert_accepted_by_tensorflow_and_grappler(graph)
+
+
+def test_keras_inference_has_no_gradient_or_optimizer():
+    model = models.keras_cnn()
+    graph = tfplace.extract(model, models.cnn_batch()[0], training=False)
+    assert "Conv2D" in types(graph)
+    assert not {"Conv2DBackpropFilter", "AssignVariableOp", "AssignSubVariableOp"} & types(graph)
+    assert_accepted_by_tensorflow_and_grappler(graph)
+
+
+def test_arrays_and_specs_give_the_same_graph():
+    model = models.keras_cnn()
+    x, y = models.cnn_batch()
+    by_arrays = tfplace.extract(model, (x, y))
+    by_specs = tfplace.extract(model, (tf.TensorSpec(x.shape), tf.TensorSpec(y.shape, tf.int32)))
+    assert by_arrays.fingerprint == by_specs.fingerprint
+
+
+def test_sonnet_step():
+    net, step = models.sonnet_step()
+    graph = tfplace.extract(step, (tf.TensorSpec([8, 4]), tf.TensorSpec([8, 3])))
+    assert "MatMul" in types(graph) and "ResourceApplyMomentum" in types(graph) | {"ResourceApplyMomentum"}
+    assert sum(v.size_bytes for v in graph.variables if v.trainable) >= sum(
+        4 * int(np.prod(v.shape)) for v in net.trainable_variables
+    )
+    assert_accepted_by_tensorflow_and_grappler(graph)
+
+
+def test_tf_function_and_concrete_function():
+    @tf.function
+    def f(x):
+        return tf.nn.relu(x) @ tf.ones([4, 2])
+
+    spec = tf.TensorSpec([3, 4])
+    graph = tfplace.extract(f, spec)
+    concrete = tfplace.extract(f.get_concrete_function(spec))
+    assert graph.fingerprint == concrete.fingerprint
+    assert "MatMul" in types(graph)
+    assert_accepted_by_tensorflow_and_grappler(graph)
+
+
+def test_python_arguments_of_a_function_stay_constants():
+    @tf.function
+    def f(x, twice):
+        return x + x if twice else tf.exp(x)
+
+    assert "Exp" not in types(tfplace.extract(f, (tf.TensorSpec([3]), True)))
+    assert "Exp" in types(tfplace.extract(f, (tf.TensorSpec([3]), False)))
+
+
+def test_saved_model(tmp_path):
+    model = models.keras_cnn()
+    model.export(tmp_path / "saved", verbose=False)
+    graph = tfplace.extract(tmp_path / "saved", tf.TensorSpec([16, 8, 8, 3]))
+    assert "Conv2D" in types(graph)
+    conv = graph.op_types.index("Conv2D")
+    assert graph.tensor_shape[graph.op_tensors[conv]] == (16, 6, 6, 4)
+    with pytest.raises(SourceError, match="serving_default"):
+        tfplace.extract(tmp_path / "saved", fetches=("nothing",))
+
+
+@pytest.mark.parametrize("suffix", [".meta", ".pbtxt"])
+def test_tf1_metagraph_file_with_reference_variables_and_a_loop(tmp_path, suffix):
+    meta = models.tf1_graph()
+    path = tmp_path / f"graph{suffix}"
+    path.write_bytes(meta.SerializeToString()) if suffix == ".meta" else path.write_text(str(meta))
+    graph = tfplace.extract(path, {"x": tf.TensorSpec([6, 4])})
+    assert {"VariableV2", "ApplyMomentum", "NextIteration"} <= types(graph)
+    assert "SaveV2" not in types(graph)
+    variable = graph.index["w"]
+    apply_op = graph.op_types.index("ApplyMomentum")
+    slot = graph.index["w/Momentum"]
+    assert graph.resource[variable] == graph.resource[apply_op] == graph.resource[slot] >= 0
+    assert {v.name: v.size_bytes for v in graph.variables}["w"] == 48
+    assert graph.trips.max() == 5
+    assert_accepted_by_tensorflow_and_grappler(graph)
+
+
+def test_graphdef_file_and_saved_graph_read_again(tmp_path):
+    @tf.function
+    def f(x):
+        return tf.nn.relu(x) @ tf.ones([4, 2])
+
+    graph_def = f.get_concrete_function(tf.TensorSpec([3, 4])).graph.as_graph_def()
+    (tmp_path / "g.pb").write_bytes(graph_def.SerializeToString())
+    assert "MatMul" in types(tfplace.extract(tmp_path / "g.pb"))
+
+    graph = tfplace.extract(f, tf.TensorSpec([3, 4]))
+    for name in ("again.meta", "again.pbtxt"):
+        graph.save(str(tmp_path / name))
+        again = tfplace.extract(tmp_path / name)
+        assert set(graph.op_names) <= set(again.op_names)
+
+
+def test_devices_are_written_into_the_saved_graph():
+    graph = tfplace.extract(tf.function(lambda x: tf.exp(x)), tf.TensorSpec([3]))
+    devices = dict.fromkeys(graph.op_names, "/device:GPU:1")
+    nodes = {n.name: n for n in graph.metagraph(devices).graph_def.node}
+    assert all(nodes[op].device == "/device:GPU:1" for op in graph.op_names)
+    assert all(n.device == "" for n in graph.metagraph().graph_def.node)
+
+
+def test_saved_training_step_computes_the_same_losses():
+    """The exported graph, run in a TF1 session from the same weights, gives the model's own losses."""
+    model = models.keras_cnn()
+    model.layers[2].rate = 0.0  # a Dropout that keeps everything: the seeds' state is not part of this test
+    x, y = models.cnn_batch()
+    graph = tfplace.extract(model, (x, y))
+    flat = graph.origin.flat
+    handles = {id(v.handle): v for v in flat.concrete.graph.variables}
+    values = {op.op.name: handles[id(h)].numpy() for h, op in flat.concrete.graph.captures if id(h) in handles}
+    expected = [model.train_on_batch(x, y) for _ in range(6)]
+    with tf.Graph().as_default() as imported, tf.compat.v1.Session() as session:
+        meta = graph.metagraph()
+        tf.compat.v1.train.import_meta_graph(meta)
+        for op, value in values.items():
+            handle = imported.get_tensor_by_name(f"{op}:0")
+            session.run(tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value)))
+        signature = meta.signature_def["tfplace"]
+        feeds = {signature.inputs["input_0"].name: x, signature.inputs["input_1"].name: y}
+        outputs = [signature.outputs[f"output_{i}"].name for i in range(len(signature.outputs))]
+        got = [session.run([*outputs, "tfplace_step"], feeds)[: len(outputs)] for _ in range(6)]
+    # the graph's loss is a running mean over the steps; train_on_batch starts anew each time
+    losses = np.array([row[0] for row in expected])
+    np.testing.assert_allclose([row[-1] for row in got], np.cumsum(losses) / np.arange(1, 7), rtol=1e-5)
