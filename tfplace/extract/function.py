@@ -119,6 +119,9 @@ def _standalone(flat: FlatFunction, shapes: Mapping[str, tuple[int, ...]], *, co
             _make_handle(node, variables[op])
         elif external.dtype not in (tf.resource, tf.variant):
             _make_constant(node, external, with_value=constants)
+    for node in graph_def.node:
+        if node.op == "VariableShape" and node.input[0] in variables and not constants:
+            _make_shape(node, variables[node.input[0]].shape)
     for tensor in flat.concrete.graph.inputs:
         if tensor.op.name not in variables and tensor.dtype not in (tf.resource, tf.variant):
             node = nodes[tensor.op.name]
@@ -135,6 +138,18 @@ def _make_handle(node: Any, variable: Any) -> None:
     node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
     # Variables of a model may share a name (Keras); the op's name is unique.
     node.attr["shared_name"].s = node.name.encode()
+
+
+def _make_shape(node: Any, shape: Any) -> None:
+    """A variable's shape is known before the run, but shape inference does not fold the op that asks for it."""
+    value = tf.make_tensor_proto(shape.as_list(), tf.dtypes.as_dtype(node.attr["out_type"].type or tf.int32))
+    controls = [f"^{node.input[0]}", *(text for text in node.input if text.startswith("^"))]
+    node.op = "Const"
+    del node.input[:]
+    node.input.extend(controls)
+    node.attr.clear()
+    node.attr["dtype"].type = value.dtype
+    node.attr["value"].tensor.CopyFrom(value)
 
 
 def _make_constant(node: Any, tensor: Any, *, with_value: bool) -> None:
