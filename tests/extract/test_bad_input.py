@@ -54,7 +54,7 @@ def test_dangling_input_and_cycle():
 
 
 def test_unknown_fetch_lists_near_names():
-    graph_def = tf.function(lambda x: tf.exp(x)).get_concrete_function(tf.TensorSpec([2])).graph.as_graph_def()
+    graph_def = tf.function(tf.exp).get_concrete_function(tf.TensorSpec([2])).graph.as_graph_def()
     with pytest.raises(SourceError, match="Exp"):
         tfplace.extract(graph_def, fetches=("Expo",))
 

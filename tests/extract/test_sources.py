@@ -16,7 +16,7 @@ def types(graph):
 
 
 def assert_accepted_by_tensorflow_and_grappler(graph):
-    from tensorflow.python.grappler import item
+    from tensorflow.python.grappler import item  # noqa: TID251 (the claim under test is that Grappler takes it)
 
     meta = graph.metagraph()
     with tf.Graph().as_default() as imported:
@@ -60,7 +60,8 @@ def test_arrays_and_specs_give_the_same_graph():
 def test_sonnet_step():
     net, step = models.sonnet_step()
     graph = tfplace.extract(step, (tf.TensorSpec([8, 4]), tf.TensorSpec([8, 3])))
-    assert "MatMul" in types(graph) and "ResourceApplyMomentum" in types(graph) | {"ResourceApplyMomentum"}
+    assert "MatMul" in types(graph)
+    assert any(op.startswith("ResourceApply") for op in types(graph))
     assert sum(v.size_bytes for v in graph.variables if v.trainable) >= sum(
         4 * int(np.prod(v.shape)) for v in net.trainable_variables
     )
@@ -134,7 +135,7 @@ def test_graphdef_file_and_saved_graph_read_again(tmp_path):
 
 
 def test_devices_are_written_into_the_saved_graph():
-    graph = tfplace.extract(tf.function(lambda x: tf.exp(x)), tf.TensorSpec([3]))
+    graph = tfplace.extract(tf.function(tf.exp), tf.TensorSpec([3]))
     devices = dict.fromkeys(graph.op_names, "/device:GPU:1")
     nodes = {n.name: n for n in graph.metagraph(devices).graph_def.node}
     assert all(nodes[op].device == "/device:GPU:1" for op in graph.op_names)
