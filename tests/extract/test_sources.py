@@ -61,7 +61,7 @@ def test_sonnet_step():
     net, step = models.sonnet_step()
     graph = tfplace.extract(step, (tf.TensorSpec([8, 4]), tf.TensorSpec([8, 3])))
     assert "MatMul" in types(graph)
-    assert any(op.startswith("ResourceApply") for op in types(graph))
+    assert any(op.startswith(("ResourceApply", "Assign")) for op in types(graph))
     assert sum(v.size_bytes for v in graph.variables if v.trainable) >= sum(
         4 * int(np.prod(v.shape)) for v in net.trainable_variables
     )
