@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 from models.base import Model
@@ -18,6 +19,11 @@ def names() -> tuple[str, ...]:
 def describe(name: str) -> str:
     """One line on a model, without building it."""
     return str(_module(name).__doc__).strip()
+
+
+def parameters(name: str) -> dict[str, Any]:
+    """The parameters of a model's `build` and their defaults."""
+    return {k: p.default for k, p in inspect.signature(_module(name).build).parameters.items()}
 
 
 def build(name: str, **params: Any) -> Model:

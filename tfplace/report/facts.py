@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -111,3 +112,36 @@ def versus(placement: Placement, cost: StepCost) -> str:
     if abs(ratio - 1) <= SAME:
         return "the same"
     return f"{ratio:.2f} times slower" if ratio > 1 else f"{1 / ratio:.2f} times faster"
+
+
+def placement_facts(placement: Placement) -> dict[str, Any]:
+    """The same as plain data, for programs: seconds and bytes, all simulated."""
+    best = placement.best_single
+    step = placement.cost.step_s
+    return {
+        "title": title(placement),
+        "verdict": verdict(placement),
+        "topology": placement.topology_name,
+        "placer": placement.placer,
+        "seed": placement.seed,
+        "simulated": {
+            "step_s": step,
+            "bound_s": placement.bound_s,
+            "moved_bytes": placement.cost.moved_bytes,
+            "best_single": None if best is None else best[0].removeprefix("single "),
+            "speedup_over_best_single": None if best is None or step <= 0 else best[1].step_s / step,
+            "devices": [asdict(row) for row in device_facts(placement)],
+            "baselines": [
+                {
+                    "name": name,
+                    "step_s": cost.step_s if cost.feasible else None,
+                    "fits": cost.feasible,
+                    "peak_bytes": cost.peak_bytes.tolist(),
+                }
+                for name, cost in baseline_order(placement)
+            ],
+        },
+        "graph_fingerprint": placement.graph_fingerprint,
+        "topology_fingerprint": placement.topology_fingerprint,
+        "versions": dict(placement.versions),
+    }

@@ -1,0 +1,94 @@
+"""The flags of `tfplace place`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from absl import flags
+
+from tfplace.core.constraints import Constraints
+from tfplace.errors import InputError
+
+
+def place_flags() -> flags.FlagValues:
+    """A fresh set of flags, apart from absl's global ones."""
+    fv = flags.FlagValues()
+    text, repeated, switch = flags.DEFINE_string, flags.DEFINE_multi_string, flags.DEFINE_bool
+    text("model", None, "A model of the zoo, a SavedModel directory or graph file, or module:function.", flag_values=fv)
+    flags.DEFINE_integer("batch", None, "Examples in one step; by default the model's own.", flag_values=fv)
+    repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
+    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
+    switch("inference", False, "Keras models: place inference instead of the training step.", flag_values=fv)
+    text("topology", None, "A preset's name or a topology file; by default this machine.", flag_values=fv)
+    text("placer", "auto", "Name of a placer; see `tfplace placers`.", flag_values=fv)
+    text("budget", "30s", "Time to search, such as 30s or 2min, or '500 evaluations'.", flag_values=fv)
+    flags.DEFINE_integer("seed", 0, "Random seed.", flag_values=fv)
+    repeated("pin", [], "PATTERN=DEVICE: ops that must be on a device. Repeatable.", flag_values=fv)
+    repeated("forbid", [], "PATTERN=DEVICE,...: devices ops must not be on. Repeatable.", flag_values=fv)
+    repeated("colocate", [], "PATTERN,PATTERN,...: ops that stay together. Repeatable.", flag_values=fv)
+    repeated("max_memory", [], "DEVICE=SIZE, such as GPU:0=10GiB. Repeatable.", flag_values=fv)
+    flags.DEFINE_float("headroom", 0.0, "Fraction of every device's memory to keep free.", flag_values=fv)
+    text("out", None, "Directory for placement, trace, placed graph, topology and report.", flag_values=fv)
+    switch("json", False, "Print one JSON object instead of tables.", flag_values=fv)
+    switch("quiet", False, "No progress and no notes on stderr.", flag_values=fv)
+    return fv
+
+
+def parse(argv: Sequence[str]) -> flags.FlagValues:
+    """The flags given.
+
+    Raises:
+      InputError: an unknown flag, a wrong value, or something that is no flag.
+    """
+    fv = place_flags()
+    try:
+        rest = fv(["tfplace place", *argv])
+    except flags.Error as error:
+        raise InputError(str(error), "flags of `tfplace place`", "See tfplace place --help.") from error
+    if len(rest) > 1:
+        raise InputError(" ".join(map(repr, rest[1:])), "flags only", "See tfplace place --help.")
+    if not fv.model:
+        raise InputError("no --model", "--model=NAME, PATH or module:function", "See tfplace models for names.")
+    return fv
+
+
+def usage() -> str:
+    """All flags with their defaults."""
+    fv = place_flags()
+    lines = ["tfplace place: reads a model, places it and reports. Flags:"]
+    for name in fv:
+        flag = fv[name]
+        default = "" if flag.default in (None, [], False, 0, 0.0) else f" (default: {flag.default})"
+        lines.append(f"  --{name:<11} {str(flag.help).partition(';')[0]}{default}")
+    lines.append("Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted.")
+    return "\n".join(lines) + "\n"
+
+
+def constraints(fv: flags.FlagValues) -> Constraints:
+    """The constraints the flags state.
+
+    Raises:
+      InputError: a flag that is not of the form PATTERN=DEVICE or the like.
+    """
+    return Constraints(
+        pin=dict(pairs("pin", fv.pin, "PATTERN=DEVICE")),
+        forbid={k: v.split(",") for k, v in pairs("forbid", fv.forbid, "PATTERN=DEVICE,...")},
+        colocate=[text.split(",") for text in fv.colocate],
+        max_memory=dict(pairs("max_memory", fv.max_memory, "DEVICE=SIZE")),
+        headroom=fv.headroom,
+    )
+
+
+def pairs(flag: str, texts: Iterable[str], form: str) -> list[tuple[str, str]]:
+    """Splits "left=right" at the last "=".
+
+    Raises:
+      InputError: there is no "=", or nothing on one of its sides.
+    """
+    out = []
+    for text in texts:
+        left, _, right = text.rpartition("=")
+        if not left or not right:
+            raise InputError(f"--{flag}={text}", f"--{flag}={form}")
+        out.append((left, right))
+    return out

@@ -1,0 +1,123 @@
+"""`tfplace place`: build, extract, search, report, write."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absl import flags
+from rich.console import Console
+
+from tfplace.cli import options, source
+from tfplace.cli.console import say
+from tfplace.cli.progress import Stages
+from tfplace.cli.quiet import load_tensorflow
+from tfplace.core.constraints import Constraints
+from tfplace.core.graph import OpGraph
+from tfplace.core.placement import Placement
+from tfplace.core.topology import Topology
+from tfplace.errors import InputError, UnknownNameError
+from tfplace.registry import PLACERS
+from tfplace.report.facts import placement_facts
+from tfplace.report.html import placement_page
+from tfplace.report.summary import WIDTH, summary_tables
+
+if TYPE_CHECKING:
+    from tfplace.core.problem import Problem
+
+
+def place_command(argv: Sequence[str]) -> None:
+    """Runs `tfplace place` with these flags.
+
+    Raises:
+      InputError, InfeasibleError: see the exit codes in docs/cli.md.
+    """
+    if {"--help", "-h", "--helpfull", "--helpshort"} & set(argv):
+        say(options.usage())
+        return
+    fv = options.parse(argv)
+    rules, topology, out = _check(fv)
+    # Models print what they like while they are built; stdout is for the result.
+    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        graph = _read(fv, stages, gpus=topology is None)
+        placement = _search(fv, stages, graph, topology, rules)
+        files = _write(stages, placement, out) if out is not None else {}
+    if fv.json:
+        say(json.dumps(placement_facts(placement) | {"files": files}, indent=1) + "\n")
+    else:
+        console = Console()
+        console.print(summary_tables(placement), width=None if console.is_terminal else WIDTH)
+        say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
+
+
+def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | None]:
+    """Everything that can be wrong without building the model, so that it is said at once."""
+    rules = options.constraints(fv)
+    topology = Topology.load(fv.topology) if fv.topology else None
+    if fv.placer not in PLACERS:
+        raise UnknownNameError("placer", fv.placer, PLACERS)
+    for name in (*rules.max_memory, *rules.pin.values(), *(d for ds in rules.forbid.values() for d in ds)):
+        if topology is not None:
+            topology.index(name)
+    out = Path(fv.out) if fv.out else None
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--out={fv.out} ({error.strerror})", "a directory that exists or can be made") from error
+    return rules, topology, out
+
+
+def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph:
+    from tfplace.api import extract
+
+    build = source.find(fv.model)
+    params = dict(options.pairs("param", fv.param, "NAME=VALUE"))
+    stages.stage("building the model")
+    load_tensorflow(gpus=gpus)
+    built = build(fv.batch, params)
+    stages.stage("reading its graph")
+    training = False if fv.inference else None
+    graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
+    if graph.unknown:
+        first = graph.unknown[0]
+        stages.note(
+            f"{len(graph.unknown)} tensors of unknown size are counted by rule, first of them that of {first.op}: "
+            f"{first.rule}"
+        )
+    return graph
+
+
+def _search(
+    fv: flags.FlagValues, stages: Stages, graph: OpGraph, topology: Topology | None, rules: Constraints
+) -> Placement:
+    from tfplace.api import formulate, place
+
+    stages.stage("estimating costs")
+    problem: Problem = formulate(graph, topology, constraints=rules)
+    stages.stage("searching")
+    return place(problem, placer=fv.placer, budget=fv.budget, seed=fv.seed, progress=stages.search)
+
+
+def _write(stages: Stages, placement: Placement, out: Path) -> dict[str, str]:
+    """Writes everything there is to keep; returns what is where."""
+    problem = placement.problem
+    assert problem is not None  # placed here, so it is bound
+    stages.stage("writing")
+    placement.save(out / "placement.json")
+    placement.timeline().save(str(out / "trace.json"))
+    problem.graph.save(str(out / "placed.meta"), devices=placement.devices)
+    problem.topology.save(out / "topology.json")
+    (out / "report.html").write_text(placement_page(placement))
+    names = {
+        "placement": "placement.json",
+        "trace": "trace.json",
+        "graph": "placed.meta",
+        "topology": "topology.json",
+        "report": "report.html",
+    }
+    return {what: str(out / name) for what, name in names.items()}

@@ -1,0 +1,75 @@
+"""What is going on, on stderr: a bar on a terminal, a line per long stage elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from tfplace.units import format_seconds
+
+if TYPE_CHECKING:
+    from tfplace.search.study import Progress as SearchProgress
+
+LONG_S = 2.0
+
+
+class Stages:
+    """Shows one stage after the other; silent if `quiet`.
+
+    A terminal sees a moving bar; any other stderr gets a line for each stage that took longer than two seconds.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._console = Console(stderr=True, quiet=quiet)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._stage = ""
+        self._note = ""
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Stages:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        self._bar.stop()
+
+    def stage(self, text: str) -> None:
+        """Ends the stage before and starts the next."""
+        self._close()
+        self._stage, self._note, self._since = text, "", time.monotonic()
+        self._task = self._bar.add_task(text, total=None)
+
+    def search(self, progress: SearchProgress) -> None:
+        """Shows how far the search is and the best step time so far."""
+        best = progress.best
+        self._note = f", best so far {format_seconds(best.step_s)} (simulated)" if best is not None else ""
+        if self._task is not None:
+            self._bar.update(self._task, description=self._stage + self._note, total=1.0, completed=progress.fraction)
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def _close(self) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            took = time.monotonic() - self._since
+            if took > LONG_S:
+                self.note(f"{self._stage}: {format_seconds(took)}{self._note}")
+        self._task = None

@@ -1,0 +1,40 @@
+"""TensorFlow without its start-up noise."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from importlib import import_module
+
+
+def load_tensorflow(*, gpus: bool) -> None:
+    """Imports TensorFlow, its C++ messages silenced unless the user set TF_CPP_MIN_LOG_LEVEL.
+
+    Some messages are written before TensorFlow reads that variable, so stderr itself is put aside during the import and
+    given back, with what was written to it, if the import fails.
+
+    Args:
+      gpus: whether GPUs are wanted; planning for a machine that is not this one needs none.
+    """
+    if not gpus:
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    if "tensorflow" in sys.modules:
+        return
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        import_module("tensorflow")
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        try:
+            import_module("tensorflow")
+        except BaseException:
+            aside.seek(0)
+            os.write(stderr, aside.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
