@@ -1,0 +1,88 @@
+import pytest
+
+from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, main
+from tfplace.errors import InfeasibleError, Shortage
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == PLACED
+    text = capsys.readouterr().out
+    assert all(f"tfplace {command}" in text for command in ("place", "topologies", "placers", "models"))
+    assert "130 interrupted" in text
+    assert main([]) == PLACED
+
+
+def test_place_help_lists_flags(capsys):
+    assert main(["place", "--help"]) == PLACED
+    text = capsys.readouterr().out
+    flags = (
+        "model batch param fetch inference topology placer budget seed pin forbid colocate max_memory out json quiet"
+    )
+    assert all(f"--{flag} " in text for flag in flags.split())
+
+
+def test_version(capsys):
+    import tfplace
+
+    assert main(["--version"]) == PLACED
+    assert capsys.readouterr().out == f"tfplace {tfplace.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "names"), [("topologies", ["4xP100", "8xV100-NVLink"]), ("models", ["inception_v3", "transformer"])]
+)
+def test_lists(command, names, capsys):
+    assert main([command]) == PLACED
+    text = capsys.readouterr().out
+    assert all(name in text for name in names)
+    assert main([command, "--all"]) == BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["plase"], "Did you mean 'place'"),
+        (["place"], "no --model"),
+        (["place", "--modle=x"], "Unknown command line flag 'modle'"),
+        (["place", "--model=x", "--seed=one"], "--seed=one"),
+        (["place", "--model=x", "stray"], "'stray'"),
+        (["place", "--model=inception_v33"], "Did you mean 'inception_v3'"),
+        (["place", "--model=missing/graph.pb"], "does not exist"),
+        (["place", "--model=no_such_module:build"], "module 'no_such_module', which cannot be found"),
+        (["place", "--model=models.zoo:bild"], "It has names, describe, parameters, build"),
+        (["place", "--model=lstm_lm", "--param=unis=3"], "parameter of lstm_lm 'unis'"),
+        (["place", "--model=lstm_lm", "--param=units"], "--param=NAME=VALUE"),
+        (["place", "--model=lstm_lm", "--topology=4xP101"], "Did you mean '4xP100'"),
+        (["place", "--model=lstm_lm", "--topology=missing.json"], "does not exist"),
+        (["place", "--model=lstm_lm", "--placer=heftt"], "Did you mean 'heft'"),
+        (["place", "--model=lstm_lm", "--pin=*lstm*"], "--pin=PATTERN=DEVICE"),
+        (["place", "--model=lstm_lm", "--topology=2xP100", "--pin=*=GPU:7"], "device 'GPU:7'"),
+        (["place", "--model=lstm_lm", "--max_memory=GPU:0=plenty"], "'plenty'"),
+        (["place", "--model=lstm_lm", "--topology=2xP100", "--max_memory=GPU:9=1GiB"], "device 'GPU:9'"),
+        (["place", "--model=lstm_lm", "--out=/dev/null/x"], "--out=/dev/null/x"),
+        (["place", "--model=/dev/null/graph.meta"], "does not exist"),
+    ],
+)
+def test_bad_input_is_explained_without_a_traceback(argv, message, capsys):
+    assert main(argv) == BAD_INPUT
+    streams = capsys.readouterr()
+    assert message in streams.err
+    assert "Traceback" not in streams.err
+    assert streams.out == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (InfeasibleError("nothing fits", [Shortage("GPU:0", 2**31, 2**30)], ["use more"]), INFEASIBLE, "1.00 GiB over"),
+        (KeyboardInterrupt(), INTERRUPTED, "before there was a placement"),
+        (RuntimeError("a bug"), INTERNAL, "Traceback"),
+    ],
+)
+def test_exit_codes(monkeypatch, capsys, error, code, text):
+    def fails(argv):
+        raise error
+
+    monkeypatch.setattr("tfplace.cli.place.place_command", fails)
+    assert main(["place", "--model=x"]) == code
+    assert text in capsys.readouterr().err

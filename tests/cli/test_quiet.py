@@ -1,0 +1,21 @@
+import os
+import subprocess
+import sys
+
+CODE = "from tfplace.cli.quiet import load_tensorflow; load_tensorflow(gpus=False); import sys; sys.stderr.write('end')"
+
+
+def run(code, **env):
+    clean = {k: v for k, v in os.environ.items() if k not in ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES")}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean | env, check=False)
+
+
+def test_tensorflow_loads_without_a_word():
+    assert run(CODE).stderr == "end"
+
+
+def test_what_was_held_back_is_shown_if_loading_fails(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("import os; os.write(2, b'the reason'); raise ImportError('broken')")
+    result = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {CODE}")
+    assert "the reason" in result.stderr
+    assert "broken" in result.stderr

@@ -1,0 +1,50 @@
+import pytest
+import tensorflow as tf
+
+from tfplace.cli import source
+from tfplace.errors import SourceError
+
+
+def test_zoo_model_takes_batch_and_parameters():
+    found = source.find("lstm_lm")(3, {"steps": "2", "units": "4", "vocabulary": "9", "unroll": "false"})
+    assert found.source.name == "lstm_lm"
+    assert tuple(found.batch[0].shape) == (3, 2)
+
+
+@pytest.fixture
+def user_module(tmp_path, monkeypatch):
+    (tmp_path / "my_models.py").write_text(
+        "from types import SimpleNamespace\n"
+        "def pair(batch=1, scale=1.0): return ('a source', [batch, scale])\n"
+        "def alone(): return 'a source'\n"
+        "def named(): return SimpleNamespace(model='a model', batch='a batch')\n"
+        "def anything(**kw): return ('kw', kw)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("user_module")
+def test_user_functions_give_a_pair_a_source_or_a_zoo_like_object():
+    assert source.find("my_models:pair")(8, {"scale": "0.5"}) == source.Source("a source", [8, 0.5])
+    assert source.find("my_models:alone")(None, {}) == source.Source("a source")
+    assert source.find("my_models:named")(None, {}) == source.Source("a model", "a batch")
+    assert source.find("my_models:anything")(None, {"x": "yes"}).batch == {"x": "yes"}
+    with pytest.raises(SourceError, match=r"has pair, alone"):
+        source.find("my_models:other")(None, {})
+
+
+def test_batch_fills_a_saved_models_open_dimension(tmp_path):
+    module = tf.Module()
+    module.step = tf.function(lambda x: {"y": x + 1.0}, input_signature=[tf.TensorSpec([None, 3], tf.float32, "x")])
+    tf.saved_model.save(module, str(tmp_path / "saved"), signatures=module.step)
+    found = source.find(str(tmp_path / "saved"))(5, {})
+    assert {k: tuple(v.shape) for k, v in found.batch.items()} == {"x": (5, 3)}
+
+
+def test_batch_fills_a_graph_files_placeholders(tmp_path):
+    with tf.Graph().as_default() as graph:
+        tf.compat.v1.placeholder(tf.float32, [None, 3], "x")
+        tf.compat.v1.placeholder(tf.float32, [2], "fixed")
+        tf.io.write_graph(graph.as_graph_def(), str(tmp_path), "graph.pb", as_text=False)
+    found = source.find(str(tmp_path / "graph.pb"))(5, {})
+    assert {k: tuple(v.shape) for k, v in found.batch.items()} == {"x": (5, 3), "fixed": (2,)}

@@ -1,0 +1,35 @@
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("tensorflow", "keras", "tf_keras", "sonnet", "numba", "matplotlib", "networkx")
+
+
+def loaded_after(code):
+    """Which of the heavy packages a fresh interpreter has loaded after running the code."""
+    tail = f"; import sys; print('loaded', *[m for m in {HEAVY!r} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code + tail], capture_output=True, text=True, check=True)
+    return result.stdout.splitlines()[-1].split()[1:]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tfplace",
+        "import tfplace; tfplace.Topology.preset('4xP100'); tfplace.Constraints(pin={'*': 'GPU:0'})",
+        "from tfplace.cli import main; main(['--help'])",
+        "from tfplace.cli import main; main(['place', '--help'])",
+        "from tfplace.cli import main; main(['topologies'])",
+        "from tfplace.cli import main; main(['models'])",
+        "from tfplace.cli import main; main(['place', '--model=inception_v33'])",
+    ],
+)
+def test_does_not_load_tensorflow(code):
+    assert loaded_after(code) == []
+
+
+def test_functions_are_not_hidden_by_the_packages_of_the_same_name():
+    code = "import tfplace, tfplace.extract.sources, tfplace.apply, tfplace.measure.detect; "
+    code += "assert all(callable(getattr(tfplace, n)) for n in ('extract', 'apply', 'simulate', 'place'))"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
