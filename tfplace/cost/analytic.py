@@ -1,0 +1,69 @@
+"""Op seconds from an analytic roofline (Williams, Waterman and Patterson, CACM 2009).
+
+An op takes its overhead, and then as long as the slower of its arithmetic and its memory traffic:
+
+    seconds = executions * (op_overhead + max(flops / (peak * efficiency), bytes / memory_bandwidth))
+
+`EFFICIENCY` is an assumption, not a measurement: the fraction of peak that kernels of a class reach on large operands.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray
+from tfplace.core.costs import CostTable
+from tfplace.core.graph import OpGraph
+from tfplace.core.topology import Device, Topology
+from tfplace.cost.flops import Op, rule_of
+
+EFFICIENCY = {"conv": 0.5, "matmul": 0.6, "depthwise": 0.1, "linalg": 0.1}
+"""Class -> fraction of the peak rate; `OTHER_EFFICIENCY` for the rest, which memory traffic bounds anyway."""
+
+OTHER_EFFICIENCY = 0.25
+
+
+def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
+    """Seconds of every op on every device.
+
+    Ops that only name, reshape or pass on a value, and ops whose GPU kernel works in host memory, cost the overhead
+    alone; replicable constants cost nothing. Where an op has no kernel for a device's type the number is what such a
+    kernel would take.
+
+    Args:
+      graph: [V] ops.
+      topology: [D] devices.
+    """
+    rules = [rule_of(op) for op in graph.op_types]
+    flops = np.array([count(Op(graph, v)) for v, (_, count) in enumerate(rules)])
+    traffic = np.array([_traffic_bytes(graph, v) if name != "nothing" else 0 for v, (name, _) in enumerate(rules)])
+    efficiency = np.array([EFFICIENCY.get(name, OTHER_EFFICIENCY) for name, _ in rules])
+    columns = [_seconds(graph, device, flops, traffic, efficiency) for device in topology.devices]
+    return CostTable(np.stack(columns, axis=1), tuple(f"analytic:{name}" for name, _ in rules))
+
+
+def _seconds(
+    graph: OpGraph, device: Device, flops: FloatArray, traffic: FloatArray, efficiency: FloatArray
+) -> FloatArray:
+    peak = np.array([device.flops.get(_dtype(graph, v), device.flops["float32"]) for v in range(graph.num_ops)])
+    work = np.maximum(flops / (peak * efficiency), traffic / device.memory_bandwidth)
+    if device.type != "CPU":
+        work = np.where(graph.host_memory, 0.0, work)
+    return np.where(graph.replicable, 0.0, graph.trips * (device.op_overhead_s + work))
+
+
+def _dtype(graph: OpGraph, v: int) -> str:
+    """The type an op computes in: that of its first output, or of its first input if it has none."""
+    first = int(graph.op_tensors[v])
+    if first < graph.op_tensors[v + 1]:
+        return graph.tensor_dtype[first]
+    return graph.tensor_dtype[graph.inputs[v][0]] if graph.inputs[v] else "float32"
+
+
+def _traffic_bytes(graph: OpGraph, v: int) -> int:
+    """Bytes read and written by one execution."""
+    written = graph.tensor_bytes[graph.op_tensors[v] : graph.op_tensors[v + 1]].sum()
+    read = graph.tensor_bytes[list(graph.inputs[v])].sum() if graph.inputs[v] else 0
+    if rule_of(graph.op_types[v])[0] == "move":
+        read = min(read, written)  # a slice or a gather reads what it writes, not all it could read
+    return int(read + written)
