@@ -1,0 +1,116 @@
+"""What a placer is, and the little that all of them share."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.problem import Problem
+from tfplace.core.timeline import StepCost
+
+Key = tuple[int, float]
+"""(bytes over the memory limits, step seconds): smaller is better, so a placement that fits beats any that does not."""
+
+
+class BudgetSpentError(Exception):
+    """Raised by a study when its budget is used up; what was found so far is kept there."""
+
+
+class Study(Protocol):
+    """What a placer is given: the problem, a budget of simulated placements, and a random generator.
+
+    Attributes:
+      problem: what is to be placed.
+      rng: seeded; a placer draws from nothing else.
+    """
+
+    problem: Problem
+    rng: np.random.Generator
+
+    def evaluate(self, unit_device: IntArray) -> StepCost:
+        """The simulated cost of [U] devices; one evaluation of the budget.
+
+        Raises:
+          BudgetSpentError: nothing is left.
+        """
+
+    def key(self, unit_device: IntArray) -> Key:
+        """The same, reduced to what placements are compared by; quicker."""
+
+    @property
+    def best(self) -> IntArray | None:
+        """[U] the best devices evaluated so far in this study, or None."""
+
+    @property
+    def best_key(self) -> Key | None:
+        """The key of `best`."""
+
+    @property
+    def spent(self) -> float:
+        """Fraction of the budget used, from 0 to 1."""
+
+    def share(self, fraction: float, stage: str) -> Study:
+        """A study of the same problem with a part of what is left of this one's budget.
+
+        What it finds is found for this study too. Its `best` starts empty.
+
+        Args:
+          fraction: of the remaining budget.
+          stage: name under which its improvements are logged.
+        """
+
+
+class Placer(Protocol):
+    """A placement method.
+
+    Attributes:
+      citation: where the method comes from.
+    """
+
+    citation: str
+
+    def place(self, study: Study) -> IntArray:
+        """[U] a device for each unit; need not fit the memory if nothing that does was found.
+
+        Raises:
+          BudgetSpentError: from the study; its best placement then counts.
+        """
+
+
+def compute_devices(problem: Problem) -> IntArray:
+    """Devices that work is spread over: the accelerators, or all devices if there are none.
+
+    A host CPU beside accelerators is a last resort: for ops without a kernel elsewhere, and for memory.
+    """
+    types = [d.type for d in problem.topology.devices]
+    accelerators = [i for i, t in enumerate(types) if t != "CPU"]
+    return np.array(accelerators or range(len(types)), np.int32)
+
+
+def unit_seconds(problem: Problem) -> FloatArray:
+    """[U, D] seconds all ops of each unit take on each device; infinite where the unit may not be."""
+    inside = problem.grouping.unit_of >= 0
+    seconds = np.zeros((problem.num_units, problem.num_devices))
+    np.add.at(seconds, problem.grouping.unit_of[inside], problem.costs.compute_s[inside])
+    return np.where(problem.allowed, seconds, np.inf)
+
+
+def unit_persistent_bytes(problem: Problem) -> FloatArray:
+    """[U] bytes of the variables of each unit."""
+    inside = problem.grouping.unit_of >= 0
+    out = np.zeros(problem.num_units)
+    np.add.at(out, problem.grouping.unit_of[inside], problem.graph.persistent_bytes[inside])
+    return out
+
+
+def settle(problem: Problem, wanted: IntArray) -> IntArray:
+    """[U] the wanted devices, but where a unit may not be there, the fastest device it may be on.
+
+    Of devices equally fast accelerators come first, then the lower index.
+    """
+    seconds = unit_seconds(problem)
+    fastest = seconds.argmin(axis=1).astype(np.int32)
+    fits = problem.allowed[np.arange(problem.num_units), wanted]
+    return np.where(fits, wanted, fastest).astype(np.int32)
