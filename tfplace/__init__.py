@@ -24,8 +24,9 @@ from tfplace.core.graph import OpGraph  # noqa: E402
 from tfplace.core.placement import Placement  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.errors import InfeasibleError, TfplaceError  # noqa: E402
+from tfplace.version import VERSION  # noqa: E402
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Constraints",

@@ -1,0 +1,199 @@
+"""Study: the one owner of a search's budget, evaluations, history and best placement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray
+from tfplace.core.problem import Problem
+from tfplace.core.timeline import StepCost
+from tfplace.placers.base import BudgetSpentError, Key
+from tfplace.search.budget import Budget
+from tfplace.simulate.evaluate import Simulator
+
+_PROGRESS_S = 0.2
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """A placement that was better than all before it.
+
+    Attributes:
+      evaluations: how many placements had been evaluated by then.
+      seconds: how long the search had run.
+      key: what it costs.
+      stage: the part of the search that found it.
+    """
+
+    evaluations: int
+    seconds: float
+    key: Key
+    stage: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a search stands, for progress bars.
+
+    Attributes:
+      evaluations: placements evaluated.
+      seconds: wall-clock seconds since the start.
+      fraction: of the budget used, from 0 to 1.
+      best_s: step seconds of the best placement, or None.
+      fits: whether it fits every device's memory.
+      stage: the part of the search at work.
+    """
+
+    evaluations: int
+    seconds: float
+    fraction: float
+    best_s: float | None
+    fits: bool
+    stage: str
+
+
+class Search:
+    """The root study: what all shares of one search have in common.
+
+    Args:
+      problem: what is placed.
+      budget: how long.
+      seed: of the random generator.
+      progress: called a few times a second.
+    """
+
+    def __init__(
+        self, problem: Problem, budget: Budget, seed: int, progress: Callable[[Progress], None] | None = None
+    ) -> None:
+        self.problem = problem
+        self.budget = budget
+        self.simulator = Simulator(problem)
+        self.rng = np.random.default_rng(seed)
+        self.evaluations = 0
+        self.history: list[Improvement] = []
+        self.best: IntArray | None = None
+        self.best_key: Key | None = None
+        self._progress = progress
+        self._reported = 0.0
+        self._compile()
+        self._start = time.perf_counter()
+
+    def _compile(self) -> None:
+        """Runs the kernel once before the clock starts: its first call may compile it."""
+        self.simulator.key(self.problem.allowed.argmax(axis=1).astype(np.int32))
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock seconds since the start."""
+        return time.perf_counter() - self._start
+
+    def position(self) -> float:
+        """How much of the budget's unit has been used: seconds or evaluations."""
+        return self.seconds if self.budget.seconds is not None else float(self.evaluations)
+
+    @property
+    def total(self) -> float:
+        """The whole budget in that unit."""
+        return self.budget.seconds if self.budget.seconds is not None else float(self.budget.evaluations or 0)
+
+    def record(self, unit_device: IntArray, key: Key, stage: str) -> None:
+        """Counts an evaluation and keeps the placement if it is the best."""
+        self.evaluations += 1
+        if self.best_key is None or key < self.best_key:
+            self.best, self.best_key = unit_device.copy(), key
+            self.history.append(Improvement(self.evaluations, self.seconds, key, stage))
+        self._report(stage)
+
+    def _report(self, stage: str) -> None:
+        now = self.seconds
+        if self._progress is None or now - self._reported < _PROGRESS_S:
+            return
+        self._reported = now
+        over, best = self.best_key or (0, None)
+        fraction = min(self.position() / self.total, 1.0)
+        self._progress(Progress(self.evaluations, now, fraction, best, over == 0, stage))
+
+    def study(self, stage: str) -> SearchStudy:
+        """A study with the whole budget."""
+        return SearchStudy(self, self.total, stage)
+
+
+class SearchStudy:
+    """A study, or a share of one; implements `tfplace.placers.base.Study`.
+
+    Args:
+      search: what all shares have in common.
+      until: position of the search at which this share's budget is used up.
+      stage: logged with its improvements.
+      parents: studies whose `best` takes in what this one finds.
+    """
+
+    def __init__(self, search: Search, until: float, stage: str, parents: Sequence[SearchStudy] = ()) -> None:
+        self._search = search
+        self._from = search.position()
+        self._until = until
+        self._stage = stage
+        self._line = (self, *parents)
+        self.best: IntArray | None = None
+        self.best_key: Key | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """What is placed."""
+        return self._search.problem
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The search's generator."""
+        return self._search.rng
+
+    @property
+    def spent(self) -> float:
+        """Fraction of this study's budget used, from 0 to 1."""
+        span = self._until - self._from
+        return min((self._search.position() - self._from) / span, 1.0) if span > 0 else 1.0
+
+    def share(self, fraction: float, stage: str) -> SearchStudy:
+        """A study with `fraction` of what is left of this one's budget; see `tfplace.placers.base.Study`."""
+        here = self._search.position()
+        until = here + fraction * (self._until - here)
+        if self._search.budget.evaluations is not None:
+            until = min(max(round(until), here + 1), self._until)
+        return SearchStudy(self._search, until, stage, self._line)
+
+    def evaluate(self, unit_device: IntArray) -> StepCost:
+        """The simulated cost of [U] devices.
+
+        Raises:
+          BudgetSpentError: nothing of this study's budget is left.
+        """
+        self._check()
+        cost = self._search.simulator(unit_device)
+        self._record(unit_device, cost.key)
+        return cost
+
+    def key(self, unit_device: IntArray) -> Key:
+        """`evaluate(...).key`, quicker.
+
+        Raises:
+          BudgetSpentError: nothing of this study's budget is left.
+        """
+        self._check()
+        key = self._search.simulator.key(unit_device)
+        self._record(unit_device, key)
+        return key
+
+    def _check(self) -> None:
+        # The first evaluation is always allowed, so that the smallest budget still ends in a placement.
+        if self._search.position() >= self._until and self._search.evaluations:
+            raise BudgetSpentError
+
+    def _record(self, unit_device: IntArray, key: Key) -> None:
+        self._search.record(unit_device, key, self._stage)
+        for study in self._line:
+            if study.best_key is None or key < study.best_key:
+                study.best, study.best_key = unit_device.copy(), key
