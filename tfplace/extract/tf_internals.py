@@ -53,7 +53,7 @@ def import_function_graph(graph_def: Any, name: str) -> Any:
 def complete_function_graph(
     graph: Any, traced: Any, inputs: Sequence[str], outputs: Sequence[str], control_outputs: Sequence[str]
 ) -> None:
-    """Gives an imported graph the signature, variables and captures of the traced function it came from.
+    """Gives an imported graph the signature and variables of the traced function it came from.
 
     Args:
       graph: from `import_function_graph`.
@@ -72,9 +72,6 @@ def complete_function_graph(
     # Shapes and dtypes behind resource and variant tensors are not part of a GraphDef.
     for source, target in zip((*old.inputs, *old.outputs), (*graph.inputs, *graph.outputs), strict=False):
         _handle_data.copy_handle_data(source, target)
-    externals = [capture() if callable(capture) else capture for capture in external_captures(traced)]
-    internals = graph.inputs[len(graph.inputs) - len(externals) :]
-    graph.function_captures.reset_captures(externals, internals)
 
 
 def external_captures(concrete: Any) -> list[Any]:
@@ -85,19 +82,25 @@ def external_captures(concrete: Any) -> list[Any]:
     return list(concrete._captured_inputs)
 
 
-def function_of_graph(graph: Any, traced: Any, captures: Sequence[Any]) -> Any:
+def function_of_graph(graph: Any, traced: Any) -> Any:
     """A `ConcreteFunction` that runs a completed graph as it is now; `tf.function` can only trace Python.
 
     Args:
       graph: completed by `complete_function_graph`.
-      traced: the function it came from, whose arguments and results the new one has.
-      captures: what to feed to its captures, in order.
+      traced: the function it came from, whose arguments, results and captures the new one has.
     """
+    captures = external_captures(traced)
+    _reset_captures(graph, captures)
     function = _ConcreteFunction.from_func_graph(graph, traced.function_type, {})
     function._arg_keywords = traced._arg_keywords
     function._num_positional_args = traced._num_positional_args
-    function.set_external_captures(list(captures))
+    function.set_external_captures(captures)
     return function
+
+
+def _reset_captures(graph: Any, captures: Sequence[Any]) -> None:
+    values = [capture() if callable(capture) else capture for capture in captures]
+    graph.function_captures.reset_captures(values, graph.inputs[len(graph.inputs) - len(values) :])
 
 
 # ---- changing a graph in place -----------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
     """Gives every live `ConcreteFunction` that captured an old handle the new one; returns how many had to change.
 
     Functions traced before a variable moved would go on reading and writing storage nobody else sees. TensorFlow keeps
-    no list of traced functions.
+    no list of traced functions. Their graphs name the captures too, and would keep the old storage alive.
 
     Args:
       handles: id of the old handle -> new handle.
@@ -154,7 +157,10 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
     changed = 0
     for thing in gc.get_objects():
         if type(thing) is _ConcreteFunction and any(id(c) in handles for c in thing._captured_inputs):
-            thing.set_external_captures([handles.get(id(c), c) for c in thing._captured_inputs])
+            captures = [handles.get(id(c), c) for c in thing._captured_inputs]
+            thing.set_external_captures(captures)
+            if not any(callable(c) for c in captures):
+                _reset_captures(thing.graph, captures)
             changed += 1
     return changed
 
