@@ -12,6 +12,12 @@ def test_says_how_much_faster_than_the_best_single_device():
     assert "within 25.0 % of the bound of 8.00 ms" in text
 
 
+def test_small_differences_are_percentages():
+    text = placement(0.010, {"single GPU:0": cost(0.0102)}, bound_s=0.004).summary()
+    assert "2.0 % faster than the best single device (GPU:0)" in text
+    assert "2.5 times the bound of 4.00 ms" in text
+
+
 def test_says_stay_when_nothing_is_gained():
     assert "stay on GPU:1: no faster placement" in placement(0.010, {"single GPU:1": cost(0.010)}).summary()
     text = placement(0.012, {"single GPU:1": cost(0.010)}, placer="heft").summary()

@@ -70,7 +70,8 @@ def step_line(placement: Placement) -> str:
     step, bound = placement.cost.step_s, placement.bound_s
     line = f"simulated step time {format_seconds(step)}, {format_bytes(placement.cost.moved_bytes)} moved"
     if bound > 0:
-        line += f"; within {100 * (step / bound - 1):.1f} % of the bound of {format_seconds(bound)}"
+        near = f"within {100 * (step / bound - 1):.1f} % of" if step < 2 * bound else f"{step / bound:.1f} times"
+        line += f"; {near} the bound of {format_seconds(bound)}"
     return line
 
 
@@ -86,9 +87,9 @@ def verdict(placement: Placement) -> str:
         return "no single device fits; this placement does"
     name, cost = best[0].removeprefix("single "), best[1]
     if cost.step_s > used * (1 + SAME):
-        return f"{cost.step_s / used:.2f} times faster than the best single device ({name})"
+        return f"{_times(cost.step_s / used)} faster than the best single device ({name})"
     if used > cost.step_s * (1 + SAME):
-        return f"stay on {name}: this placement is {used / cost.step_s:.2f} times slower than the best single device"
+        return f"stay on {name}: this placement is {_times(used / cost.step_s)} slower than the best single device"
     return f"stay on {name}: no faster placement was found"
 
 
@@ -111,7 +112,11 @@ def versus(placement: Placement, cost: StepCost) -> str:
     ratio = cost.step_s / placement.cost.step_s if placement.cost.step_s > 0 else 1.0
     if abs(ratio - 1) <= SAME:
         return "the same"
-    return f"{ratio:.2f} times slower" if ratio > 1 else f"{1 / ratio:.2f} times faster"
+    return f"{_times(ratio)} slower" if ratio > 1 else f"{_times(1 / ratio)} faster"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f} times" if ratio >= 1.05 else f"{100 * (ratio - 1):.1f} %"
 
 
 def placement_facts(placement: Placement) -> dict[str, Any]:
