@@ -25,6 +25,7 @@ from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
 from tfplace.report.summary import WIDTH, summary_tables
+from tfplace.search.budget import Budget
 
 if TYPE_CHECKING:
     from tfplace.core.problem import Problem
@@ -58,6 +59,7 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
     """Everything that can be wrong without building the model, so that it is said at once."""
     rules = options.constraints(fv)
     topology = Topology.load(fv.topology) if fv.topology else None
+    Budget.parse(fv.budget)
     if fv.placer not in PLACERS:
         raise UnknownNameError("placer", fv.placer, PLACERS)
     for name in (*rules.max_memory, *rules.pin.values(), *(d for ds in rules.forbid.values() for d in ds)):

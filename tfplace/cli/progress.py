@@ -57,8 +57,9 @@ class Stages:
 
     def search(self, progress: SearchProgress) -> None:
         """Shows how far the search is and the best step time so far."""
-        best = progress.best
-        self._note = f", best so far {format_seconds(best.step_s)} (simulated)" if best is not None else ""
+        if progress.best_s is not None:
+            best = format_seconds(progress.best_s) + ("" if progress.fits else ", which does not fit yet")
+            self._note = f" ({progress.stage}), best so far: {best} (simulated)"
         if self._task is not None:
             self._bar.update(self._task, description=self._stage + self._note, total=1.0, completed=progress.fraction)
 
