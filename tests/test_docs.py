@@ -1,0 +1,42 @@
+import json
+import re
+from pathlib import Path
+
+from tfplace import Topology
+from tfplace.cli.options import parse, place_flags
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def text(name):
+    return (ROOT / name).read_text()
+
+
+def test_every_flag_is_documented_and_every_documented_flag_exists():
+    documented = set(re.findall(r"`--(\w+)", text("docs/cli.md")))
+    assert documented == set(place_flags())
+
+
+def test_every_preset_is_documented():
+    assert all(f"`{name}`" in text("docs/topology.md") for name in Topology.presets())
+
+
+def test_the_example_topology_loads():
+    example = json.loads(re.search(r"```json\n(.*?)```", text("docs/topology.md"), re.DOTALL)[1])
+    topology = Topology.from_dict(example)
+    assert topology.device_names == ("CPU:0", "GPU:0", "GPU:1")
+    assert "uplink" in topology.channel_names
+
+
+def test_the_readme_commands_are_one_line_each_and_parse():
+    place, test = re.findall(r"^python3\.11 -m venv .*$", text("README.md"), re.MULTILINE)
+    flags = parse(place.partition("tfplace place ")[2].split())
+    assert flags.model == "inception_v3"
+    assert flags.topology in Topology.presets()
+    assert "-m pytest" in test
+
+
+def test_links_between_documents_lead_somewhere():
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        for target in re.findall(r"\]\(((?!https?:)[^)#]+)\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name} -> {target}"
