@@ -73,6 +73,19 @@ class Placement:
         fits = {k: c for k, c in self.baselines.items() if k.startswith("single ") and c.feasible}
         return min(fits.items(), key=lambda item: item[1].step_s) if fits else None
 
+    def check_graph(self, graph: OpGraph) -> None:
+        """Raises unless the placement is for `graph`.
+
+        Raises:
+          PlacementError: it is for another graph; says what differs.
+        """
+        if graph.fingerprint != self.graph_fingerprint:
+            raise PlacementError(
+                f"a placement of graph {self.graph_fingerprint}",
+                f"one of graph {graph.fingerprint} ({graph.name})",
+                _ops_that_differ(self.op_names, graph.op_names),
+            )
+
     def diff(self, other: Placement) -> dict[str, tuple[str, str]]:
         """Ops that the two put on different devices: name -> (device here, device there).
 
@@ -181,12 +194,8 @@ class Placement:
                 f"text that is not a placement ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}"
             ) from error
         graph = problem.graph if problem is not None else graph
-        if graph is not None and graph.fingerprint != placement.graph_fingerprint:
-            raise PlacementError(
-                f"a placement of graph {placement.graph_fingerprint}",
-                f"one of graph {graph.fingerprint} ({graph.name})",
-                _ops_that_differ(placement.op_names, graph.op_names),
-            )
+        if graph is not None:
+            placement.check_graph(graph)
         if problem is not None and problem.topology.fingerprint != placement.topology_fingerprint:
             raise PlacementError(
                 f"a placement on topology {placement.topology_name} ({placement.topology_fingerprint}, devices "
