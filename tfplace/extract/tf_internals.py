@@ -156,7 +156,7 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
     """
     changed = 0
     for thing in gc.get_objects():
-        if type(thing) is _ConcreteFunction and any(id(c) in handles for c in thing._captured_inputs):
+        if issubclass(type(thing), _ConcreteFunction) and any(id(c) in handles for c in thing._captured_inputs):
             captures = [handles.get(id(c), c) for c in thing._captured_inputs]
             thing.set_external_captures(captures)
             if not any(callable(c) for c in captures):

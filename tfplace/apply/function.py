@@ -1,0 +1,123 @@
+"""A traced TensorFlow 2 function run with its ops on chosen devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.apply.actual import nodes_by_device
+from tfplace.apply.devices import canonical
+from tfplace.apply.graph import FunctionGraph
+from tfplace.apply.variables import Variables
+from tfplace.core.graph import OpGraph
+from tfplace.errors import ApplyError
+from tfplace.extract import tf_internals
+from tfplace.extract.flatten import FlatFunction
+
+
+class FunctionProgram:
+    """The function's flat graph, imported once; each placement is a new function on it.
+
+    Args:
+      graph: the OpGraph.
+      flat: the function it came from.
+
+    Raises:
+      ApplyError: the function was to be compiled by XLA, or is of a kind that cannot be moved.
+    """
+
+    def __init__(self, graph: OpGraph, flat: FlatFunction) -> None:
+        _refuse_xla(flat)
+        self._flat = flat
+        replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
+        self._graph = FunctionGraph(flat, graph.op_names, replicable)
+        captured = _captures(flat)
+        by_handle = {id(v.handle): v for v in flat.concrete.graph.variables}
+        self._held = {op: by_handle[id(t)] for op, t in captured.items() if id(t) in by_handle}
+        self._variables = Variables(self._held)
+        self.fixed = _fixed(graph, {op: t for op, t in captured.items() if op not in self._held})
+        self.arguments = tuple(name for name in flat.input_names if name not in self._held)
+        self._config = _call_config()
+        self._function: Any = None
+        self._ran: dict[str, str] | None = None
+
+    @property
+    def copies(self) -> Mapping[str, str]:
+        """Copied constant -> the constant."""
+        return self._graph.devices.copies
+
+    def place(self, devices: Mapping[str, str]) -> None:
+        """Puts ops and variables on devices; nothing is traced or imported."""
+        self._variables.move(devices)
+        self._function = self._graph.function(devices)
+        self._ran = None
+
+    def restore(self) -> None:
+        """Moves the variables back."""
+        self._variables.restore()
+        self._function = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs one step: the traced function's arguments, the traced function's results."""
+        with tf_internals.call_config(self._config):
+            if self._ran is not None:
+                return self._function(*args, **kwargs)
+            graphs: list[Any] = []
+            with tf_internals.collect_function_graphs(graphs):
+                result = self._function(*args, **kwargs)
+            self._ran = _where(graphs, self._flat.input_names)
+            return result
+
+    def ran(self) -> Mapping[str, str] | None:
+        """Op -> full device name at the first call since `place`; None before it."""
+        return self._ran
+
+
+def _refuse_xla(flat: FlatFunction) -> None:
+    attributes = flat.concrete.function_def.attr
+    if attributes["_XlaMustCompile"].b if "_XlaMustCompile" in attributes else False:
+        raise ApplyError(
+            f"function {flat.concrete.name!r} with jit_compile=True, which XLA compiles into one program for one device",
+            "a function whose ops TensorFlow runs one by one",
+            "Trace it with tf.function(step, jit_compile=False).",
+        )
+
+
+def _captures(flat: FlatFunction) -> dict[str, Any]:
+    """Op that stands for a capture -> what is captured."""
+    values = tf_internals.external_captures(flat.concrete)
+    return dict(zip(flat.input_names[len(flat.input_names) - len(values) :], values, strict=True))
+
+
+def _fixed(graph: OpGraph, captured: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Ops bound to captured resources that are no variables (tables, iterators): these stay where they are."""
+    out: dict[str, tuple[str, str]] = {}
+    for op, tensor in captured.items():
+        if callable(tensor) or tensor.dtype != tf.resource or op not in graph.index:
+            continue
+        bond = graph.resource[graph.index[op]]
+        members = [op] if bond < 0 else [n for n, b in zip(graph.op_names, graph.resource.tolist(), strict=True) if b == bond]
+        why = "bound to a resource that is no variable and cannot be moved"
+        out.update({member: (canonical(tensor.device), why) for member in members})
+    return out
+
+
+def _call_config() -> Any:
+    """Grappler off: it was run before the placement, and would now fuse and drop ops that have a device."""
+    config = tf_internals.eager_config()
+    config.allow_soft_placement = tf.config.get_soft_device_placement()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def _where(graphs: list[Any], input_names: tuple[str, ...]) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for graph in graphs:
+        out |= nodes_by_device(graph.partition_graphs)
+        # Inputs are renamed; they are told by their number.
+        for node in graph.post_optimization_graph.node:
+            if node.op == "_Arg":
+                out[input_names[node.attr["index"].i]] = canonical(node.device)
+    return out

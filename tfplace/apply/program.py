@@ -1,0 +1,34 @@
+"""What a placed program must be able to do, whatever it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Program(Protocol):
+    """A TensorFlow program whose ops can be put on devices."""
+
+    @property
+    def fixed(self) -> Mapping[str, tuple[str, str]]:
+        """Ops that can be on one device only -> (full device name, why)."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Ops that stand for what the caller gives."""
+
+    @property
+    def copies(self) -> Mapping[str, str]:
+        """Copied constant -> the constant."""
+
+    def place(self, devices: Mapping[str, str]) -> None:
+        """Puts every op on its device (full names), and the state with it."""
+
+    def restore(self) -> None:
+        """Puts the state back where it was before the first `place`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs one step."""
+
+    def ran(self) -> Mapping[str, str] | None:
+        """Op -> full name of the device it ran on at the first call since `place`; None before it."""

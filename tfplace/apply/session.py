@@ -1,0 +1,218 @@
+"""A graph file's step run in a TensorFlow 1 session with its ops on chosen devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfplace.apply.actual import nodes_by_device
+from tfplace.apply.graph import DeviceGraph
+from tfplace.core.graph import OpGraph
+from tfplace.errors import ApplyError, near_names
+from tfplace.extract import tf_internals
+from tfplace.extract.metagraph import GraphOrigin
+from tfplace.extract.nodes import parse_input
+
+_RESOURCE_VARIABLE = "VarHandleOp"
+_REFERENCE_VARIABLES = {"VariableV2", "Variable"}
+
+
+class SessionProgram:
+    """The file's flat graph, imported once; each placement is a new session on it that takes the state over.
+
+    Called with a dict of placeholder name -> value, it returns a dict of the signature's results, or of the fetched
+    ops' results where the file has no signature. Variables start with the values the file's initializers give.
+
+    Args:
+      graph: the OpGraph.
+      origin: the file it came from.
+    """
+
+    def __init__(self, graph: OpGraph, origin: GraphOrigin) -> None:
+        self.fixed: Mapping[str, tuple[str, str]] = {}
+        self.arguments = origin.inputs
+        self._origin = origin
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            tf.import_graph_def(origin.graph_def, name="")
+        replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
+        self._devices = DeviceGraph(self._graph, graph.op_names, replicable)
+        self._state = _State(self._graph, list(graph.op_names))
+        self._results = origin.outputs or tuple(_values(self._graph, origin.fetches))
+        self._session: Any = None
+        self._values: dict[str, Any] | None = None
+        self._ran: dict[str, str] | None = None
+
+    @property
+    def copies(self) -> Mapping[str, str]:
+        """Copied constant -> the constant."""
+        return self._devices.copies
+
+    def place(self, devices: Mapping[str, str]) -> None:
+        """Puts ops on devices and opens a session on them with the variables' present values."""
+        values = self._present_values()
+        self._devices.assign(devices)
+        self._state.assign(devices)
+        self._close()
+        self._session = tf.compat.v1.Session(graph=self._graph, config=_session_config())
+        self._state.write(self._session, values)
+        self._ran = None
+
+    def restore(self) -> None:
+        """Closes the session; the variables' values are kept for a later `place`."""
+        self._values = self._present_values()
+        self._close()
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Sets variables: op name -> value.
+
+        Raises:
+          ApplyError: no such variable.
+        """
+        for name in values:
+            if name not in self._state.names:
+                near = ", ".join(near_names(name, self._state.names))
+                raise ApplyError(f"a value for {name!r}", "the name of a variable's op", f"Near names: {near}" if near else "")
+        self._state.write(self._session, values)
+
+    def state(self) -> dict[str, Any]:
+        """Variable's op name -> value; variables without a value are left out."""
+        return self._present_values()
+
+    def __call__(self, feeds: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Runs one step.
+
+        Args:
+          feeds: placeholder "name" or "name:0" -> value.
+
+        Raises:
+          ApplyError: a placeholder that is not there, or a variable without a value.
+        """
+        feed = {self._tensor(name): value for name, value in (feeds or {}).items()}
+        ops = [self._graph.get_operation_by_name(name) for name in self._origin.fetches]
+        fetch = {"results": {name: name for name in self._results}, "ops": ops}
+        metadata = tf.compat.v1.RunMetadata() if self._ran is None else None
+        options = tf.compat.v1.RunOptions(output_partition_graphs=True) if self._ran is None else None
+        try:
+            out = self._session.run(fetch, feed, options, metadata)
+        except tf.errors.FailedPreconditionError as error:
+            raise ApplyError(
+                f"a graph whose variables have no values ({error.message.splitlines()[0]})",
+                "initialised variables",
+                "Give their values with placed.load({op name: value}).",
+            ) from error
+        if metadata is not None:
+            self._ran = nodes_by_device(metadata.partition_graphs)
+        results: dict[str, Any] = out["results"]
+        return results
+
+    def ran(self) -> Mapping[str, str] | None:
+        """Op -> full device name at the first call since `place`; None before it."""
+        return self._ran
+
+    def _tensor(self, name: str) -> Any:
+        op, _ = parse_input(name)
+        if op not in self._origin.inputs:
+            raise ApplyError(f"a feed for {name!r}", f"placeholders of the graph: {', '.join(self._origin.inputs) or 'none'}")
+        return self._graph.get_tensor_by_name(f"{op}:0")
+
+    def _present_values(self) -> dict[str, Any]:
+        if self._session is not None:
+            return self._state.read(self._session)
+        if self._values is None:
+            self._values = _initial_values(self._origin.source, self._state.names)
+        return self._values
+
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+class _State:
+    """Reads and writes all variables of a graph, beside the step's own ops.
+
+    Args:
+      graph: the TensorFlow graph.
+      op_names: its ops.
+    """
+
+    def __init__(self, graph: Any, op_names: list[str]) -> None:
+        self._handles = {}
+        self._reads, self._defined, self._writes, self._feeds = {}, {}, {}, {}
+        with graph.as_default():
+            for name in op_names:
+                op = graph.get_operation_by_name(name)
+                if op.type == _RESOURCE_VARIABLE:
+                    self._add_resource(name, op)
+                elif op.type in _REFERENCE_VARIABLES:
+                    self._add_reference(name, op)
+        self.names = tuple(self._handles)
+
+    def _add_resource(self, name: str, op: Any) -> None:
+        dtype = tf.dtypes.as_dtype(op.get_attr("dtype"))
+        feed = tf.compat.v1.placeholder(dtype)
+        self._handles[name], self._feeds[name] = op, feed
+        self._reads[name] = tf.raw_ops.ReadVariableOp(resource=op.outputs[0], dtype=dtype)
+        self._defined[name] = tf.raw_ops.VarIsInitializedOp(resource=op.outputs[0])
+        self._writes[name] = tf.raw_ops.AssignVariableOp(resource=op.outputs[0], value=feed)
+
+    def _add_reference(self, name: str, op: Any) -> None:
+        feed = tf.compat.v1.placeholder(op.outputs[0].dtype.base_dtype)
+        self._handles[name], self._feeds[name] = op, feed
+        self._reads[name] = tf.raw_ops.Identity(input=op.outputs[0])
+        self._defined[name] = tf.raw_ops.IsVariableInitialized(ref=op.outputs[0])
+        self._writes[name] = tf.raw_ops.Assign(ref=op.outputs[0], value=feed, validate_shape=False)
+
+    def assign(self, devices: Mapping[str, str]) -> None:
+        """Puts what reads and writes a variable beside it."""
+        for name in self.names:
+            for table in (self._reads, self._defined, self._writes):
+                tensor = table[name]
+                tf_internals.set_op_device(getattr(tensor, "op", tensor), devices[name])
+
+    def read(self, session: Any) -> dict[str, Any]:
+        """Values of the variables that have one."""
+        defined = session.run(self._defined)
+        values: dict[str, Any] = session.run({name: self._reads[name] for name in self.names if defined[name]})
+        return values
+
+    def write(self, session: Any, values: Mapping[str, Any]) -> None:
+        """Sets variables."""
+        feeds = {self._feeds[name]: np.asarray(value) for name, value in values.items()}
+        session.run([getattr(self._writes[n], "op", self._writes[n]) for n in values], feeds)
+
+
+def _session_config() -> Any:
+    """The running TensorFlow's devices; what is asked is done or refused, and nothing is optimised after placing."""
+    config = tf_internals.eager_config()
+    config.allow_soft_placement = False
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+    return config
+
+
+def _values(graph: Any, fetches: tuple[str, ...]) -> list[str]:
+    """Tensors a session can return among the fetched ops' outputs."""
+    plain = (t for name in fetches for t in graph.get_operation_by_name(name).outputs)
+    return [t.name for t in plain if t.dtype.base_dtype not in (tf.resource, tf.variant)]
+
+
+def _initial_values(meta: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """What the file's own initializers give to the variables; those without one are left out."""
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.compat.v1.train.import_meta_graph(meta, clear_devices=True)
+        known = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
+        held = {v.op.name if v.op.type != "ReadVariableOp" else v.handle.op.name: v for v in known}
+        chosen = {name: held[name] for name in names if name in held}
+        if not chosen:
+            return {}
+        with tf.compat.v1.Session(graph=graph) as session:
+            # Initial values may read other variables, so all are initialised, not only those of the step.
+            session.run([v.initializer for v in dict.fromkeys(held.values())])
+            values: dict[str, Any] = session.run({name: v.value() for name, v in chosen.items()})
+            return values
