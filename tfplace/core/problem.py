@@ -78,4 +78,4 @@ class Problem:
     def spread(self, unit_device: IntArray) -> IntArray:
         """`expand` without the checks, for the inner loop of a search."""
         units = self.grouping.unit_of[self.follows]
-        return np.where(units >= 0, unit_device[units], 0).astype(np.int32)
+        return np.append(unit_device, 0)[units].astype(np.int32)  # unit -1, a constant that nothing reads: device 0

@@ -186,10 +186,10 @@ def random_graph(
       max_outputs: an op has 0 to this many outputs (few have none).
       max_bytes: largest tensor and largest variable.
       control: share of edges that are control edges.
-      aliases: share of ops of type "Identity" or "Reshape", whose output 0 is their input 0.
+      aliases: share of ops that pass an input on: "Identity", "Reshape", "Switch", "IdentityN".
       zero_bytes: share of tensors of 0 bytes.
-      variables: at most this many "VarHandleOp"s, each with a resource set of itself, a "ReadVariableOp" and, where
-        the graph is long enough, an "AssignSubVariableOp".
+      variables: at most this many "VarHandleOp"s, each in a resource set with a "ReadVariableOp" and an
+        "AssignSubVariableOp".
       constants: share of ops that are replicable constants.
       loops: share of ops with several trips; where there are any, there is also a back edge.
       cpu_only: share of ops without a GPU kernel.
@@ -198,7 +198,7 @@ def random_graph(
     names = tuple(f"op{i}" for i in range(num_ops))
     types = rng.choice(["MatMul", "Add", "Relu", "Split"], num_ops).astype(object)
     alias = rng.random(num_ops) < aliases
-    types[alias] = rng.choice(["Identity", "Reshape"], int(alias.sum()))
+    types[alias] = rng.choice(["Identity", "Reshape", "Switch", "IdentityN"], int(alias.sum()))
     replicable = rng.random(num_ops) < constants
     types[replicable] = "Const"
     outputs = _random_outputs(rng, num_ops, max_outputs, max_bytes, zero_bytes)
@@ -265,7 +265,7 @@ def _random_edges(rng: np.random.Generator, draft: _Draft, *, fan_in: float, win
 
 
 def _add_variables(rng: np.random.Generator, draft: _Draft, *, count: int, max_bytes: int) -> tuple[Variable, ...]:
-    """Turns some ops into variables: handle, read and assignment, bound by a resource id; the draft changes in place."""
+    """Turns some ops of the draft into variables: handle, read and assignment, bound by a resource id."""
     held: list[Variable] = []
     for v in range(count):
         free = np.flatnonzero((draft.resource < 0) & ~draft.replicable)

@@ -207,5 +207,5 @@ def random_problem(
 
 def random_devices(rng: np.random.Generator, problem: Problem) -> IntArray:
     """[U] a device for each unit, drawn among those it may be on."""
-    scores = rng.random(problem.allowed.shape) * problem.allowed
-    return np.argmax(scores, axis=1).astype(np.int32)
+    devices: IntArray = np.argmax(rng.random(problem.allowed.shape) * problem.allowed, axis=1).astype(np.int32)
+    return devices
