@@ -24,7 +24,7 @@ from tfplace.errors import InputError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
-from tfplace.report.summary import WIDTH, summary_tables
+from tfplace.report.summary import summary_tables
 from tfplace.search.budget import Budget
 
 if TYPE_CHECKING:
@@ -51,7 +51,10 @@ def place_command(argv: Sequence[str]) -> None:
         say(json.dumps(placement_facts(placement) | {"files": files}, indent=1) + "\n")
     else:
         console = Console()
-        console.print(summary_tables(placement), width=None if console.is_terminal else WIDTH)
+        if console.is_terminal:
+            console.print(summary_tables(placement))
+        else:
+            say(placement.summary() + "\n")
         say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
 
 

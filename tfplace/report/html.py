@@ -65,7 +65,7 @@ def _bar(row: DeviceFacts, step_s: float) -> str:
 
 
 def _baselines(placement: Placement) -> str:
-    rows = [[escape(f"this one ({placement.placer})"), format_seconds(placement.cost.step_s), ""]]
+    rows = [[escape(f"this one, by {placement.placer}"), format_seconds(placement.cost.step_s), ""]]
     for name, cost in baseline_order(placement):
         against = misfit(cost, placement.device_names) or versus(placement, cost)
         rows.append([escape(name), format_seconds(cost.step_s) if cost.feasible else "-", escape(against)])

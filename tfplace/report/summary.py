@@ -55,7 +55,7 @@ def _baselines(placement: Placement) -> Table:
     table.add_column("placement")
     table.add_column("step", justify="right")
     table.add_column("against this one")
-    table.add_row(f"this one ({placement.placer})", format_seconds(placement.cost.step_s), "", style="bold")
+    table.add_row(f"this one, by {placement.placer}", format_seconds(placement.cost.step_s), "", style="bold")
     for name, cost in baseline_order(placement):
         against = misfit(cost, placement.device_names) or versus(placement, cost)
         table.add_row(name, format_seconds(cost.step_s) if cost.feasible else "-", against)
