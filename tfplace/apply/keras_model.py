@@ -1,0 +1,91 @@
+"""What placing a Keras 3 or tf_keras model needs to know of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.errors import ApplyError
+
+
+def check_placeable(model: Any) -> None:
+    """Refuses a model whose training step cannot run op by op on chosen devices; warns if it loses XLA by that.
+
+    Raises:
+      ApplyError: not built, run eagerly, or under tf.distribute; names the way out.
+    """
+    name = f"model {model.name!r}"
+    if not model.built:
+        raise ApplyError(
+            f"{name}, which is not built, so its weights do not exist yet",
+            "a built model",
+            "Call it once on a batch, or model.build(input_shape), before fit.",
+        )
+    if model.run_eagerly:
+        raise ApplyError(
+            f"{name} with run_eagerly=True, which has no graph to place",
+            "a model that runs as a graph",
+            "Compile it with run_eagerly=False, and leave tf.config.run_functions_eagerly off.",
+        )
+    strategy = model.distribute_strategy
+    # The default strategy, which only runs the step, is not a public class.
+    if strategy is not None and not type(strategy).__name__.startswith("_Default"):
+        raise ApplyError(
+            f"{name} under {type(strategy).__name__}",
+            "a model outside tf.distribute",
+            "tfplace spreads one replica over devices: build and compile the model outside strategy.scope().",
+        )
+    if model.jit_compile:
+        warnings.warn(
+            f"{name} was compiled with jit_compile=True, which Keras chooses by default on a GPU. The placed training "
+            "step runs op by op, without XLA; compile with jit_compile=False to compare like with like.",
+            stacklevel=5,
+        )
+
+
+def steps_per_execution(model: Any) -> int:
+    """Batches one call of the model's train function takes."""
+    if isinstance(getattr(model, "_steps_per_execution", None), tf.Variable):
+        return int(model._steps_per_execution.numpy())  # tf_keras: a variable that it lowers for the last batches
+    return int(getattr(model, "steps_per_execution", 1) or 1)
+
+
+def count_step(model: Any) -> None:
+    """Counts a training step where the train function does so itself (tf_keras) and not its `train_step`."""
+    counter = getattr(model, "_train_counter", None)
+    if counter is not None:
+        counter.assign_add(1)
+
+
+def plain(data: Any) -> Any:
+    """A batch or its spec as `train_step` takes it: Keras 3 passes None through a dataset as an empty optional."""
+    absent = tf.experimental.Optional | tf.OptionalSpec
+    return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, absent) else leaf, data)
+
+
+def shapes_of(data: Any) -> list[tuple[int, ...]]:
+    """Shapes of a batch's tensors, in the order of a traced function's arguments."""
+    leaves = tf.nest.flatten(data, expand_composites=True)
+    return [tuple(leaf.shape) for leaf in leaves if leaf is not None]
+
+
+def run_batches(model: Any, iterator: Any, step: Callable[[Any], Any]) -> Any:
+    """What a train function does: up to `steps_per_execution` batches, and the last one's logs.
+
+    Raises:
+      StopIteration: the iterator had no batch left, as Keras expects.
+    """
+    logs = None
+    for _ in range(steps_per_execution(model)):
+        try:
+            data = next(iterator)
+        except (StopIteration, tf.errors.OutOfRangeError):
+            break
+        logs = step(plain(data))
+        count_step(model)
+    if logs is None:
+        raise StopIteration
+    return logs

@@ -1,0 +1,238 @@
+"""PlacementCallback: places a Keras model for the time of one `fit`. See docs/keras.md."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfplace.core.constraints import Constraints
+from tfplace.core.graph import OpGraph
+from tfplace.core.placement import Placement
+from tfplace.core.topology import Topology
+from tfplace.errors import ApplyError
+
+if TYPE_CHECKING:
+    from tfplace.apply.actual import ActualPlacement
+    from tfplace.apply.placed import Placed
+
+__all__ = ["PlacementCallback"]
+
+
+class _Hooks:
+    """A callback for Keras 3 and tf_keras alike: every hook that a subclass leaves out does nothing.
+
+    The two families have unrelated `Callback` classes, and neither needs to be installed for the other. Both ask a
+    callback only for its methods.
+    """
+
+    _supports_tf_logs = True  # tf_keras: leaves logs as tensors
+    params: Any = None
+    model: Any = None
+
+    def set_params(self, params: Any) -> None:
+        """Keras tells its fit arguments."""
+        self.params = params
+
+    def set_model(self, model: Any) -> None:
+        """Keras tells the model."""
+        self.model = model
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("on_"):
+            return _ignore
+        if name.startswith("_implements_") and name.endswith("_hooks"):
+            return lambda: False  # tf_keras: no work at single batches
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _ignore(*args: Any, **kwargs: Any) -> None:
+    """A hook that does nothing."""
+
+
+_ignore._is_default = True  # type: ignore[attr-defined]  # Keras 3: such hooks may be left out
+
+
+class PlacementCallback(_Hooks):
+    """Places a model's training step before the first batch, and brings everything back after the last.
+
+        model.fit(x, y, callbacks=[PlacementCallback()])
+
+    It takes the first batch's shapes for the costs, places the whole step (forward, loss, backward, optimizer,
+    metrics), moves the variables, and lets Keras go on as usual. Weights, optimizer state and metrics stay the model's
+    own. A second `fit` keeps the placement unless the model was compiled again or its data have another shape.
+
+    Args:
+      topology: a `Topology`, a preset's name or a file; by default the devices of the running TensorFlow.
+      placer: a registered placer's name.
+      budget: seconds ("30s") or a number of simulated placements.
+      max_memory: device -> bytes or "10GiB".
+      constraints: pin, forbid, colocate by op-name pattern.
+      seed: random seed of the placer.
+      verbose: 0 prints nothing, 1 the placement's summary and what TensorFlow moved.
+      devices: topology's device name -> TensorFlow device on this machine; by default the same names.
+      placement: a placement made earlier for this model and batch, instead of searching.
+
+    Attributes:
+      placement: the placement in use; None before the first batch.
+      graph: the training step as it was placed; None before the first batch.
+
+    Raises:
+      ApplyError: in `fit`, for a model that cannot be placed; says why and the ways out.
+      InfeasibleError: in `fit`, if no placement fits.
+    """
+
+    def __init__(
+        self,
+        topology: Topology | str | Path | None = None,
+        placer: str = "auto",
+        budget: str | float | int = "30s",
+        max_memory: Mapping[str, int | str] | None = None,
+        constraints: Constraints | None = None,
+        seed: int = 0,
+        verbose: int = 1,
+        devices: Mapping[str, str] | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        self.placement: Placement | None = placement
+        self.graph: OpGraph | None = None
+        self._given = placement
+        self._search: dict[str, Any] = {
+            "topology": topology,
+            "placer": placer,
+            "budget": budget,
+            "max_memory": max_memory,
+            "constraints": constraints,
+            "seed": seed,
+        }
+        self._devices = devices
+        self._verbose = verbose
+        self._placed: Placed | None = None
+        self._active = False
+        self._own_function: Any = None  # the model's train function that this callback stands in for
+        self._key: Any = None  # the specs and shapes `graph` was read with
+        self._fixed = False  # whether the graph takes batches of one shape only
+
+    @property
+    def actual(self) -> ActualPlacement | None:
+        """Where TensorFlow really ran each op; None before the first batch."""
+        return None if self._placed is None else self._placed.actual()
+
+    # ---- hooks -------------------------------------------------------------------------------------------------------
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Stands in for the model's train function; placing waits for the first batch."""
+        from tfplace.apply.keras_model import check_placeable
+
+        self.restore()  # what a fit that failed outside of a step has left
+        check_placeable(self.model)
+        if self.model.train_function is not self._own_function:
+            self._placed = None  # another model, or compiled again
+        self._own_function = self.model.train_function
+        self.model.train_function = self._train_function
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Brings back the variables and the model's own train function."""
+        self.restore()
+
+    def restore(self) -> None:
+        """Brings back the variables and the model's own train function; does nothing where they are back."""
+        if self._active and self._placed is not None:
+            self._placed.restore()
+        self._active = False
+        # A method is a new object each time it is read, so it is known by whose it is.
+        if self.model is not None and getattr(self.model.train_function, "__self__", None) is self:
+            self.model.train_function = self._own_function
+
+    # ---- training ----------------------------------------------------------------------------------------------------
+
+    def _train_function(self, iterator: Any) -> Any:
+        from tfplace.apply.keras_model import run_batches
+
+        try:
+            return run_batches(self.model, iterator, lambda data: self._train_step(data, iterator))
+        except StopIteration:
+            raise
+        except BaseException:
+            self.restore()  # Keras calls no callback when a step fails
+            raise
+
+    def _train_step(self, data: Any, iterator: Any) -> Any:
+        if self._active:
+            assert self._placed is not None
+            self._check_shapes(data)
+            return self._placed(data)
+        placed = self._place(data, iterator)
+        self._active = True
+        logs = placed(data)
+        self._say(placed.actual().summary())
+        return logs
+
+    def _place(self, data: Any, iterator: Any) -> Placed:
+        """Places the model for a fit whose first batch is `data`; keeps an earlier placement if nothing changed."""
+        from tfplace.apply.keras_model import plain, shapes_of
+        from tfplace.apply.placed import apply_placement
+        from tfplace.extract.batch import as_specs
+
+        spec = plain(iterator.element_spec) if hasattr(iterator, "element_spec") else as_specs(data)
+        key = spec, shapes_of(data)
+        if self._placed is not None and self.placement is not None and key == self._key:
+            self._placed.replace(self.placement)
+            return self._placed
+        self._placed, self._key = None, key
+        self.graph = self._read(spec, data)
+        self.placement = self._decide(self.graph) if self._given is None else self._fit_given(data)
+        self._say(self.placement.summary())
+        self._placed = apply_placement(self.graph, self.placement, devices=self._devices)
+        return self._placed
+
+    def _read(self, spec: Any, data: Any) -> OpGraph:
+        """The training step as traced from `spec`, its sizes those of the batch `data`."""
+        from tfplace.apply.keras_model import shapes_of
+        from tfplace.extract.function import graph_from_function
+        from tfplace.extract.keras_model import trace_keras_step
+
+        name = self.model.name
+        concrete = trace_keras_step(self.model, spec, training=True)
+        description = f"Keras model {name!r}, training step"
+        return graph_from_function(
+            concrete, name=name, description=description, shapes=shapes_of(data), model=self.model
+        )
+
+    def _decide(self, graph: OpGraph) -> Placement:
+        from tfplace.api import place
+
+        return place(graph, **self._search)
+
+    def _fit_given(self, data: Any) -> Placement:
+        """The user's placement, with `graph` read the way that it was made for.
+
+        Raises:
+          PlacementError: it is for another model or batch.
+        """
+        from tfplace.extract.batch import as_specs
+
+        assert self._given is not None
+        assert self.graph is not None
+        self._fixed = False
+        if self.graph.fingerprint != self._given.graph_fingerprint:
+            # `tfplace.extract(model, (x, y))` reads the step for batches of exactly that shape.
+            self.graph = self._read(as_specs(data), data)
+            self._fixed = True
+        self._given.check_graph(self.graph)
+        return self._given
+
+    def _check_shapes(self, data: Any) -> None:
+        from tfplace.apply.keras_model import shapes_of
+
+        if self._fixed and shapes_of(data) != self._key[1]:
+            raise ApplyError(
+                f"a batch of shapes {shapes_of(data)}",
+                f"batches of shapes {self._key[1]}, for which the placement was made",
+                "Drop the last partial batch, or let the callback place: PlacementCallback(topology=...).",
+            )
+
+    def _say(self, text: str) -> None:
+        if self._verbose:
+            sys.stdout.write(text + "\n")
