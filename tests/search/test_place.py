@@ -1,0 +1,92 @@
+"""search_placement: checks, baselines, Ctrl-C and what is said when nothing fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfplace import Constraints
+from tfplace.api import formulate, place, simulate
+from tfplace.errors import InfeasibleError, UnknownNameError
+from tfplace.registry import PLACERS
+from tfplace.search.place import search_placement
+from tfplace.testing import make_graph, make_topology
+
+MIB = 2**20
+
+
+def two_towers(size=MIB, *, memory=1024 * MIB, **constraints):
+    """Two chains that meet; weights w0 and w1 of `size` bytes each."""
+    graph = make_graph(
+        {"w0": 8, "w1": 8, "a0": size, "a1": size, "b0": size, "b1": size, "end": 4},
+        ["w0 -> a0", "w1 -> a1", "a0 -> b0", "a1 -> b1", "b0 -> end", "b1 -> end"],
+        types={"a0": "MatMul", "a1": "MatMul", "b0": "MatMul", "b1": "MatMul"},
+        variables={"w0": size, "w1": size},
+        resource={"w0": 0, "a0": 0, "w1": 1, "a1": 1},
+    )
+    return formulate(graph, make_topology(2, memory=memory), constraints=Constraints(**constraints))
+
+
+def test_placement_is_complete_simulated_and_beside_its_baselines():
+    problem = two_towers()
+    placement = search_placement(problem, placer="round_robin", budget=10, baselines=("round_robin",))
+    assert set(placement.devices) == set(problem.graph.op_names)
+    assert placement.cost.step_s == simulate(problem, placement).step_s
+    assert placement.bound_s <= placement.cost.step_s
+    assert {"single GPU:0", "single GPU:1", "round_robin"} <= set(placement.baselines)
+    assert placement.best_single is not None
+    assert placement.versions["tfplace"]
+
+
+def test_unknown_placer_lists_the_known_ones():
+    with pytest.raises(UnknownNameError, match="heft.*local_search.*single"):
+        place(two_towers(), placer="heftt")
+    with pytest.raises(UnknownNameError, match="placer"):
+        search_placement(two_towers(), placer="single", budget=3, baselines=("no_such",))
+
+
+def test_ctrl_c_returns_the_best_so_far():
+    class Interrupted:
+        citation = ""
+
+        def place(self, study):
+            study.key(np.zeros(study.problem.num_units, np.int32))
+            raise KeyboardInterrupt
+
+    PLACERS.add("interrupted", Interrupted)
+    placement = search_placement(two_towers(), placer="interrupted", budget=10, baselines=())
+    assert set(placement.devices.values()) == {"GPU:0"}
+
+
+def test_ctrl_c_before_any_placement_goes_through():
+    class AtOnce:
+        citation = ""
+
+        def place(self, study):
+            raise KeyboardInterrupt
+
+    PLACERS.add("at_once", AtOnce)
+    with pytest.raises(KeyboardInterrupt):
+        search_placement(two_towers(), placer="at_once", budget=10, baselines=())
+
+
+def test_impossible_memory_names_devices_bytes_largest_tensors_and_ways_out():
+    problem = two_towers(64 * MIB, max_memory={"GPU:*": "10MiB"}, headroom=0.1)
+    with pytest.raises(InfeasibleError) as caught:
+        search_placement(problem, placer="single", budget=10, baselines=())
+    error = caught.value
+    assert error.shortages and error.shortages[0].device.startswith("GPU:")
+    assert error.shortages[0].limit_bytes == int(10 * MIB * 0.9)
+    assert error.shortages[0].over_bytes > 0
+    names = [name for name, _ in error.shortages[0].largest]
+    assert any(name in ("w0", "w1") for name in names) and len(names) <= 5
+    text = str(error)
+    assert "1. Raise max_memory" in text and "2. " in text and "over" in text and "MiB" in text
+
+
+def test_what_does_not_fit_on_one_device_is_shown_as_such_among_the_baselines():
+    problem = two_towers(64 * MIB, max_memory={"GPU:*": "300MiB"})
+    placement = search_placement(problem, placer="round_robin", budget=10, baselines=())
+    singles = [c for k, c in placement.baselines.items() if k.startswith("single")]
+    assert len(singles) == 2 and not any(c.feasible for c in singles)
+    assert placement.best_single is None

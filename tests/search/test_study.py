@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfplace.placers.base import BudgetSpentError
+from tfplace.search.budget import Budget
+from tfplace.search.study import Search
+from tfplace.testing import random_problem
+
+
+@pytest.fixture
+def problem():
+    return random_problem(np.random.default_rng(3), num_ops=30, num_devices=3)
+
+
+def devices(problem, d):
+    return problem.allowed.argmax(axis=1).astype(np.int32) if d is None else np.full(problem.num_units, d, np.int32)
+
+
+def test_a_budget_in_evaluations_is_exact(problem):
+    search = Search(problem, Budget(evaluations=5), 0)
+    study = search.study("test")
+    for _ in range(5):
+        study.key(devices(problem, None))
+    assert search.evaluations == 5 and study.spent == 1.0
+    with pytest.raises(BudgetSpentError):
+        study.key(devices(problem, None))
+    with pytest.raises(BudgetSpentError):
+        study.evaluate(devices(problem, None))
+
+
+def test_key_and_evaluate_agree_and_the_best_is_kept(problem):
+    search = Search(problem, Budget(evaluations=50), 0)
+    study = search.study("test")
+    rng = np.random.default_rng(0)
+    keys = []
+    for _ in range(20):
+        placement = rng.integers(0, problem.num_devices, problem.num_units).astype(np.int32)
+        key = study.key(placement)
+        assert study.evaluate(placement).key == key
+        keys.append(key)
+    assert study.best_key == search.best_key == min(keys)
+    assert search.simulator(study.best).key == min(keys)
+    assert [i.key for i in search.history] == sorted({i.key for i in search.history}, reverse=True)
+
+
+def test_the_best_is_a_copy(problem):
+    study = Search(problem, Budget(evaluations=5), 0).study("test")
+    placement = devices(problem, None)
+    study.key(placement)
+    placement[:] = -1
+    assert study.best.min() >= 0
+
+
+def test_shares_have_their_own_end_and_tell_their_parents(problem):
+    search = Search(problem, Budget(evaluations=100), 0)
+    study = search.study("whole")
+    half = study.share(0.5, "first half")
+    for _ in range(50):
+        half.key(devices(problem, None))
+    with pytest.raises(BudgetSpentError):
+        half.key(devices(problem, None))
+    assert half.spent == 1.0 and study.spent == 0.5
+    assert study.best_key == half.best_key
+    assert search.history[0].stage == "first half"
+    rest = study.share(1.0, "rest")
+    assert rest.best is None
+    rest.key(devices(problem, None))
+
+
+def test_the_smallest_budget_allows_one_evaluation(problem):
+    study = Search(problem, Budget(seconds=1e-9), 0).study("test")
+    study.key(devices(problem, None))
+    with pytest.raises(BudgetSpentError):
+        study.key(devices(problem, None))
+
+
+def test_progress_is_told_and_goes_from_0_to_1(problem):
+    seen = []
+    search = Search(problem, Budget(seconds=0.7), 0, seen.append)
+    study = search.study("test")
+    with pytest.raises(BudgetSpentError):
+        while True:
+            study.key(devices(problem, None))
+    assert 1 <= len(seen) <= 5
+    fractions = [p.fraction for p in seen]
+    assert fractions == sorted(fractions) and 0 <= fractions[0] <= fractions[-1] <= 1
+    assert seen[-1].best_s == search.best_key[1] and seen[-1].stage == "test"
