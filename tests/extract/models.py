@@ -86,3 +86,17 @@ def tf1_graph():
         v1.global_variables_initializer()
         v1.train.Saver()
         return v1.train.export_meta_graph()
+
+
+def tf1_saved_model(path, *, use_resource: bool):
+    """A TF1 SavedModel of relu(x @ w), w all 2."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 4], name="x")
+        w = v1.get_variable("w", [4, 3], use_resource=use_resource, initializer=v1.constant_initializer(2.0))
+        y = tf.nn.relu(tf.matmul(x, w))
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y})
+    return path

@@ -101,6 +101,18 @@ def test_saved_model(tmp_path):
         tfplace.extract(tmp_path / "saved", fetches=("nothing",))
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("resource", [True, False])
+def test_tf1_saved_model(tmp_path, resource):
+    path = models.tf1_saved_model(tmp_path / "saved", use_resource=resource)
+    graph = tfplace.extract(path, tf.TensorSpec([6, 4]))
+    assert "MatMul" in types(graph)
+    assert [(v.name.removesuffix(":0"), v.size_bytes) for v in graph.variables] == [("w", 48)]
+    relu = graph.op_types.index("Relu")
+    assert graph.tensor_shape[graph.op_tensors[relu]] == (6, 3)
+    assert_accepted_by_tensorflow_and_grappler(graph)
+
+
 @pytest.mark.parametrize("suffix", [".meta", ".pbtxt"])
 def test_tf1_metagraph_file_with_reference_variables_and_a_loop(tmp_path, suffix):
     meta = models.tf1_graph()

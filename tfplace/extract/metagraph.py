@@ -22,7 +22,8 @@ from tfplace.extract.shapes import element_bytes
 STEP_OP = "tfplace_step"
 SIGNATURE = "tfplace"
 
-_HANDLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
+REFERENCE_VARIABLES = {"VariableV2", "Variable"}
+_HANDLE_OPS = {"VarHandleOp", *REFERENCE_VARIABLES}
 _INPUT_OPS = {"Placeholder", "PlaceholderWithDefault"}
 
 
@@ -79,6 +80,8 @@ class GraphOrigin:
       inputs: names of the placeholders left in it.
       outputs: names "op:k" of the results the file's signature names; empty if it names none.
       description: one line for people.
+      colocation: op name -> colocation group.
+      checkpoint: prefix of the checkpoint that holds the variables' values; "" if the file has initializers instead.
     """
 
     source: Any
@@ -88,6 +91,7 @@ class GraphOrigin:
     outputs: tuple[str, ...]
     description: str
     colocation: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: str = ""
 
     def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
         """The flat graph as a MetaGraphDef."""
@@ -141,6 +145,7 @@ def graph_from_metagraph(
     description: str,
     fetches: Sequence[str] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    checkpoint: str = "",
 ) -> OpGraph:
     """Flattens a MetaGraphDef and describes it as an OpGraph.
 
@@ -151,6 +156,7 @@ def graph_from_metagraph(
       fetches: names of the ops the step must run; by default the `train_op` collection, else the outputs of the file's
         signatures, else every op whose result no other op reads (initializers and savers left out).
       shapes: placeholder name -> concrete shape.
+      checkpoint: prefix of the checkpoint with the variables' values, if there is one.
 
     Raises:
       SourceError: unknown ops, no ops, or fetches that are not there.
@@ -183,7 +189,7 @@ def graph_from_metagraph(
         inference_def=flat,
         colocation=colocation,
         batch_size=_first_dimension(flat),
-        origin=GraphOrigin(meta, flat, chosen, inputs, outputs, description, colocation),
+        origin=GraphOrigin(meta, flat, chosen, inputs, outputs, description, colocation, checkpoint),
     )
 
 

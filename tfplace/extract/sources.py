@@ -12,7 +12,7 @@ from tfplace.errors import SourceError
 from tfplace.extract.batch import as_specs, flat_shapes
 from tfplace.extract.function import graph_from_function
 from tfplace.extract.keras_model import is_keras_model, trace_keras_step
-from tfplace.extract.metagraph import graph_from_metagraph, read_metagraph
+from tfplace.extract.metagraph import REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
 
 _EXPECTED = (
     "a compiled Keras model, a tf.function, a ConcreteFunction, a SavedModel directory, or a MetaGraphDef or GraphDef "
@@ -139,11 +139,23 @@ def _from_saved_model(path: Path, batch: Any, fetches: tuple[str, ...] | None, n
             f"one of its signatures: {', '.join(signatures) or 'none'}",
             "Name one with fetches=(name,), or pass a function of the loaded object.",
         )
+    concrete = signatures[chosen]
+    label, description = name or path.name, f"SavedModel {path.name!r}, signature {chosen!r}"
     shapes = [] if batch is None else flat_shapes(as_specs(batch if isinstance(batch, dict) else _arguments(batch)))
-    return graph_from_function(
-        signatures[chosen],
-        name=name or path.name,
-        description=f"SavedModel {path.name!r}, signature {chosen!r}",
-        shapes=shapes,
-        owner=loaded,
-    )
+    if any(op.type in REFERENCE_VARIABLES for op in concrete.graph.get_operations()):
+        return _from_reference_signature(concrete, shapes, label, description, path)
+    return graph_from_function(concrete, name=label, description=description, shapes=shapes, owner=loaded)
+
+
+def _from_reference_signature(
+    concrete: Any, shapes: list[tuple[int, ...] | None], name: str, description: str, path: Path
+) -> OpGraph:
+    """A TensorFlow 1 signature whose variables live in their ops: no function can own them, only a session."""
+    meta = tf.compat.v1.MetaGraphDef()
+    meta.graph_def.CopyFrom(concrete.graph.as_graph_def())
+    for i, tensor in enumerate(concrete.graph.outputs):
+        meta.signature_def[SIGNATURE].outputs[f"output_{i}"].name = tensor.name
+    arguments = [tensor.op.name for tensor in concrete.graph.inputs]
+    given = {op: shape for op, shape in zip(arguments, shapes, strict=False) if shape is not None}
+    checkpoint = str(path / "variables" / "variables")
+    return graph_from_metagraph(meta, name=name, description=description, shapes=given, checkpoint=checkpoint)
