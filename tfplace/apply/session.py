@@ -75,7 +75,9 @@ class SessionProgram:
         for name in values:
             if name not in self._state.names:
                 near = ", ".join(near_names(name, self._state.names))
-                raise ApplyError(f"a value for {name!r}", "the name of a variable's op", f"Near names: {near}" if near else "")
+                raise ApplyError(
+                    f"a value for {name!r}", "the name of a variable's op", f"Near names: {near}" if near else ""
+                )
         self._state.write(self._session, values)
 
     def state(self) -> dict[str, Any]:
@@ -116,14 +118,16 @@ class SessionProgram:
     def _tensor(self, name: str) -> Any:
         op, _ = parse_input(name)
         if op not in self._origin.inputs:
-            raise ApplyError(f"a feed for {name!r}", f"placeholders of the graph: {', '.join(self._origin.inputs) or 'none'}")
+            raise ApplyError(
+                f"a feed for {name!r}", f"placeholders of the graph: {', '.join(self._origin.inputs) or 'none'}"
+            )
         return self._graph.get_tensor_by_name(f"{op}:0")
 
     def _present_values(self) -> dict[str, Any]:
         if self._session is not None:
             return self._state.read(self._session)
         if self._values is None:
-            self._values = _initial_values(self._origin.source, self._state.names)
+            self._values = _initial_values(self._origin, self._state.names)
         return self._values
 
     def _close(self) -> None:
@@ -201,11 +205,14 @@ def _values(graph: Any, fetches: tuple[str, ...]) -> list[str]:
     return [t.name for t in plain if t.dtype.base_dtype not in (tf.resource, tf.variant)]
 
 
-def _initial_values(meta: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """What the file's own initializers give to the variables; those without one are left out."""
+def _initial_values(origin: GraphOrigin, names: tuple[str, ...]) -> dict[str, Any]:
+    """What the file's checkpoint, or its own initializers, give to the variables; those without either are left out."""
+    if origin.checkpoint:
+        reader = tf.train.load_checkpoint(origin.checkpoint)
+        return {name: reader.get_tensor(name) for name in names if reader.has_tensor(name)}
     graph = tf.Graph()
     with graph.as_default():
-        tf.compat.v1.train.import_meta_graph(meta, clear_devices=True)
+        tf.compat.v1.train.import_meta_graph(origin.source, clear_devices=True)
         known = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
         held = {v.op.name if v.op.type != "ReadVariableOp" else v.handle.op.name: v for v in known}
         chosen = {name: held[name] for name in names if name in held}
