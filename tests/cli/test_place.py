@@ -1,5 +1,6 @@
 import json
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -30,7 +31,7 @@ def test_json_is_all_there_is_on_stdout_and_files_are_written(tmp_path, capfd):
 
     meta = tf.compat.v1.MetaGraphDef.FromString(files["graph"].read_bytes())
     devices = {n.name: n.device for n in meta.graph_def.node}
-    assert all(placement.devices[op] in devices[op] for op in pinned)
+    assert {devices[op] for op in pinned} == {"/device:GPU:1"}
     with tf.Graph().as_default():
         tf.compat.v1.train.import_meta_graph(meta)
 
@@ -41,7 +42,7 @@ def test_tables_name_every_baseline_and_the_verdict(capsys):
     assert "Step times (simulated)" in text
     assert all(f"single {d}" in text for d in ("CPU:0", "GPU:0", "GPU:1"))
     assert "the bound of" in text
-    assert "GPU:0" in text.splitlines()[-1]
+    assert "best single device" in text
     assert "\x1b" not in text
 
 
@@ -53,6 +54,7 @@ def test_without_a_topology_it_plans_for_this_machine(capsys, logical_cpus):
 
 def test_same_seed_same_placement(tmp_path):
     for run in ("a", "b"):
+        keras.utils.clear_session()  # Keras numbers its names within a process
         assert main([*ON_GPUS, "--seed=3", f"--out={tmp_path / run}"]) == PLACED
     a, b = (Placement.from_json((tmp_path / run / "placement.json").read_text()) for run in ("a", "b"))
     assert a.diff(b) == {}

@@ -44,12 +44,12 @@ def step_metagraph(
       fetches: op names the step must run.
       inputs: names of the argument ops.
       outputs: names "op:k" of the results.
-      devices: op name -> device to write into the nodes, or None.
+      devices: op name -> device to write into the nodes, in full or short as "GPU:0"; or None.
     """
     nodes = {node.name: node for node in graph_def.node}
     for op, device in (devices or {}).items():
         if op in nodes:
-            nodes[op].device = device
+            nodes[op].device = device if device.startswith("/") else f"/device:{device}"
     if STEP_OP not in nodes:
         step = graph_def.node.add()
         step.name, step.op = STEP_OP, "NoOp"
