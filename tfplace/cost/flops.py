@@ -49,30 +49,28 @@ def elements(shape: Shape) -> int:
     return math.prod(shape or ())
 
 
-def _conv(images: tuple[int, ...], kernel: tuple[int, ...], result: tuple[int, ...]) -> float:
-    """Convolution: every output element takes one multiply-add per kernel element that reaches it.
+def _conv(kernel: tuple[int, ...], result: tuple[int, ...]) -> float:
+    """Convolution: every output element takes one multiply-add per kernel element that reaches it, padding included.
 
     Args:
-      images: shape of the forward input; gives nothing but its rank.
-      kernel: [spatial..., channels in, channels out].
-      result: shape of the forward output.
+      kernel: [spatial..., channels in, channels out]; channels in are those of one group.
+      result: shape of the forward output, in whatever data format.
     """
-    del images
     return 2.0 * elements(result) * elements(kernel[:-1]) if kernel else 2.0 * elements(result)
 
 
 def _conv_forward(op: Op) -> float:
-    return _conv(op.input(0), op.input(1), op.output())
+    return _conv(op.input(1), op.output())
 
 
 def _conv_input_gradient(op: Op) -> float:
     # inputs: input sizes, kernel, gradient of the forward output
-    return _conv(op.output(), op.input(1), op.input(2))
+    return _conv(op.input(1), op.input(2))
 
 
 def _conv_filter_gradient(op: Op) -> float:
     # inputs: forward input, kernel sizes, gradient of the forward output; the output is the kernel's gradient
-    return _conv(op.input(0), op.output(), op.input(2))
+    return _conv(op.output(), op.input(2))
 
 
 def _depthwise(kernel: tuple[int, ...], result: tuple[int, ...]) -> float:
@@ -116,14 +114,18 @@ def _outputs(op: Op) -> int:
 
 
 def _pool(op: Op) -> float:
-    window = op.graph.op_attrs[op.v].get("ksize", (1,))
-    return float(math.prod(window) if isinstance(window, tuple) else 1) * elements(op.output())
+    """Pooling: one operation per window element and output element. V2 ops have no window here; they count outputs."""
+    return _window(op) * elements(op.output())
 
 
-def _pool_gradient(op: Op) -> float:
-    window = op.graph.op_attrs[op.v].get("ksize", (1,))
-    gradient = op.input(len(op.graph.inputs[op.v]) - 1)
-    return float(math.prod(window) if isinstance(window, tuple) else 1) * elements(gradient)
+def _pool_gradient(position: int) -> Callable[[Op], float]:
+    """Pooling backwards: one operation per window element and element of the gradient, the input at `position`."""
+    return lambda op: _window(op) * elements(op.input(position))
+
+
+def _window(op: Op) -> float:
+    size = op.graph.op_attrs[op.v].get("ksize", (1,))
+    return float(math.prod(size)) if isinstance(size, tuple) else 1.0
 
 
 def _sum_of_inputs(op: Op) -> float:
@@ -133,6 +135,11 @@ def _sum_of_inputs(op: Op) -> float:
 def _update(count: float) -> Callable[[Op], float]:
     """An optimizer's kernel: `count` operations per element of the largest operand."""
     return lambda op: count * max((elements(op.input(i)) for i in range(len(op.graph.inputs[op.v]))), default=0)
+
+
+def _recurrent(sequence: int, *weights: int) -> Callable[[Op], float]:
+    """A fused recurrent layer: a multiply-add per weight, step and example; the input is [..., features]."""
+    return lambda op: 2.0 * elements(op.input(sequence)[:-1]) * sum(elements(op.input(w)) for w in weights)
 
 
 def _lu(op: Op) -> float:
@@ -169,6 +176,17 @@ _COSTLY = _words(
     "Polygamma Pow Rsqrt Sigmoid Sin Sinh Sqrt Tan Tanh Elu Selu Softplus Softsign"
 )
 
+_RANDOM = _words(
+    "Multinomial RandomStandardNormal RandomUniform RandomUniformInt StatelessRandomNormal StatelessRandomNormalV2 "
+    "StatelessRandomUniform StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2 "
+    "StatelessTruncatedNormalV2 TruncatedNormal"
+)
+
+_SCATTERS = _words(
+    "ResourceScatterAdd ResourceScatterSub ScatterNd SegmentMean SegmentSum SparseSegmentMean SparseSegmentSum "
+    "TensorScatterAdd TensorScatterUpdate UnsortedSegmentSum"
+)
+
 _REDUCTIONS = _words("All Any ArgMax ArgMin Cumprod Cumsum EuclideanNorm L2Loss Max Mean Min Prod Sum BiasAddGrad")
 
 RULES: dict[str, Rule] = {
@@ -186,10 +204,13 @@ RULES: dict[str, Rule] = {
         ("MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "SparseMatMul"), ("matmul", _matmul)
     ),
     "Einsum": ("matmul", _einsum),
+    **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), ("matmul", _recurrent(0, 3))),
+    **dict.fromkeys(("BlockLSTM", "BlockLSTMV2"), ("matmul", _recurrent(1, 4))),
+    "LSTMBlockCell": ("matmul", _recurrent(0, 3)),
+    "GRUBlockCell": ("matmul", _recurrent(0, 2, 3)),
     **dict.fromkeys(("AvgPool", "MaxPool", "MaxPoolV2", "AvgPool3D", "MaxPool3D"), ("pool", _pool)),
-    **dict.fromkeys(
-        ("AvgPoolGrad", "MaxPoolGrad", "MaxPoolGradV2", "AvgPool3DGrad", "MaxPool3DGrad"), ("pool", _pool_gradient)
-    ),
+    **dict.fromkeys(("AvgPoolGrad", "AvgPool3DGrad"), ("pool", _pool_gradient(1))),
+    **dict.fromkeys(("MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad"), ("pool", _pool_gradient(2))),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), ("normalisation", _per_input(8.0))),
     **dict.fromkeys(
         ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"), ("normalisation", _per_input(16.0))
@@ -201,18 +222,15 @@ RULES: dict[str, Rule] = {
     "AddN": ("elementwise", _sum_of_inputs),
     **dict.fromkeys(("SigmoidGrad", "TanhGrad", "RsqrtGrad", "SqrtGrad"), ("elementwise", _per_output(3.0))),
     **dict.fromkeys(("SquaredDifference", "BiasAdd"), ("elementwise", _per_output(2.0))),
+    **dict.fromkeys(_RANDOM, ("random", _per_output(20.0))),
     **dict.fromkeys(
-        ("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Multinomial"), ("random", _per_output(20.0))
-    ),
-    **dict.fromkeys(
-        ("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2", "StatelessRandomUniform"),
-        ("random", _per_output(20.0)),
+        ("ResizeBilinear", "ResizeBilinearGrad", "CropAndResize", "LRN"), ("elementwise", _per_output(8.0))
     ),
     **dict.fromkeys(
         ("AssignAddVariableOp", "AssignSubVariableOp", "AssignAdd", "AssignSub", "ApplyGradientDescent"),
         ("update", _update(1.0)),
     ),
-    **dict.fromkeys(("ResourceApplyGradientDescent",), ("update", _update(2.0))),
+    "ResourceApplyGradientDescent": ("update", _update(2.0)),
     **dict.fromkeys(
         ("ResourceApplyMomentum", "ResourceApplyKerasMomentum", "ApplyMomentum", "ResourceApplyAdagrad"),
         ("update", _update(4.0)),
@@ -220,17 +238,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(
         ("ResourceApplyAdam", "ApplyAdam", "ResourceApplyRMSProp", "ApplyRMSProp"), ("update", _update(12.0))
     ),
-    **dict.fromkeys(
-        (
-            "UnsortedSegmentSum",
-            "SegmentSum",
-            "ScatterNd",
-            "ResourceScatterAdd",
-            "ResourceScatterSub",
-            "TensorScatterAdd",
-        ),
-        ("scatter", _update(1.0)),
-    ),
+    **dict.fromkeys(_SCATTERS, ("scatter", _update(1.0))),
     **dict.fromkeys(("TopKV2", "Unique", "UniqueV2", "InTopKV2"), ("sort", _per_input(10.0))),
     **dict.fromkeys(("Cholesky", "MatrixInverse", "MatrixSolve", "Qr", "Svd"), ("linalg", _lu)),
 }

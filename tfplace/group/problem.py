@@ -115,7 +115,7 @@ def _memory_limit(topology: Topology, constraints: Constraints) -> LongArray:
     limit = np.array([d.memory_bytes for d in topology.devices], np.int64)
     for name, size in constraints.max_memory.items():
         for i in _devices([name], topology):
-            limit[i] = min(limit[i], parse_bytes(size))
+            limit[i] = parse_bytes(size)
     kept: LongArray = np.floor(limit * (1 - constraints.headroom)).astype(np.int64)
     return kept
 
