@@ -1,0 +1,126 @@
+"""Kernels and rules become allowed devices; contradictions are refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tfplace.core.constraints import Constraints
+from tfplace.cost.analytic import analytic_costs
+from tfplace.errors import ConstraintError, TopologyError, UnknownNameError
+from tfplace.group.problem import formulate
+from tfplace.testing import make_graph, make_topology
+
+TOPOLOGY = make_topology(3, types=["CPU", "GPU", "GPU"], memory=[64, 100, 100])
+ALL, CPU, GPU0 = [True] * 3, [True, False, False], [False, True, False]
+
+
+def graph(**settings):
+    return make_graph(
+        {"net/in": 4, "net/dense/w": 8, "net/dense/mul": 4, "net/strings": 4, "net/out": 4},
+        ["net/in -> net/dense/mul", "net/dense/w -> net/dense/mul", "net/dense/mul -> net/out"],
+        cpu_only=["net/strings"],
+        **settings,
+    )
+
+
+def problem(rules=None, topology=TOPOLOGY, **settings):
+    g = graph(**settings)
+    return formulate(g, topology, analytic_costs(g, topology), rules or Constraints())
+
+
+def test_kernels_decide_and_members_intersect():
+    assert problem().allowed.tolist() == [ALL, ALL, ALL, CPU, ALL]
+    assert problem(resource={"net/out": 0, "net/strings": 0}).allowed.tolist() == [ALL, ALL, ALL, CPU]
+
+
+def test_pin_and_forbid_by_pattern():
+    assert problem(Constraints(pin={"net/dense/*": "GPU:0"})).allowed.tolist() == [ALL, GPU0, GPU0, CPU, ALL]
+    rules = Constraints(forbid={"net/[io]*": ["CPU:*", "GPU:1"]})
+    assert problem(rules).allowed.tolist() == [GPU0, ALL, ALL, CPU, GPU0]
+    assert problem(Constraints(forbid={"net/in": "CPU:0"})).allowed[0].tolist() == [False, True, True]
+
+
+def test_pin_to_a_pattern_of_devices():
+    assert problem(Constraints(pin={"net/in": "GPU:*"})).allowed[0].tolist() == [False, True, True]
+
+
+def test_colocate_joins_all_patterns_of_a_list():
+    p = problem(Constraints(colocate=[["net/in", "net/o*"]]))
+    assert p.grouping.unit_of.tolist() == [0, 1, 2, 3, 0]
+
+
+def test_pinned_constants_get_a_unit():
+    p = problem(Constraints(pin={"net/dense/w": "GPU:1"}), replicable=["net/dense/w"])
+    assert p.grouping.unit_of.tolist() == [0, 1, 2, 3, 4]
+    assert p.allowed[1].tolist() == [False, False, True]
+
+
+def test_constants_follow_their_first_reader():
+    g = make_graph(
+        {"k": 4, "x": 4, "c": 4, "lone": 4},
+        ["^k -> x", "k -> c"],
+        replicable=["k", "lone"],
+    )
+    p = formulate(g, TOPOLOGY, analytic_costs(g, TOPOLOGY), Constraints())
+    assert p.follows.tolist() == [2, 1, 2, 3]  # a data edge before a control edge; itself without any
+    assert p.expand(np.array([0, 1])).tolist() == [1, 0, 1, 0]
+
+
+def test_memory_limits():
+    rules = Constraints(max_memory={"GPU:0": "50B", "CPU:*": 640}, headroom=0.1)
+    assert problem(rules).memory_limit.tolist() == [576, 45, 90]
+
+
+def test_a_pattern_without_ops_lists_near_names():
+    with pytest.raises(ConstraintError, match="net/dense/mul"):
+        problem(Constraints(pin={"net/dense/mull": "GPU:0"}))
+    with pytest.raises(ConstraintError, match="matches no op"):
+        problem(Constraints(colocate=[["net/in", "zzz"]]))
+
+
+def test_unknown_devices_list_the_known():
+    with pytest.raises(UnknownNameError, match="GPU:0"):
+        problem(Constraints(pin={"net/in": "GPU:7"}))
+    with pytest.raises(UnknownNameError, match="TPU"):
+        problem(Constraints(max_memory={"TPU:*": 5}))
+
+
+@pytest.mark.parametrize(
+    ("rules", "settings", "words"),
+    [
+        (Constraints(pin={"net/strings": "GPU:0"}), {}, ["pin 'net/strings'", "GPU:0", "net/strings"]),
+        (Constraints(pin={"net/in": "GPU:0", "net/i*": "GPU:1"}), {}, ["pin 'net/i*' to 'GPU:1'", "net/in"]),
+        (Constraints(pin={"*mul": "GPU:0"}, forbid={"net/dense/*": ["GPU:0"]}), {}, ["forbid 'net/dense/*'", "mul"]),
+        (Constraints(forbid={"net/in": ["*"]}), {}, ["forbid 'net/in'", "net/in"]),
+        (
+            Constraints(pin={"net/in": "GPU:0", "net/out": "GPU:1"}),
+            {"resource": {"net/in": 0, "net/out": 0}},
+            ["pin 'net/out'", "net/in, net/out"],
+        ),
+    ],
+)
+def test_contradictions_name_the_rule_and_the_ops(rules, settings, words):
+    with pytest.raises(ConstraintError) as error:
+        problem(rules, **settings)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_no_device_with_a_kernel():
+    with pytest.raises(ConstraintError, match="net/strings"):
+        problem(topology=make_topology(2))
+
+
+def test_a_device_type_without_known_kernels_is_refused():
+    with pytest.raises(TopologyError, match=r"TPU:0.*CPU, GPU"):
+        problem(topology=make_topology(2, types=["CPU", "TPU"]))
+
+
+def test_costs_of_another_graph_are_refused():
+    g = graph()
+    costs = analytic_costs(g, make_topology(2))
+    with pytest.raises(ConstraintError, match="shape"):
+        formulate(g, TOPOLOGY, dataclasses.replace(costs), Constraints())
