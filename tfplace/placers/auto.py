@@ -14,7 +14,7 @@ MEMBERS = ("single", "expert", "heft", "round_robin")
 
 _SCOUTS = 4
 _SCOUTING = 0.4
-_SETTLED_HOT = 5e-4
+_SETTLED_HOT = 2.0
 
 
 class Auto:

@@ -19,6 +19,7 @@ _OVER_S = 0.01
 _OVER_TOTAL_S = 100.0
 _ANY_DEVICE = 0.02
 _IDLE_DRAWS = 10_000
+_TINY_S = 1e-30
 
 
 class LocalSearch:
@@ -32,8 +33,9 @@ class LocalSearch:
 
     Args:
       starts: [U] placements to start from; by default all of the problem on each device in turn.
-      hot: temperature at the start, as a fraction of the start's step time.
-      cold: temperature at the end.
+      hot: temperature at the start, in step times of the start divided by the number of units: what an average unit
+        takes on one device.
+      cold: temperature at the end, alike.
     """
 
     citation = (
@@ -42,27 +44,27 @@ class LocalSearch:
         "Operations Research 131, 2004."
     )
 
-    def __init__(self, starts: Sequence[IntArray] = (), hot: float = 1e-3, cold: float = 5e-5) -> None:
+    def __init__(self, starts: Sequence[IntArray] = (), hot: float = 5.0, cold: float = 0.25) -> None:
         self.starts = tuple(starts)
         self.hot = hot
         self.cold = cold
 
     def place(self, study: Study) -> IntArray:
         """Searches until the study's budget is used up; returns before only if nothing can be moved."""
-        problem = study.problem
-        if math.prod(problem.allowed.sum(axis=1).tolist()) <= _WHOLE_SPACE:
-            return _try_all(study)
-        starts = self.starts or _whole_devices(problem)
+        starts = self.starts or _whole_devices(study.problem)
         keys = [study.key(start) for start in starts]
         best = min(range(len(starts)), key=keys.__getitem__)
-        _Annealing(study, starts[best].copy(), keys[best]).run(self.hot, self.cold)
+        if math.prod(study.problem.allowed.sum(axis=1).tolist()) <= _WHOLE_SPACE:
+            _try_all(study)
+        else:
+            _Annealing(study, starts[best].copy(), keys[best]).run(self.hot, self.cold)
         return starts[best] if study.best is None else study.best
 
 
-def _try_all(study: Study) -> IntArray:
+def _try_all(study: Study) -> None:
     choices = [np.flatnonzero(row).tolist() for row in study.problem.allowed]
-    placements = (np.array(each, np.int32) for each in itertools.product(*choices))
-    return min(((study.key(p), i, p) for i, p in enumerate(placements)), key=lambda item: item[:2])[2]
+    for each in itertools.product(*choices):
+        study.key(np.array(each, np.int32))
 
 
 def _whole_devices(problem: Problem) -> list[IntArray]:
@@ -93,9 +95,10 @@ class _Annealing:
 
     def run(self, hot: float, cold: float) -> None:
         """Anneals until the study raises, or nothing has changed in many draws."""
+        mean = self.scale / len(self.devices)
         idle = 0
         while idle < _IDLE_DRAWS:
-            temperature = self.scale * hot * (cold / hot) ** self.study.spent
+            temperature = mean * hot * (cold / hot) ** self.study.spent
             idle = 0 if self._step(temperature) else idle + 1
 
     def _step(self, temperature: float) -> bool:
@@ -110,7 +113,7 @@ class _Annealing:
         self.devices[cluster] = device
         energy = self._energy(self.study.key(self.devices))
         worse = energy - self.energy
-        if worse <= 0 or rng.random() < math.exp(-worse / temperature):
+        if worse <= 0 or rng.random() < math.exp(-worse / max(temperature, _TINY_S)):
             self.energy = energy
         else:
             self.devices[cluster] = old

@@ -72,6 +72,8 @@ def _run(method: object, search: Search, placer: str) -> IntArray:
     Raises:
       KeyboardInterrupt: stopped before any placement was found.
     """
+    if not search.problem.num_units:  # constants only, which follow one another
+        return np.zeros(0, np.int32)
     study = search.study(placer)
     try:
         chosen: IntArray = method.place(study)  # type: ignore[attr-defined]
