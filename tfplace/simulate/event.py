@@ -48,17 +48,17 @@ def run(p: Program, s: Scratch, record: bool) -> float:
         for d in range(len(s.head)):
             if s.running[d] < 0 and s.head[d] < s.tail[d]:
                 _start(p, s, d, now)
-        then = _next_end(s)
+        finishes = _next_finish(s)
+        arrives = s.sent_end[s.heap[0]] if s.counter[HEAP] > 0 else np.inf
+        then = min(finishes, arrives)
         if then > now:
             _settle(s, now, record)
             if then == np.inf:
                 return now
             now = then
-        while True:
-            d = _next_to_finish(s, now)
-            if d < 0:
-                break
-            _finish(p, s, d, now)
+        while finishes == now:
+            _finish(p, s, _first_to_finish(s, now), now)
+            finishes = _next_finish(s)
         while s.counter[HEAP] > 0 and s.sent_end[s.heap[0]] == now:
             _arrive(p, s, _pop(s), now)
 
@@ -143,16 +143,16 @@ def _start(p: Program, s: Scratch, d: int, now: float) -> None:
 
 
 @inlined
-def _next_end(s: Scratch) -> float:
-    then = s.sent_end[s.heap[0]] if s.counter[HEAP] > 0 else np.inf
+def _next_finish(s: Scratch) -> float:
+    soonest = np.inf
     for d in range(len(s.until)):
-        then = min(then, s.until[d])
-    return then
+        soonest = min(soonest, s.until[d])
+    return soonest
 
 
 @inlined
-def _next_to_finish(s: Scratch, now: float) -> int:
-    """The device whose op finishes now, the lowest op first; -1 if there is none."""
+def _first_to_finish(s: Scratch, now: float) -> int:
+    """The device whose op finishes now, of several the one with the lowest op."""
     found = -1
     for d in range(len(s.until)):
         if s.until[d] == now and (found < 0 or s.running[d] < s.running[found]):
