@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
-from tfplace.core.timeline import StepCost
+from tfplace.core.timeline import StepCost, Timeline
 from tfplace.errors import InfeasibleError, Shortage
+from tfplace.simulate.evaluate import timeline_of
+from tfplace.simulate.memory import aliased_input
 from tfplace.units import format_bytes
 
 _LARGEST = 5
@@ -25,12 +28,13 @@ def infeasible(problem: Problem, op_device: IntArray, cost: StepCost, tried: int
       tried: how many placements were tried.
     """
     over = np.flatnonzero(cost.peak_bytes > cost.limit_bytes)
+    timeline = timeline_of(problem, op_device)
     shortages = [
         Shortage(
             device=problem.topology.devices[d].name,
             need_bytes=int(cost.peak_bytes[d]),
             limit_bytes=int(cost.limit_bytes[d]),
-            largest=_largest(problem, op_device, int(d)),
+            largest=_largest(problem, timeline, int(d)),
         )
         for d in over
     ]
@@ -41,23 +45,52 @@ def infeasible(problem: Problem, op_device: IntArray, cost: StepCost, tried: int
     return InfeasibleError(reason, shortages, _ways_out(problem, shortages, cost))
 
 
-def _largest(problem: Problem, op_device: IntArray, device: int) -> tuple[tuple[str, int], ...]:
-    """The largest variables and op results that the device holds."""
+def _largest(problem: Problem, timeline: Timeline, device: int) -> tuple[tuple[str, int], ...]:
+    """The largest variables and op results that the device holds when it holds most."""
     graph = problem.graph
-    here = op_device == device
-    held = [(v.name, v.size_bytes) for v in graph.variables if here[v.op]]
-    results = np.flatnonzero(here[graph.tensor_op])
-    biggest = results[np.argsort(-graph.tensor_bytes[results], kind="stable")[:_LARGEST]]
-    held += [(f"{graph.op_names[graph.tensor_op[t]]} (result)", int(graph.tensor_bytes[t])) for t in biggest]
+    held = [(v.name, v.size_bytes) for v in graph.variables if timeline.op_device[v.op] == device]
+    for t in _live_tensors(graph, timeline, device):
+        op = int(graph.tensor_op[t])
+        kind = "result" if timeline.op_device[op] == device else "received"
+        held.append((f"{graph.op_names[op]} ({kind})", int(graph.tensor_bytes[t])))
     return tuple(sorted(held, key=lambda item: -item[1])[:_LARGEST])
+
+
+def _live_tensors(graph: OpGraph, timeline: Timeline, device: int) -> list[int]:
+    """Tensors with memory of their own on the device at its peak: made there or sent there, and still to be read.
+
+    A tensor sent away counts until its readers elsewhere have finished, which is a little longer than it is held.
+    """
+    mine = timeline.memory_device == device
+    peak_s = float(timeline.memory_s[mine][timeline.memory_bytes[mine].argmax()])
+    since = np.where(timeline.op_device[graph.tensor_op] == device, timeline.start_s[graph.tensor_op], np.inf)
+    until = np.where(np.isfinite(since), timeline.finish_s[graph.tensor_op], -np.inf)
+    data = np.flatnonzero((graph.edge_tensor >= 0) & ~graph.edge_back)
+    tensor, reader = graph.edge_tensor[data], graph.edge_dst[data]
+    here = timeline.op_device[reader] == device
+    # what was sent here is held since its maker finished, at the earliest
+    np.minimum.at(since, tensor[here], timeline.finish_s[graph.tensor_op[tensor[here]]])
+    held = here | (timeline.op_device[graph.tensor_op[tensor]] == device)
+    np.maximum.at(until, tensor[held], timeline.finish_s[reader[held]])
+    live = np.flatnonzero((since <= peak_s) & (until > peak_s) & ~graph.replicable[graph.tensor_op])
+    return [t for t in live.tolist() if not _is_alias(graph, timeline, t, device)]
+
+
+def _is_alias(graph: OpGraph, timeline: Timeline, tensor: int, device: int) -> bool:
+    op = int(graph.tensor_op[tensor])
+    made_here = timeline.op_device[op] == device
+    return bool(made_here and aliased_input(graph.op_types[op], int(graph.tensor_slot[tensor])) is not None)
 
 
 def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -> list[str]:
     ways = []
     total = int(cost.limit_bytes.sum())
-    lowered = [s for s in shortages if s.device in problem.constraints.max_memory or problem.constraints.headroom]
+    own = {d.name: d.memory_bytes for d in problem.topology.devices}
+    lowered = [s for s in shortages if s.limit_bytes < own[s.device] and s.need_bytes <= own[s.device]]
     if lowered:
-        needs = ", ".join(f"{s.device} to {format_bytes(s.need_bytes)}" for s in lowered)
+        needs = ", ".join(
+            f"{s.device} by {format_bytes(s.over_bytes)}, to {format_bytes(s.need_bytes)}" for s in lowered
+        )
         ways.append(f"Raise max_memory or lower the headroom: {needs}.")
     ways.append("Make the batch smaller: what a step computes shrinks with it, the weights do not.")
     if problem.constraints.pin or problem.constraints.forbid or problem.constraints.colocate:
