@@ -77,9 +77,9 @@ class FunctionProgram:
 
 def _refuse_xla(flat: FlatFunction) -> None:
     attributes = flat.concrete.function_def.attr
-    if attributes["_XlaMustCompile"].b if "_XlaMustCompile" in attributes else False:
+    if "_XlaMustCompile" in attributes and attributes["_XlaMustCompile"].b:
         raise ApplyError(
-            f"function {flat.concrete.name!r} with jit_compile=True, which XLA compiles into one program for one device",
+            f"function {flat.concrete.name!r} with jit_compile=True, which XLA makes one program for one device",
             "a function whose ops TensorFlow runs one by one",
             "Trace it with tf.function(step, jit_compile=False).",
         )
@@ -98,7 +98,9 @@ def _fixed(graph: OpGraph, captured: Mapping[str, Any]) -> dict[str, tuple[str, 
         if callable(tensor) or tensor.dtype != tf.resource or op not in graph.index:
             continue
         bond = graph.resource[graph.index[op]]
-        members = [op] if bond < 0 else [n for n, b in zip(graph.op_names, graph.resource.tolist(), strict=True) if b == bond]
+        members = (
+            [op] if bond < 0 else [n for n, b in zip(graph.op_names, graph.resource.tolist(), strict=True) if b == bond]
+        )
         why = "bound to a resource that is no variable and cannot be moved"
         out.update({member: (canonical(tensor.device), why) for member in members})
     return out

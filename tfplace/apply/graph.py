@@ -61,7 +61,9 @@ class DeviceGraph:
 def _readers(op: Any) -> list[tuple[Any, int]]:
     """Ops that read the first output of `op`, with the input position."""
     tensor = op.outputs[0]
-    return [(reader, i) for reader in dict.fromkeys(tensor.consumers()) for i, t in enumerate(reader.inputs) if t is tensor]
+    return [
+        (reader, i) for reader in dict.fromkeys(tensor.consumers()) for i, t in enumerate(reader.inputs) if t is tensor
+    ]
 
 
 class FunctionGraph:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grappler_bridge.optimize import optimize_graph
+from tfplace.extract.fold import take_exact_constants
 from tfplace.extract.nodes import parse_input
-
-# Constant folding and the dependency pass shorten the graph before it is placed, so that nothing has to be optimised
-# afterwards: an optimizer that ran later would rename, fuse and drop ops that had already been given a device.
-PASSES = ("function", "pruning", "constfold", "dependency", "pruning")
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,23 @@ def flatten(concrete: Any) -> FlatFunction:
         tuple(tensor.name for tensor in outputs),
         tuple(controls),
     )
-    optimised = optimize_graph(graph_def, flat.fetches, PASSES)
+    optimised = shorten(graph_def, flat.fetches)
     return replace(flat, graph_def=optimised, colocation=clean(optimised))
+
+
+def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
+    """Inlines calls, lowers control flow, drops what no fetch needs, and computes sizes and indices that are constant.
+
+    The graph is shortened before it is placed, so that nothing has to be optimised afterwards: an optimizer that ran
+    later would rename, fuse and drop ops that had already been given a device. Every result stays the same to the bit.
+
+    Args:
+      graph_def: the graph with its function library.
+      fetches: names of the ops to keep, with all they depend on.
+    """
+    flat = optimize_graph(graph_def, fetches, ("function", "pruning"))
+    take_exact_constants(flat, optimize_graph(flat, fetches, ("constfold",)))
+    return optimize_graph(flat, fetches, ("dependency", "pruning"))
 
 
 def clean(graph_def: Any) -> dict[str, str]:

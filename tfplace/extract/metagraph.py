@@ -11,10 +11,9 @@ import tensorflow as tf
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from grappler_bridge.optimize import optimize_graph
 from tfplace.core.graph import OpGraph
 from tfplace.errors import SourceError, near_names
-from tfplace.extract.flatten import PASSES, clean
+from tfplace.extract.flatten import clean, shorten
 from tfplace.extract.nodes import Nodes, parse_input
 from tfplace.extract.opgraph import build_graph
 from tfplace.extract.shapes import element_bytes
@@ -172,7 +171,7 @@ def graph_from_metagraph(
     source.CopyFrom(meta.graph_def)
     for function in source.library.function:
         function.attr.pop("api_implements", None)
-    flat = optimize_graph(source, chosen, PASSES)
+    flat = shorten(source, chosen)
     colocation = clean(flat)
     shapes = shapes or {}
     for node in flat.node:

@@ -1,0 +1,79 @@
+"""A placed training step computes what the plain one does, on three or more devices, and where it was told to."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "compare_steps.py"
+ROOT = SCRIPT.parent.parent.parent
+MODELS = (
+    "inception_like",
+    "lstm_while",
+    "lstm_unrolled",
+    "transformer",
+    "nested_inputs",
+    "custom_train_step",
+    "tf_keras_cnn",
+    "sonnet_mlp",
+)
+# Without oneDNN and Grappler results are the same to the bit. With TensorFlow's defaults kernels are fused differently
+# at device borders, and Adam's first steps turn a gradient's last bit into a part of the learning rate (0.01 here).
+TOLERANCE = 0.01
+
+
+def _run(mode: str, onednn: str) -> dict[str, dict]:
+    environment = {
+        **os.environ,
+        "TF_ENABLE_ONEDNN_OPTS": onednn,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, str(SCRIPT), mode, *MODELS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {row["model"]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def exact() -> dict[str, dict]:
+    return _run("exact", onednn="0")
+
+
+@pytest.fixture(scope="module")
+def default() -> dict[str, dict]:
+    return _run("default", onednn="1")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_bit_identical_without_onednn_and_grappler(exact: dict[str, dict], model: str) -> None:
+    row = exact[model]
+    assert row["steps"] >= 5 and row["variables"] >= 6
+    assert row["different"] == 0
+    assert row["finite"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_equal_to_tolerance_with_the_defaults(default: dict[str, dict], model: str) -> None:
+    assert default[model]["largest"] < TOLERANCE
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_op_ran_where_it_was_asked(exact: dict[str, dict], model: str) -> None:
+    row = exact[model]
+    assert row["moved"] == []
+    assert min(row["devices"]) >= 3
+    assert (row["control_flow"] > 0) == (model == "lstm_while")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_variables_move_and_come_back(exact: dict[str, dict], model: str) -> None:
+    placed, restored = exact[model]["variable_devices"]
+    assert placed >= 3 and restored == 1
+    apply_s, replace_s = exact[model]["seconds"]
+    sys.stdout.write(f"{model}: placing again took {replace_s / apply_s:.2f} of the first time\n")

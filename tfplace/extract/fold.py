@@ -1,0 +1,73 @@
+"""Constant folding that keeps every result to the bit."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.extract.nodes import parse_input
+
+_REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min", "Any", "All"}
+
+
+def take_exact_constants(graph_def: Any, folded: Any) -> None:
+    """Takes from a constant-folded graph what leaves results as they were, in place.
+
+    Grappler's pass also rewrites: it turns a division by a constant into a multiplication by its rounded reciprocal,
+    for one. Taken are ops it evaluated (all they read is constant), sizes and other whole numbers, and the constant
+    axes of reductions. Shape inference needs these.
+
+    Args:
+      graph_def: the graph.
+      folded: the same graph after Grappler's "constfold".
+    """
+    before = {node.name: node for node in graph_def.node}
+    after = {node.name: node for node in folded.node}
+
+    @cache
+    def exact(name: str) -> bool:
+        """Whether the folded graph has the op as a constant with the very value it computes."""
+        node, new = before.get(name), after.get(name)
+        if node is not None and node.op == "Const":
+            return True
+        if new is not None and (new.op != "Const" or _is_whole(new)):
+            return bool(new.op == "Const")
+        if node is None:
+            return False  # a constant that a rewrite made up
+        # Evaluated, or gone because all its readers were; constants with an origin elsewhere have nothing they read.
+        reads = [parse_input(text)[0] for text in node.input if not text.startswith("^")]
+        return bool(reads) and all(map(exact, reads))
+
+    own = set(before)
+
+    def usable(name: str) -> bool:
+        """Whether the op is there, or is a constant that can be added with all that anchors it in its loop."""
+        name = parse_input(name)[0]
+        if name not in own:
+            if not exact(name) or not all(map(usable, after[name].input)):
+                return False
+            own.add(name)
+            graph_def.node.add().CopyFrom(after[name])
+        return True
+
+    for node in before.values():
+        new = after.get(node.name)
+        if new is None or node.op == "Const":
+            continue
+        if new.op == "Const":
+            if exact(node.name) and all(map(usable, new.input)):
+                node.CopyFrom(new)
+        elif (
+            node.op in _REDUCTIONS
+            and new.op == node.op
+            and exact(axes := parse_input(new.input[1])[0])
+            and usable(axes)
+        ):
+            node.input[1] = new.input[1]
+
+
+def _is_whole(node: Any) -> bool:
+    dtype = tf.dtypes.as_dtype(node.attr["dtype"].type)
+    return bool(dtype.is_integer or dtype.is_bool)
