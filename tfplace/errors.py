@@ -61,7 +61,7 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.known = tuple(sorted(known))
-        near = near_names(name, self.known)
+        near = near_names(str(name), self.known)
         hint = f"Did you mean {near[0]!r}?" if near else ""
         super().__init__(f"{kind} {name!r}", f"one of {', '.join(self.known)}", hint)
 

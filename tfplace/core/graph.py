@@ -169,8 +169,18 @@ class OpGraph:
                 raise GraphError(f"{what} with an index outside {low}..{bound - 1}", "indices of this graph")
         if np.any(np.diff(self.tensor_op) < 0):
             raise GraphError("tensors out of order", "tensors sorted by producing op")
+        data = self.edge_tensor >= 0
+        if np.any(self.tensor_op[self.edge_tensor[data]] != self.edge_src[data]):
+            raise GraphError("an edge that carries another op's tensor", "`edge_tensor` of the op in `edge_src`")
         if np.any(self.tensor_bytes < 0):
             raise GraphError("a tensor of negative size", "bytes of at least 0")
+        if not np.all(np.isfinite(self.trips)) or np.any(self.trips < 0):
+            raise GraphError("negative or non-finite trips", "finite trips of at least 0")
+        if self.has_kernel.shape != (v, len(self.kernel_types)):
+            raise GraphError(f"has_kernel of shape {self.has_kernel.shape}", f"[{v}, {len(self.kernel_types)}]")
+        for variable in self.variables:
+            if not 0 <= variable.op < v:
+                raise GraphError(f"variable {variable.name!r} of op {variable.op}", f"an op index in 0..{v - 1}")
         forward = ~self.edge_back
         if np.any(self.edge_src[forward] >= self.edge_dst[forward]):
             bad = int(np.flatnonzero(forward & (self.edge_src >= self.edge_dst))[0])
@@ -232,9 +242,11 @@ class OpGraph:
                 "\n".join(self.op_types),
                 self.tensor_op,
                 self.tensor_bytes,
+                repr(self.tensor_shape),
                 self.edge_src,
                 self.edge_dst,
                 self.edge_tensor,
+                self.edge_slot,
                 self.trips,
                 *(f"{v.name}:{v.op}:{v.size_bytes}" for v in self.variables),
             ]

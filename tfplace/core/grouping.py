@@ -28,6 +28,9 @@ class Grouping:
         used = np.unique(self.unit_of[self.unit_of >= 0])
         if len(used) != self.num_units or (len(used) and used[-1] != self.num_units - 1):
             raise GraphError(f"{len(used)} used units of {self.num_units}", "units numbered 0..U-1 without gaps")
+        first = np.unique(self.unit_of[self.unit_of >= 0], return_index=True)[1]
+        if np.any(np.diff(first) < 0):
+            raise GraphError("units in another order than their first ops", "units numbered by their first op")
         freeze(self.unit_of)
 
     @cached_property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,20 @@ class Placement:
                 f"one of graph {graph.fingerprint} ({graph.name})",
                 _ops_that_differ(self.op_names, graph.op_names),
             )
+
+    def _in_order_of(self, graph: OpGraph) -> Placement:
+        """The same placement, should a file list the ops in another order than the graph."""
+        if self.op_names == graph.op_names:
+            return self
+        if set(self.op_names) != set(graph.op_names):
+            raise PlacementError(
+                f"devices for {len(self.op_names)} ops",
+                f"one for each of the {graph.num_ops} ops of {graph.name!r}",
+                _ops_that_differ(self.op_names, graph.op_names),
+            )
+        devices = dict(zip(self.op_names, self.op_device.tolist(), strict=True))
+        ordered = np.array([devices[op] for op in graph.op_names], np.int32)
+        return replace(self, op_names=graph.op_names, op_device=ordered)
 
     def diff(self, other: Placement) -> dict[str, tuple[str, str]]:
         """Ops that the two put on different devices: name -> (device here, device there).
@@ -175,7 +190,7 @@ class Placement:
             placement = cls(
                 op_names=tuple(data["ops"]),
                 device_names=tuple(data["devices"]),
-                op_device=np.array(list(data["ops"].values()), np.int32),
+                op_device=np.array([index(d) for d in data["ops"].values()], np.int32),
                 cost=_cost_from_dict(data["cost"]),
                 bound_s=float(data["bound_s"]),
                 placer=data["placer"],
@@ -189,13 +204,14 @@ class Placement:
             )
         except PlacementError:
             raise
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise PlacementError(
                 f"text that is not a placement ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}"
             ) from error
         graph = problem.graph if problem is not None else graph
         if graph is not None:
             placement.check_graph(graph)
+            placement = placement._in_order_of(graph)
         if problem is not None and problem.topology.fingerprint != placement.topology_fingerprint:
             raise PlacementError(
                 f"a placement on topology {placement.topology_name} ({placement.topology_fingerprint}, devices "

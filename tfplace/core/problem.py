@@ -40,8 +40,16 @@ class Problem:
     follows: IntArray
 
     def __post_init__(self) -> None:
-        if self.allowed.shape != (self.num_units, self.num_devices):
-            raise PlacementError(f"allowed of shape {self.allowed.shape}", f"[{self.num_units}, {self.num_devices}]")
+        ops, units, devices = self.graph.num_ops, self.num_units, self.num_devices
+        for what, array, shape in (
+            ("costs", self.costs.compute_s, (ops, devices)),
+            ("units", self.grouping.unit_of, (ops,)),
+            ("allowed", self.allowed, (units, devices)),
+            ("memory_limit", self.memory_limit, (devices,)),
+            ("follows", self.follows, (ops,)),
+        ):
+            if array.shape != shape:
+                raise PlacementError(f"{what} of shape {array.shape}", f"shape {shape}")
         for array in (self.allowed, self.memory_limit, self.follows):
             freeze(array)
 
