@@ -19,15 +19,15 @@ class BudgetSpentError(Exception):
 
 
 class Study(Protocol):
-    """What a placer is given: the problem, a budget of simulated placements, and a random generator.
+    """What a placer is given: the problem, a budget of simulated placements, and a random generator."""
 
-    Attributes:
-      problem: what is to be placed.
-      rng: seeded; a placer draws from nothing else.
-    """
+    @property
+    def problem(self) -> Problem:
+        """What is to be placed."""
 
-    problem: Problem
-    rng: np.random.Generator
+    @property
+    def rng(self) -> np.random.Generator:
+        """Seeded; a placer draws from nothing else."""
 
     def evaluate(self, unit_device: IntArray) -> StepCost:
         """The simulated cost of [U] devices; one evaluation of the budget.
