@@ -243,6 +243,8 @@ class Topology:
             raise TopologyError(f"{where}: format {data['format']!r}", f"format {FORMAT!r}")
         devices = tuple(_device(d, f"{where}: devices[{i}]") for i, d in enumerate(_list(data, "devices", where)))
         names = [d.name for d in devices]
+        if not names:
+            raise TopologyError(f"{where} with no devices", "at least one device in `devices`")
         links: dict[tuple[str, str], Link] = {}
         for i, entry in enumerate(_list(data, "links", where)):
             for link in _links(entry, names, f"{where}: links[{i}]"):

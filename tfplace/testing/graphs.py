@@ -79,9 +79,9 @@ def make_graph(
         trips=np.array([(trips or {}).get(op, 1.0) for op in names], np.float64),
         colocation=np.array([(colocation or {}).get(op, -1) for op in names], np.int32),
         resource=np.array([(resource or {}).get(op, -1) for op in names], np.int32),
-        cpu_only=np.array([op in cpu_only for op in names]),
-        host_memory=np.array([op in host_memory for op in names]),
-        replicable=np.array([op in replicable for op in names]),
+        cpu_only=np.array([op in cpu_only for op in names], np.bool_),
+        host_memory=np.array([op in host_memory for op in names], np.bool_),
+        replicable=np.array([op in replicable for op in names], np.bool_),
         variables=tuple(
             Variable(op, index[op], size, trainable is None or op in trainable) for op, size in variables.items()
         ),
@@ -209,8 +209,8 @@ def random_graph(
     looped = (rng.random(num_ops) < loops) & ~replicable & (draft.resource < 0)
     trips[looped] = rng.integers(2, 5, int(looped.sum()))
     ends = np.flatnonzero(looped)
-    if len(ends) > 1 and outputs[ends[-1]]:
-        draft.edges.append((int(ends[-1]), int(ends[0]), 0, True))
+    if len(ends) > 1:
+        draft.edges.append((int(ends[-1]), int(ends[0]), 0 if outputs[ends[-1]] else -1, True))
     return _assemble(
         name,
         names,

@@ -1,0 +1,138 @@
+import json
+
+import numpy as np
+import pytest
+
+from tfplace.core.placement import Placement
+from tfplace.errors import PlacementError
+from tfplace.simulate.evaluate import Simulator
+from tfplace.testing import make_graph, make_problem, make_topology
+
+
+def make(op_device=(0, 1, 0), graph=None, problem=None):
+    graph = graph or make_graph({"a": 4, "b": 4, "c": 0}, ["a -> b", "b -> c"])
+    problem = problem or make_problem(graph, make_topology(2), 1.0)
+    devices = np.array(op_device, np.int32)
+    sim = Simulator(problem)
+    return Placement(
+        op_names=graph.op_names,
+        device_names=problem.topology.device_names,
+        op_device=devices,
+        cost=sim.devices(devices),
+        bound_s=3.0,
+        placer="test",
+        seed=7,
+        graph_fingerprint=graph.fingerprint,
+        topology_fingerprint=problem.topology.fingerprint,
+        topology_name=problem.topology.name,
+        baselines={f"single GPU:{d}": sim(np.full(problem.num_units, d)) for d in (0, 1)},
+        versions={"tfplace": "0"},
+        problem=problem,
+    )
+
+
+def test_a_placement_goes_through_json_unchanged():
+    placement = make()
+    again = Placement.from_json(placement.to_json(), problem=placement.problem)
+    assert again.to_json() == placement.to_json()
+    assert again.devices == {"a": "GPU:0", "b": "GPU:1", "c": "GPU:0"}
+    assert again.cost.key == placement.cost.key
+    assert again.timeline().finish_s.max() == placement.cost.step_s
+
+
+def test_a_file_is_written_whole(tmp_path):
+    placement = make()
+    placement.save(tmp_path / "placement.json")
+    assert [p.name for p in tmp_path.iterdir()] == ["placement.json"]
+    text = (tmp_path / "placement.json").read_text()
+    assert Placement.from_json(text).devices == placement.devices
+
+
+def test_the_order_of_ops_in_a_file_does_not_matter():
+    placement = make()
+    data = json.loads(placement.to_json())
+    data["ops"] = dict(reversed(data["ops"].items()))
+    again = Placement.from_json(json.dumps(data), problem=placement.problem)
+    assert again.op_device.tolist() == [0, 1, 0]
+
+
+def edited(**changes):
+    return json.dumps({**json.loads(make().to_json()), **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "text that is not a placement"),
+        ("[]", "not a placement"),
+        ("{}", "KeyError: 'format'"),
+        (edited(format="tfplace-placement/9"), "format 'tfplace-placement/9'"),
+        (edited(ops={"a": 2, "b": 0, "c": 0}), r"a device index out of range; expected 0\.\.1"),
+        (edited(ops={"a": 0.5, "b": 0, "c": 0}), "not a placement"),
+        (edited(ops={"a": 2**40, "b": 0, "c": 0}), "not a placement"),
+        (edited(ops=["a"]), "not a placement"),
+        (edited(cost={}), "KeyError: 'step_s'"),
+    ],
+)
+def test_what_is_no_placement_is_refused(text, message):
+    with pytest.raises(PlacementError, match=message):
+        Placement.from_json(text)
+
+
+def test_a_placement_of_another_graph_is_refused_saying_what_differs():
+    other = make_graph({"a": 4, "b": 4, "d": 0}, ["a -> b", "b -> d"])
+    with pytest.raises(PlacementError, match=r"1 ops only in the first \(c\); 1 ops only in the second \(d\)"):
+        Placement.from_json(make().to_json(), graph=other)
+    resized = make_graph({"a": 8, "b": 4, "c": 0}, ["a -> b", "b -> c"])
+    with pytest.raises(PlacementError, match="Both have the same 3 op names; shapes, sizes or edges differ"):
+        Placement.from_json(make().to_json(), graph=resized)
+
+
+def test_a_file_with_an_op_removed_is_refused():
+    placement = make()
+    with pytest.raises(PlacementError, match=r"devices for 2 ops.*1 ops only in the second \(c\)"):
+        Placement.from_json(edited(ops={"a": 0, "b": 1}), problem=placement.problem)
+
+
+def test_a_placement_on_another_topology_is_refused():
+    placement = make()
+    slower = make_problem(placement.problem.graph, make_topology(2, bandwidth=1e9), 1.0)
+    with pytest.raises(PlacementError, match="a placement on topology made"):
+        Placement.from_json(placement.to_json(), problem=slower)
+
+
+def test_a_loaded_placement_without_its_graph_has_no_timeline():
+    with pytest.raises(PlacementError, match=r"Load it with Placement\.from_json"):
+        Placement.from_json(make().to_json()).timeline()
+
+
+def test_diff():
+    placement = make()
+    assert placement.diff(make((0, 0, 0))) == {"b": ("GPU:1", "GPU:0")}
+    assert placement.diff(placement) == {}
+    other = make_graph({"a": 4})
+    with pytest.raises(PlacementError, match="two placements of one graph"):
+        placement.diff(make([0], other))
+
+
+def test_best_single_is_the_fastest_that_fits():
+    graph = make_graph({"a": 4, "b": 4})
+    seconds = np.array([[1.0, 2.0], [1.0, 2.0]])
+    placement = make([0, 0], graph, make_problem(graph, make_topology(2), seconds))
+    assert placement.best_single[0] == "single GPU:0"
+    tight = make([0, 0], graph, make_problem(graph, make_topology(2), seconds, memory_limit=[1, 100]))
+    assert tight.best_single[0] == "single GPU:1"
+    none = make([0, 0], graph, make_problem(graph, make_topology(2), seconds, memory_limit=[1, 1]))
+    assert none.best_single is None
+
+
+@pytest.mark.parametrize("devices", [(0, 1), (0, 1, 2), (0, -1, 0)])
+def test_devices_that_do_not_fit_the_ops_are_refused(devices):
+    placement = make()
+    with pytest.raises(PlacementError):
+        Placement(
+            **{
+                **{f: getattr(placement, f) for f in placement.__dataclass_fields__},
+                "op_device": np.array(devices, np.int32),
+            }
+        )

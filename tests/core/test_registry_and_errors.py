@@ -1,0 +1,67 @@
+import pytest
+
+from tfplace import errors
+from tfplace.registry import PLACERS, SERVICES, Registry
+
+
+def test_names_are_imported_when_asked_for():
+    registry = Registry("thing", {"here": "math:pi", "broken": "no_such_module:x"})
+    assert registry["here"] == pytest.approx(3.14159, abs=1e-5)
+    assert list(registry) == ["broken", "here"]
+    with pytest.raises(ImportError):
+        registry["broken"]
+
+
+def test_an_unknown_name_lists_the_known_and_the_nearest():
+    with pytest.raises(errors.UnknownNameError, match=r"placer 'heff'; expected one of .*heft.*Did you mean 'heft'\?"):
+        PLACERS["heff"]
+    with pytest.raises(errors.UnknownNameError, match="placer 3"):
+        PLACERS[3]
+
+
+def test_later_entries_replace_earlier_ones():
+    registry = Registry("thing", {"a": "math:pi"})
+    registry.add("a", 3)
+    assert registry["a"] == 3
+    registry.add("a", "math:tau")
+    assert registry["a"] == pytest.approx(6.283, abs=1e-3)
+    assert "a" in registry
+    assert "b" not in registry
+
+
+def test_the_simulator_is_found_by_name():
+    assert SERVICES["simulate_timeline"].__module__ == "tfplace.simulate.evaluate"
+
+
+def test_an_input_error_says_received_expected_and_hint():
+    error = errors.GraphError("a cycle", "no cycle", "Cut it.")
+    assert str(error) == "received a cycle; expected no cycle. Cut it."
+    assert (error.received, error.expected, error.hint) == ("a cycle", "no cycle", "Cut it.")
+    assert isinstance(error, ValueError)
+    assert isinstance(error, errors.TfplaceError)
+    assert str(errors.GraphError("a", "b")) == "received a; expected b."
+
+
+def test_a_missing_extra_names_the_pip_line():
+    assert "pip install 'tfplace[sonnet]'" in str(errors.MissingExtraError("dm-sonnet", "sonnet"))
+
+
+def test_infeasible_has_the_numbers_and_numbered_ways_out():
+    shortage = errors.Shortage("GPU:0", 3 * 2**30, 2**30, (("kernel", 2**30),))
+    error = errors.InfeasibleError("Nothing fits.", [shortage], ["Buy more.", "Want less."])
+    assert str(error).splitlines() == [
+        "Nothing fits.",
+        "  GPU:0: needs 3.00 GiB, may use 1.00 GiB, 2.00 GiB over",
+        "      1.00 GiB  kernel",
+        "Ways out:",
+        "  1. Buy more.",
+        "  2. Want less.",
+    ]
+    assert shortage.over_bytes == 2**31
+
+
+def test_near_names():
+    known = ["conv2d/kernel", "conv2d/bias", "dense/kernel"]
+    assert errors.near_names("conv2d/kernle", known)[0] == "conv2d/kernel"
+    assert errors.near_names("*bias*", known) == ["conv2d/bias"]
+    assert errors.near_names("zzz", known) == []

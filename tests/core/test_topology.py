@@ -1,0 +1,149 @@
+import copy
+import json
+
+import numpy as np
+import pytest
+
+from tfplace.core.topology import Topology
+from tfplace.errors import TopologyError, UnknownNameError
+from tfplace.testing import make_topology
+
+DEVICE = {
+    "name": "GPU:0",
+    "type": "gpu",
+    "memory": "16GiB",
+    "flops": {"float32": "9.3TFLOP/s", "float16": "18TFLOP/s"},
+    "memory_bandwidth": "732GB/s",
+    "op_overhead": "5us",
+}
+GOOD = {
+    "name": "two",
+    "devices": [DEVICE, {**DEVICE, "name": "GPU:1", "duplex": "half"}],
+    "links": [{"src": "GPU:*", "dst": "GPU:*", "bandwidth": "10GB/s", "latency": "25us"}],
+}
+
+
+def changed(*path_and_value):
+    """GOOD with one value replaced, or removed where the value is ..."""
+    *path, last, value = path_and_value
+    data = copy.deepcopy(GOOD)
+    inner = data
+    for step in path:
+        inner = inner[step]
+    if value is ...:
+        del inner[last]
+    else:
+        inner[last] = value
+    return data
+
+
+def test_units_are_read():
+    topology = Topology.from_dict(GOOD)
+    device = topology.devices[0]
+    assert (device.type, device.memory_bytes, device.op_overhead_s) == ("GPU", 16 * 2**30, pytest.approx(5e-6))
+    assert device.flops == {"float32": 9.3e12, "float16": 18e12}
+    assert topology.bandwidth.tolist() == [[np.inf, 10e9], [10e9, np.inf]]
+    assert topology.latency_s.tolist() == [[0, 25e-6], [25e-6, 0]]
+    assert topology.index("GPU:1") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (changed("devices", []), "no devices"),
+        (changed("devices", ...), "no field 'devices'"),
+        (changed("devices", {}), "devices of type dict; expected devices as a JSON list"),
+        (changed("links", []), r"no link GPU:0 -> GPU:1.*Add \{\"src\": \"GPU:0\""),
+        (changed("links", 0, "bandwidth", 0), "links\\[0\\]: bandwidth 0; expected a bandwidth above 0"),
+        (changed("links", 0, "bandwidth", "0GB/s"), "bandwidth '0GB/s'"),
+        (changed("links", 0, "bandwidth", "10GiBs"), "bandwidth '10GiBs'.*Known units"),
+        (changed("links", 0, "latency", "-1us"), "latency '-1us'.*non-negative"),
+        (changed("links", 0, "latency", ...), "no field 'latency'"),
+        (changed("links", 0, "src", "TPU:*"), "src 'TPU:\\*'; expected a name or pattern among GPU:0, GPU:1"),
+        (changed("links", 0, "shared", "bus"), "shared of type str"),
+        (changed("links", 0, "bandwith", "1GB/s"), "unknown field 'bandwith'.*Did you mean 'bandwidth'"),
+        (changed("devices", 0, "memory", "16GiX"), r"devices\[0\]: memory '16GiX'.*\"12GiB\""),
+        (changed("devices", 0, "memory", 0), "memory 0 in device 'GPU:0'; expected memory above 0"),
+        (changed("devices", 0, "memory", True), "memory True"),
+        (changed("devices", 0, "memory_bandwidth", 0), "memory_bandwidth 0"),
+        (changed("devices", 0, "op_overhead", "fast"), "op_overhead 'fast'"),
+        (changed("devices", 0, "flops", "9TFLOP/s"), "flops '9TFLOP/s'; expected an object"),
+        (changed("devices", 0, "flops", {"float16": 1e12}), 'an entry "float32"'),
+        (changed("devices", 0, "flops", {"float32": 0}), "rates above 0"),
+        (changed("devices", 0, "duplex", "both"), 'duplex \'both\'.*"full" or "half"'),
+        (changed("devices", 0, "name", "GPU:1"), "device name 'GPU:1' twice"),
+        (changed("devices", 0, "name", ...), r"devices\[0\]: no field 'name'"),
+        (changed("devices", 0, "speed", 3), "unknown field 'speed'"),
+        (changed("devices", 0, 7), r"devices\[0\]: int; expected a JSON object"),
+        (changed("format", "tfplace-topology/9"), "format 'tfplace-topology/9'"),
+        ([], "list; expected a JSON object"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_field_value_and_expectation(tmp_path, data, message):
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(TopologyError, match=message):
+        Topology.load(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "\x00", '{"devices": [}'])
+def test_a_file_that_is_not_json_is_refused(tmp_path, text):
+    path = tmp_path / "machine.json"
+    path.write_text(text)
+    with pytest.raises(TopologyError, match="which is not JSON"):
+        Topology.load(path)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(TopologyError, match="which does not exist"):
+        Topology.load("no/such/file.json")
+    with pytest.raises(TopologyError, match="not JSON"):
+        Topology.load(tmp_path)
+
+
+def test_an_unknown_preset_lists_the_known():
+    with pytest.raises(UnknownNameError, match=r"topology '4xP10'.*4xP100.*Did you mean '4xP100'\?"):
+        Topology.load("4xP10")
+
+
+@pytest.mark.parametrize("name", Topology.presets())
+def test_presets_load_and_go_through_a_file(name, tmp_path):
+    topology = Topology.preset(name)
+    assert topology.name == name
+    topology.save(tmp_path / "copy.json")
+    again = Topology.load(tmp_path / "copy.json")
+    assert again.fingerprint == topology.fingerprint
+    assert again.to_dict() == topology.to_dict()
+    np.testing.assert_array_equal(again.channels, topology.channels)
+
+
+def test_later_links_win_over_earlier_patterns():
+    data = copy.deepcopy(GOOD)
+    data["links"].append({"src": "GPU:0", "dst": "GPU:1", "bandwidth": "1GB/s", "latency": 0})
+    assert Topology.from_dict(data).bandwidth[0, 1] == 1e9
+    assert Topology.from_dict(data).bandwidth[1, 0] == 10e9
+
+
+def names_of(topology, a, b):
+    return [topology.channel_names[c] for c in topology.channels[a, b] if c >= 0]
+
+
+def test_channels_of_full_and_half_duplex_devices_ports_and_shared_ways():
+    topology = make_topology(3, duplex=["full", "half", "full"], shared={(0, 2): ["switch"]}, ports={(2, 0): "nvlink"})
+    assert names_of(topology, 0, 1) == ["GPU:0/main/out", "GPU:1/main/bus"]
+    assert names_of(topology, 1, 2) == ["GPU:1/main/bus", "GPU:2/main/in"]
+    assert names_of(topology, 0, 2) == ["GPU:0/main/out", "GPU:2/main/in", "switch"]
+    assert names_of(topology, 2, 0) == ["GPU:2/nvlink/out", "GPU:0/nvlink/in"]
+    assert topology.channels[0, 0].tolist() == [-1, -1, -1]
+
+
+def test_the_fingerprint_is_of_devices_and_links_alone():
+    topology = Topology.from_dict(GOOD)
+    assert Topology.from_dict({**GOOD, "name": "renamed"}).fingerprint == topology.fingerprint
+    assert Topology.from_dict(changed("links", 0, "latency", 0)).fingerprint != topology.fingerprint
+    assert Topology.from_dict(changed("devices", 0, "memory", "8GiB")).fingerprint != topology.fingerprint
+
+
+def test_an_unknown_device_lists_the_known():
+    with pytest.raises(UnknownNameError, match=r"device 'GPU:7'.*GPU:0, GPU:1"):
+        Topology.from_dict(GOOD).index("GPU:7")
