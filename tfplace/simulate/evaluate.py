@@ -30,10 +30,13 @@ class Simulator:
         self.calls = 0
         self._program = compile_problem(problem)
         self._scratch = make_scratch(self._program)
+        # The kernel is compiled anew for each kind of array (other integers, read-only), so it only ever sees this one.
+        self._units = np.zeros(problem.num_units, np.int32)
 
     def __call__(self, unit_device: ArrayLike) -> StepCost:
         """The cost of a step with unit u on device `unit_device[u]`; [U] indices, whether allowed is not checked."""
-        spread(self._program, self._scratch, self._checked(unit_device, self.problem.num_units))
+        self._units[:] = self._checked(unit_device, self.problem.num_units)
+        spread(self._program, self._scratch, self._units)
         return self._cost(self._run())
 
     def key(self, unit_device: IntArray) -> tuple[int, float]:
@@ -42,7 +45,8 @@ class Simulator:
         Nothing is checked: an index out of range is undefined behaviour.
         """
         self.calls += 1
-        over, step_s = key(self._program, self._scratch, unit_device)
+        self._units[:] = unit_device
+        over, step_s = key(self._program, self._scratch, self._units)
         return int(over), float(step_s)
 
     def devices(self, op_device: ArrayLike) -> StepCost:
