@@ -55,7 +55,7 @@ def detect_topology() -> Topology:
 def cpu_devices(names: list[str], machine: Machine) -> tuple[list[Device], str]:
     """The logical CPU devices, each with an equal part of the machine, and how that came about."""
     parts = len(names)
-    device = {
+    device: dict[str, Any] = {
         "type": "CPU",
         "memory_bytes": machine.memory_bytes // parts,
         "flops": {"float32": machine.flops / parts, "float64": machine.flops / parts / 2},
@@ -79,7 +79,7 @@ def gpu_devices(names: list[str], details: Mapping[str, Any], limits: list[float
     product, known = _product(model)
     memory = _memory_from_driver(model) or parse_bytes(product["memory"])
     parts = len(names)
-    device = {
+    device: dict[str, Any] = {
         "type": "GPU",
         "flops": {dtype: parse_flops(rate) / parts for dtype, rate in product["flops"].items()},
         "memory_bandwidth": parse_bandwidth(product["memory_bandwidth"]) / parts,
