@@ -61,3 +61,21 @@ def test_stops_at_the_bound():
     search, study = auto(make_problem(graph, make_topology(3)), 10**7)
     assert search.evaluations < 100
     assert len(set(study.best.tolist())) == 1
+
+
+def test_spreads_branches():
+    """Six modules of four branches each: four devices, cheap links, so well under the time of one device."""
+    ops, edges = {"in": 1000}, []
+    last = "in"
+    for m in range(6):
+        for branch in range(4):
+            ops |= {f"m{m}/b{branch}/x": 1000, f"m{m}/b{branch}/y": 1000}
+            edges += [f"{last} -> m{m}/b{branch}/x", f"m{m}/b{branch}/x -> m{m}/b{branch}/y"]
+        ops[f"m{m}/join"] = 1000
+        edges += [f"m{m}/b{branch}/y -> m{m}/join" for branch in range(4)]
+        last = f"m{m}/join"
+    graph = make_graph(ops, edges)
+    problem = make_problem(graph, make_topology(4, bandwidth=1e4, latency=0.0), 1.0)
+    _, study = auto(problem, 20_000)
+    alone = graph.num_ops  # a second each
+    assert study.best_key[1] < 0.45 * alone

@@ -39,7 +39,7 @@ def test_placement_is_complete_simulated_and_beside_its_baselines():
 
 
 def test_unknown_placer_lists_the_known_ones():
-    with pytest.raises(UnknownNameError, match="heft.*local_search.*single"):
+    with pytest.raises(UnknownNameError, match=r"heft.*local_search.*single"):
         place(two_towers(), placer="heftt")
     with pytest.raises(UnknownNameError, match="placer"):
         search_placement(two_towers(), placer="single", budget=3, baselines=("no_such",))

@@ -57,7 +57,7 @@ def _largest(problem: Problem, timeline: Timeline, device: int) -> tuple[tuple[s
 
 
 def _live_tensors(graph: OpGraph, timeline: Timeline, device: int) -> list[int]:
-    """Tensors with memory of their own on the device at its peak: made there or sent there, and still to be read.
+    """Tensors that hold memory on the device at its peak: made or sent there, and they or a view still to be read.
 
     A tensor sent away counts until its readers elsewhere have finished, which is a little longer than it is held.
     """
@@ -73,13 +73,19 @@ def _live_tensors(graph: OpGraph, timeline: Timeline, device: int) -> list[int]:
     held = here | (timeline.op_device[graph.tensor_op[tensor]] == device)
     np.maximum.at(until, tensor[held], timeline.finish_s[reader[held]])
     live = np.flatnonzero((since <= peak_s) & (until > peak_s) & ~graph.replicable[graph.tensor_op])
-    return [t for t in live.tolist() if not _is_alias(graph, timeline, t, device)]
+    return sorted({_owner(graph, timeline, t, device) for t in live.tolist()})
 
 
-def _is_alias(graph: OpGraph, timeline: Timeline, tensor: int, device: int) -> bool:
+def _owner(graph: OpGraph, timeline: Timeline, tensor: int, device: int) -> int:
+    """The tensor whose memory this one is: what a view made on the device is a view of, else itself."""
     op = int(graph.tensor_op[tensor])
-    made_here = timeline.op_device[op] == device
-    return bool(made_here and aliased_input(graph.op_types[op], int(graph.tensor_slot[tensor])) is not None)
+    position = aliased_input(graph.op_types[op], int(graph.tensor_slot[tensor]))
+    if timeline.op_device[op] != device or position is None or position >= len(graph.inputs[op]):
+        return tensor
+    source = graph.inputs[op][position]
+    # a view of a constant or of the last turn of a loop has its own memory
+    own = graph.replicable[graph.tensor_op[source]] or graph.tensor_op[source] >= op
+    return tensor if own else _owner(graph, timeline, source, device)
 
 
 def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -> list[str]:

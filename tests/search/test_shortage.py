@@ -1,0 +1,53 @@
+"""What a device holds when it holds most, and the ways out that fit the case."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfplace.core.constraints import Constraints
+from tfplace.cost.analytic import analytic_costs
+from tfplace.group.problem import formulate
+from tfplace.search.shortage import infeasible
+from tfplace.simulate.evaluate import Simulator
+from tfplace.testing import make_graph, make_topology
+
+
+def shortage_of(graph, devices, rules=None, **topology):
+    made = make_topology(2, **topology)
+    problem = formulate(graph, made, analytic_costs(graph, made), rules or Constraints())
+    op_device = problem.expand(np.array(devices, np.int32))
+    return infeasible(problem, op_device, Simulator(problem).devices(op_device), tried=1)
+
+
+def chain():
+    """a is dead when c is made; v is a view of b; w is a variable."""
+    return make_graph(
+        {"w": 0, "a": 500, "b": 900, "v": 900, "c": 700, "d": 10},
+        ["w -> a", "a -> b", "b -> v", "v -> c", "c -> d"],
+        types={"v": "Reshape"},
+        variables={"w": 300},
+    )
+
+
+def test_the_largest_are_those_alive_at_the_peak():
+    error = shortage_of(chain(), [0] * 6, memory=1000)
+    assert [s.device for s in error.shortages] == ["GPU:0"]
+    # at the peak b, its view and c are alive, and a is not; the view has no memory of its own
+    assert error.shortages[0].largest == (("b (result)", 900), ("c (result)", 700), ("w", 300))
+    assert error.shortages[0].need_bytes == 1900
+
+
+def test_what_was_sent_there_is_named_as_received():
+    error = shortage_of(chain(), [0, 0, 0, 0, 1, 1], memory=[10_000, 1000])
+    assert error.shortages[0].device == "GPU:1"
+    assert dict(error.shortages[0].largest) == {"v (received)": 900, "c (result)": 700}
+
+
+def test_ways_out_fit_the_case():
+    plain = shortage_of(chain(), [0] * 6, memory=1000).ways_out
+    assert not any("max_memory" in way or "Drop" in way for way in plain)
+    assert any("Add the host's CPU" in way for way in plain)
+    rules = Constraints(pin={"a": "GPU:0"}, max_memory={"GPU:0": 1000})
+    ruled = shortage_of(chain(), [0] * 6, rules, memory=4000).ways_out
+    assert ruled[0] == "Raise max_memory or lower the headroom: GPU:0 by 900 B, to 1.86 KiB."
+    assert any("Drop pin" in way for way in ruled)
