@@ -88,6 +88,7 @@ class PlacementCallback(_Hooks):
         topology: Topology | str | Path | None = None,
         placer: str = "auto",
         budget: str | float | int = "30s",
+        *,
         max_memory: Mapping[str, int | str] | None = None,
         constraints: Constraints | None = None,
         seed: int = 0,

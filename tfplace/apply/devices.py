@@ -16,7 +16,8 @@ def canonical(device: str) -> str:
     text = device if device.startswith("/") else f"/device:{device}"
     spec = tf.DeviceSpec.from_string(text)
     local = tf.DeviceSpec(job="localhost", replica=0, task=0, device_index=0)
-    return local.make_merged_spec(spec).to_string()
+    name: str = local.make_merged_spec(spec).to_string()
+    return name
 
 
 def short(device: str) -> str:

@@ -40,6 +40,8 @@ class FunctionProgram:
         self.fixed = _fixed(graph, {op: t for op, t in captured.items() if op not in self._held})
         self.arguments = tuple(name for name in flat.input_names if name not in self._held)
         self._config = _call_config()
+        self._literals = tf_internals.literal_arguments(flat.concrete)
+        self._positions = tuple(flat.concrete.function_type.parameters)
         self._function: Any = None
         self._ran: dict[str, str] | None = None
 
@@ -61,6 +63,8 @@ class FunctionProgram:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step: the traced function's arguments, the traced function's results."""
+        given = {*self._positions[: len(args)], *kwargs}
+        kwargs |= {name: value for name, value in self._literals.items() if name not in given}
         with tf_internals.call_config(self._config):
             if self._ran is not None:
                 return self._function(*args, **kwargs)

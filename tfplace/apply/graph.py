@@ -26,7 +26,7 @@ class DeviceGraph:
         self._ops = {name: graph.get_operation_by_name(name) for name in op_names}
         self._readers = {name: _readers(self._ops[name]) for name in replicable}
         self._copies: dict[tuple[str, str], Any] = {}
-        self._origin_of: dict[str, str] = {}
+        self._read: dict[str, str] = {}
 
     def assign(self, devices: Mapping[str, str]) -> None:
         """Puts every op on its device and every reader of a constant on the copy beside it.
@@ -36,9 +36,12 @@ class DeviceGraph:
         """
         for name, op in self._ops.items():
             tf_internals.set_op_device(op, devices[name])
+        self._read = {}
         for name, readers in self._readers.items():
             for reader, index in readers:
                 copy = self._copy_on(name, devices.get(reader.name, devices[name]), devices)
+                if copy is not self._ops[name]:
+                    self._read[copy.name] = name
                 if reader.inputs[index] is not copy.outputs[0]:
                     tf_internals.set_op_input(reader, index, copy.outputs[0])
 
@@ -47,15 +50,13 @@ class DeviceGraph:
             return self._ops[name]
         if (name, device) not in self._copies:
             label = f"{name}/on_{device.strip('/').replace(':', '_').replace('/', '_')}"
-            copy = tf_internals.copy_constant(self._ops[name], label, device)
-            self._copies[name, device] = copy
-            self._origin_of[copy.name] = name
+            self._copies[name, device] = tf_internals.copy_constant(self._ops[name], label, device)
         return self._copies[name, device]
 
     @property
     def copies(self) -> Mapping[str, str]:
-        """Name of a copied constant -> name of the constant."""
-        return self._origin_of
+        """Copy of a constant that is read now -> the constant. TensorFlow drops those that nothing reads."""
+        return self._read
 
 
 def _readers(op: Any) -> list[tuple[Any, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfplace.apply.actual import ActualPlacement, compare
 from tfplace.apply.devices import map_devices
@@ -11,6 +11,9 @@ from tfplace.apply.program import Program
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.errors import ApplyError, PlacementError
+
+if TYPE_CHECKING:
+    from tfplace.apply.session import SessionProgram
 
 
 class Placed:
@@ -81,6 +84,33 @@ class Placed:
                 "Place it again with .replace(placement), or call the model itself.",
             )
         return self._program(*args, **kwargs)
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Graph files only: sets variables, op name -> value.
+
+        Raises:
+          ApplyError: no such variable, or the program's variables are Python objects.
+        """
+        self._session_program().load(values)
+
+    def state(self) -> dict[str, Any]:
+        """Graph files only: the variables' values, by op name.
+
+        Raises:
+          ApplyError: the program's variables are Python objects.
+        """
+        return self._session_program().state()
+
+    def _session_program(self) -> SessionProgram:
+        from tfplace.apply.session import SessionProgram
+
+        if not isinstance(self._program, SessionProgram):
+            raise ApplyError(
+                f"{self.graph.name!r}, whose variables are Python objects",
+                "a program read from a graph file",
+                "Read and assign the model's own variables.",
+            )
+        return self._program
 
     def actual(self) -> ActualPlacement:
         """Where each op really ran at the first call with the present placement.

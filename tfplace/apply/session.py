@@ -145,8 +145,10 @@ class _State:
     """
 
     def __init__(self, graph: Any, op_names: list[str]) -> None:
-        self._handles = {}
-        self._reads, self._defined, self._writes, self._feeds = {}, {}, {}, {}
+        self._reads: dict[str, Any] = {}
+        self._defined: dict[str, Any] = {}
+        self._writes: dict[str, Any] = {}
+        self._feeds: dict[str, Any] = {}
         with graph.as_default():
             for name in op_names:
                 op = graph.get_operation_by_name(name)
@@ -154,19 +156,19 @@ class _State:
                     self._add_resource(name, op)
                 elif op.type in _REFERENCE_VARIABLES:
                     self._add_reference(name, op)
-        self.names = tuple(self._handles)
+        self.names = tuple(self._feeds)
 
     def _add_resource(self, name: str, op: Any) -> None:
         dtype = tf.dtypes.as_dtype(op.get_attr("dtype"))
         feed = tf.compat.v1.placeholder(dtype)
-        self._handles[name], self._feeds[name] = op, feed
+        self._feeds[name] = feed
         self._reads[name] = tf.raw_ops.ReadVariableOp(resource=op.outputs[0], dtype=dtype)
         self._defined[name] = tf.raw_ops.VarIsInitializedOp(resource=op.outputs[0])
         self._writes[name] = tf.raw_ops.AssignVariableOp(resource=op.outputs[0], value=feed)
 
     def _add_reference(self, name: str, op: Any) -> None:
         feed = tf.compat.v1.placeholder(op.outputs[0].dtype.base_dtype)
-        self._handles[name], self._feeds[name] = op, feed
+        self._feeds[name] = feed
         self._reads[name] = tf.raw_ops.Identity(input=op.outputs[0])
         self._defined[name] = tf.raw_ops.IsVariableInitialized(ref=op.outputs[0])
         self._writes[name] = tf.raw_ops.Assign(ref=op.outputs[0], value=feed, validate_shape=False)

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.function.trace_type.default_types import Literal as _Literal
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction as _ConcreteFunction
 from tensorflow.python.framework import func_graph as _func_graph
@@ -98,9 +99,19 @@ def function_of_graph(graph: Any, traced: Any) -> Any:
     return function
 
 
+def literal_arguments(concrete: Any) -> dict[str, Any]:
+    """Parameters for which a function was traced with a plain Python value -> that value.
+
+    A `ConcreteFunction` wants them given again at each call, as keywords or in their place.
+    """
+    kinds = {name: parameter.type_constraint for name, parameter in concrete.function_type.parameters.items()}
+    return {name: kind.value for name, kind in kinds.items() if isinstance(kind, _Literal)}
+
+
 def _reset_captures(graph: Any, captures: Sequence[Any]) -> None:
     values = [capture() if callable(capture) else capture for capture in captures]
     graph.function_captures.reset_captures(values, graph.inputs[len(graph.inputs) - len(values) :])
+    _ = graph.captures  # rebuilds a cached list, which would hold the old captures
 
 
 # ---- changing a graph in place -----------------------------------------------------------------------------------
