@@ -13,10 +13,10 @@ from tfplace.testing import make_graph, make_problem, make_topology, random_prob
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10_000), num_ops=st.integers(1, 80))
-def test_levels_nest_and_share_allowed_devices(seed, num_ops):
+@given(seed=st.integers(0, 10_000), num_ops=st.integers(1, 80), ratio=st.sampled_from([1.0, 1.5, 3.0]))
+def test_levels_nest_and_share_allowed_devices(seed, num_ops, ratio):
     problem = random_problem(np.random.default_rng(seed), num_ops)
-    levels = [np.arange(problem.num_units), *hierarchy(problem, smallest=4)]
+    levels = [np.arange(problem.num_units), *hierarchy(problem, smallest=4, ratio=ratio)]
     for fine, coarse in itertools.pairwise(levels):
         assert len(np.unique(coarse)) < len(np.unique(fine))
         assert np.array_equal(np.unique(coarse), np.arange(coarse.max() + 1))
@@ -29,7 +29,7 @@ def test_levels_nest_and_share_allowed_devices(seed, num_ops):
 
 def test_the_heaviest_edge_is_joined_first():
     graph = make_graph({"a": 10, "b": 10**6, "c": 10, "d": 10}, ["a -> b", "b -> c", "c -> d"])
-    label = hierarchy(make_problem(graph, make_topology(2)), smallest=2)[0]
+    label = hierarchy(make_problem(graph, make_topology(2)), smallest=2, ratio=1.0)[0]
     assert label[1] == label[2]
     assert label[0] != label[1] != label[3]
 

@@ -14,7 +14,7 @@ _BALANCE = 6.0
 _STUCK = 0.97
 
 
-def hierarchy(problem: Problem, smallest: int = 8) -> list[IntArray]:
+def hierarchy(problem: Problem, smallest: int = 8, ratio: float = 1.5) -> list[IntArray]:
     """Clusterings of the units, each made of the one before by joining pairs over heavy edges.
 
     Heavy-edge matching as in G. Karypis, V. Kumar: A fast and high quality multilevel scheme for partitioning
@@ -26,6 +26,7 @@ def hierarchy(problem: Problem, smallest: int = 8) -> list[IntArray]:
     Args:
       problem: what is placed.
       smallest: stop at about this many clusters.
+      ratio: levels with less than this many times fewer clusters than the one before are left out.
 
     Returns:
       [U] cluster of each unit, numbered from 0, per level, finest first; the level of single units is left out.
@@ -35,7 +36,7 @@ def hierarchy(problem: Problem, smallest: int = 8) -> list[IntArray]:
     seconds = _mean_seconds(problem)
     src, dst, weight = _unit_edges(problem)
     levels: list[IntArray] = []
-    count = problem.num_units
+    count = kept = problem.num_units
     while count > smallest:
         src, dst, weight = _sum_parallel(src, dst, weight, count)
         limit = _BALANCE * float(seconds.sum()) / count
@@ -48,7 +49,9 @@ def hierarchy(problem: Problem, smallest: int = 8) -> list[IntArray]:
         kind = kind[np.unique(mate)]
         seconds = np.bincount(joined, seconds, new_count).astype(np.float64)
         src, dst, label, count = joined[src], joined[dst], joined[label], new_count
-        levels.append(label)
+        if count * ratio <= kept or count <= smallest:
+            levels.append(label)
+            kept = count
     return levels
 
 

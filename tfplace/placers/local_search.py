@@ -18,6 +18,7 @@ _WHOLE_SPACE = 2000
 _OVER_S = 0.01
 _OVER_TOTAL_S = 100.0
 _ANY_DEVICE = 0.02
+_SPREAD = 0.3
 _IDLE_DRAWS = 10_000
 _TINY_S = 1e-30
 
@@ -26,10 +27,10 @@ class LocalSearch:
     """Anneals from the best of some starts until its budget is used up.
 
     A move takes a random cluster of a random level of the hierarchy of `tfplace.group.coarsen`, from single units to
-    an eighth of the graph, and puts all of it on the device of a random neighbour, or on a random device. Slower
-    placements are accepted with the Metropolis probability, at a temperature that falls geometrically over the budget.
-    Placements that do not fit the memory may be passed through, at a price. If there are at most 2,000 placements, all
-    of them are tried instead.
+    an eighth of the graph, and puts all of it on the device of a random neighbour, or on a random device. The levels
+    drawn from move from coarse to fine over the budget, with a wide spread. Slower placements are accepted with the
+    Metropolis probability, at a temperature that falls geometrically over the budget. Placements that do not fit the
+    memory may be passed through, at a price. If there are at most 2,000 placements, all of them are tried instead.
 
     Args:
       starts: [U] placements to start from; by default all of the problem on each device in turn.
@@ -104,7 +105,7 @@ class _Annealing:
     def _step(self, temperature: float) -> bool:
         """Tries one move; False if the draw moves nothing."""
         rng = self.study.rng
-        level = self.levels[int(rng.integers(len(self.levels)))]
+        level = self._draw_level()
         cluster = level[int(rng.integers(len(level)))]
         device = self._draw_device(int(cluster[int(rng.integers(len(cluster)))]))
         old = self.devices[cluster]
@@ -118,6 +119,12 @@ class _Annealing:
         else:
             self.devices[cluster] = old
         return True
+
+    def _draw_level(self) -> list[LongArray]:
+        """A level near the one whose turn it is: the coarsest at first, single units at the end."""
+        last = len(self.levels) - 1
+        turn = (1.0 - self.study.spent) * last + _SPREAD * len(self.levels) * float(self.study.rng.standard_normal())
+        return self.levels[min(max(round(turn), 0), last)]
 
     def _draw_device(self, unit: int) -> int:
         """A neighbour's device or a random one; -1 if the unit may not be on the neighbour's."""

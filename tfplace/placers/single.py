@@ -15,9 +15,10 @@ class Single:
     citation = "TensorFlow's default: every op on one device."
 
     def place(self, study: Study) -> IntArray:
-        """Tries each device; the best that fits, else the one that comes nearest."""
+        """Tries each device, the most promising first; the best that fits, else the one that comes nearest."""
         problem = study.problem
-        candidates = [single_device(problem, d) for d in range(problem.num_devices)]
+        order = np.argsort(problem.costs.compute_s.sum(axis=0), kind="stable")
+        candidates = [single_device(problem, d) for d in order.tolist()]
         keys = [study.key(c) for c in candidates]
         return candidates[min(range(len(candidates)), key=keys.__getitem__)]
 
