@@ -16,8 +16,8 @@ def take_exact_constants(graph_def: Any, folded: Any) -> None:
     """Takes from a constant-folded graph what leaves results as they were, in place.
 
     Grappler's pass also rewrites: it turns a division by a constant into a multiplication by its rounded reciprocal,
-    for one. Taken are ops it evaluated (all they read is constant), sizes and other whole numbers, and the constant
-    axes of reductions. Shape inference needs these.
+    for one. Taken are ops it evaluated (all they read is constant), sizes and other whole numbers, the constant axes
+    of reductions, and reductions over no axis. Shape inference needs these.
 
     Args:
       graph_def: the graph.
@@ -66,6 +66,12 @@ def take_exact_constants(graph_def: Any, folded: Any) -> None:
             and usable(axes)
         ):
             node.input[1] = new.input[1]
+        elif node.op in _REDUCTIONS and new.op == "Identity" and new.input[0] == node.input[0]:
+            # Over no axis at all: the constant axes, which the identity would still wait for, are not needed.
+            controls = [text for text in node.input if text.startswith("^")]
+            node.CopyFrom(new)
+            del node.input[1:]
+            node.input.extend(controls)
 
 
 def _is_whole(node: Any) -> bool:
