@@ -31,7 +31,7 @@ def load_tensorflow(*, gpus: bool) -> None:
         os.dup2(aside.fileno(), 2)
         try:
             import_module("tensorflow")
-        except BaseException:
+        except Exception:
             aside.seek(0)
             os.write(stderr, aside.read())
             raise
