@@ -7,10 +7,11 @@ FIRST_ALIASES_FIRST = frozenset(
         "Assign", "AssignAdd", "AssignSub", "Bitcast", "CheckNumerics", "CheckNumericsV2", "EnsureShape", "Enter",
         "Exit", "ExpandDims", "Identity", "LoopCond", "Merge", "NextIteration", "PlaceholderWithDefault",
         "PreventGradient", "ReadVariableOp", "RefEnter", "RefExit", "RefIdentity", "RefMerge", "RefNextIteration",
-        "Reshape", "Squeeze", "StopGradient",
+        "Reshape", "Squeeze", "StopGradient", "TensorListPopBack", "TensorListPushBack", "TensorListSetItem",
     }
 )  # fmt: skip
-"""Output 0 is input 0. For `ReadVariableOp` input 0 is the handle: what it reads is the variable's own memory."""
+"""Output 0 is input 0. For `ReadVariableOp` input 0 is the handle: what it reads is the variable's own memory. A list
+is held by the op that makes it, at its full size."""
 
 EVERY_ALIASES_FIRST = frozenset({"RefSwitch", "Switch"})
 EACH_ALIASES_EACH = frozenset({"IdentityN"})
