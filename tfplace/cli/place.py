@@ -67,7 +67,7 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
         raise UnknownNameError("placer", fv.placer, PLACERS)
     for name in (*rules.max_memory, *rules.pin.values(), *(d for ds in rules.forbid.values() for d in ds)):
         if topology is not None:
-            topology.index(name)
+            topology.match(name)
     out = Path(fv.out) if fv.out else None
     if out is not None:
         try:

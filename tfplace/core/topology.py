@@ -140,6 +140,17 @@ class Topology:
             raise UnknownNameError("device", name, self.device_names)
         return self.device_names.index(name)
 
+    def match(self, pattern: str) -> list[int]:
+        """Indices of the devices whose name is, or matches, `pattern`, such as "GPU:*".
+
+        Raises:
+          UnknownNameError: none does; lists the known ones.
+        """
+        found = [i for i, name in enumerate(self.device_names) if fnmatch.fnmatchcase(name, pattern)]
+        if not found:
+            raise UnknownNameError("device", pattern, self.device_names)
+        return found
+
     @cached_property
     def _link_of(self) -> dict[tuple[int, int], Link]:
         return {(self.index(link.src), self.index(link.dst)): link for link in self.links}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.grouping import Grouping
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
-from tfplace.errors import ConstraintError, TopologyError, UnknownNameError
+from tfplace.errors import ConstraintError, TopologyError
 from tfplace.group.colocation import colocate
 from tfplace.units import parse_bytes
 
@@ -64,14 +63,7 @@ def _matches_any(patterns: Sequence[str], graph: OpGraph) -> list[int]:
 
 
 def _devices(names: Iterable[str], topology: Topology) -> list[int]:
-    """Indices of devices given by name or pattern such as "GPU:*"."""
-    found: list[int] = []
-    for name in names:
-        match = [i for i, d in enumerate(topology.device_names) if fnmatch.fnmatchcase(d, name)]
-        if not match:
-            raise UnknownNameError("device", name, topology.device_names)
-        found += match
-    return found
+    return [i for name in names for i in topology.match(name)]
 
 
 def _kernels(graph: OpGraph, topology: Topology, grouping: Grouping) -> BoolArray:
