@@ -15,6 +15,7 @@ PUBLIC = [
     "apply",
     "extract",
     "formulate",
+    "keras",
     "place",
     "simulate",
 ]

@@ -18,6 +18,7 @@ import importlib
 for _package in ("apply", "extract", "measure", "simulate"):
     importlib.import_module(f"tfplace.{_package}")
 
+from tfplace import keras  # noqa: E402
 from tfplace.api import actual_placement, apply, extract, formulate, place, simulate  # noqa: E402
 from tfplace.core.constraints import Constraints  # noqa: E402
 from tfplace.core.graph import OpGraph  # noqa: E402
@@ -40,6 +41,7 @@ __all__ = [
     "apply",
     "extract",
     "formulate",
+    "keras",
     "place",
     "simulate",
 ]

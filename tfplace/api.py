@@ -93,7 +93,7 @@ def place(
     constraints: Constraints | None = None,
     max_memory: Mapping[str, int | str] | None = None,
     baselines: tuple[str, ...] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | bool = True,
 ) -> Placement:
     """Decides a device for every op.
 
@@ -107,7 +107,8 @@ def place(
       constraints: as in `formulate`.
       max_memory: as in `formulate`.
       baselines: placers whose results are reported beside it; by default every single device and the cheap placers.
-      progress: called as the search goes on, with the best so far.
+      progress: True shows a bar on a terminal or in a notebook, False shows nothing; a function is called as the search
+        goes on, with the best so far.
 
     Returns:
       The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far.
@@ -116,6 +117,7 @@ def place(
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
       UnknownNameError: no such placer; lists the known ones.
     """
+    from tfplace.report.progress import Stages
     from tfplace.search.place import search_placement
 
     if isinstance(source, Problem):
@@ -123,7 +125,15 @@ def place(
     else:
         graph = source if isinstance(source, OpGraph) else extract(source, batch)
         problem = formulate(graph, topology, constraints=constraints, max_memory=max_memory)
-    return search_placement(problem, placer=placer, budget=budget, seed=seed, baselines=baselines, progress=progress)
+
+    def search(tell: Callable[[Progress], None] | None) -> Placement:
+        return search_placement(problem, placer=placer, budget=budget, seed=seed, baselines=baselines, progress=tell)
+
+    if callable(progress):
+        return search(progress)
+    with Stages(quiet=not progress, only_bar=True) as stages:
+        stages.stage(f"placing {problem.graph.name}")
+        return search(stages.search if progress else None)
 
 
 def simulate(problem: Problem, devices: Placement | Mapping[str, str]) -> StepCost:

@@ -204,7 +204,7 @@ class PlacementCallback(_Hooks):
     def _decide(self, graph: OpGraph) -> Placement:
         from tfplace.api import place
 
-        return place(graph, **self._search)
+        return place(graph, **self._search, progress=bool(self._verbose))
 
     def _fit_given(self, data: Any) -> Placement:
         """The user's placement, with `graph` read the way that it was made for.

@@ -97,7 +97,7 @@ def test_interrupted_search_keeps_the_best_so_far(monkeypatch, tmp_path, capsys)
         calls.append(progress)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfplace.cli.progress.Stages.search", interrupt)
+    monkeypatch.setattr("tfplace.report.progress.Stages.search", interrupt)
     assert main([*SMALL, "--topology=2xP100", "--budget=60s", f"--out={tmp_path}"]) == PLACED
     assert calls
     assert (tmp_path / "placement.json").exists()

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from tfplace.cli import options, source
 from tfplace.cli.console import say
-from tfplace.cli.progress import Stages
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
@@ -24,6 +23,7 @@ from tfplace.errors import InputError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
+from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.search.budget import Budget
 

@@ -61,9 +61,9 @@ def infer(graph_def: Any, nodes: Nodes, fetches: Sequence[str]) -> Properties:
             outputs[name][LIST_POP[nodes.types[nodes.index[name]]]] = element
         elements = _list_elements(nodes, families, outputs)
         for v in (v for v in nodes.order if nodes.types[v] == "TensorListElementShape"):
-            element = elements.get(nodes.names[v])
-            if element is not None and element.shape is not None:
-                outputs[nodes.names[v]] = [TensorProperties(tf.int32, (len(element.shape),), None)]
+            held = elements.get(nodes.names[v])
+            if held is not None and held.shape is not None:
+                outputs[nodes.names[v]] = [TensorProperties(tf.int32, (len(held.shape),), None)]
                 elements |= _list_elements(nodes, families, outputs)
         if not _substitute_pops(nodes, outputs, elements, work, told):
             return Properties(outputs, elements)

@@ -20,11 +20,17 @@ LONG_S = 2.0
 class Stages:
     """Shows one stage after the other; silent if `quiet`.
 
-    A terminal sees a moving bar; any other stderr gets a line for each stage that took longer than two seconds.
+    A terminal or notebook sees a moving bar; any other stderr gets a line for each stage that took longer than two
+    seconds.
+
+    Args:
+      quiet: show nothing.
+      only_bar: leave no lines behind.
     """
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, quiet: bool, *, only_bar: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
+        self._notes = not only_bar
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -32,12 +38,17 @@ class Stages:
             TimeElapsedColumn(),
             console=self._console,
             transient=True,
-            disable=quiet or not self._console.is_terminal,
+            disable=quiet or not self.moves,
         )
         self._task: TaskID | None = None
         self._stage = ""
         self._note = ""
         self._since = time.monotonic()
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is a terminal or a notebook to move a bar on."""
+        return self._console.is_terminal or self._console.is_jupyter
 
     def __enter__(self) -> Stages:
         self._bar.start()
@@ -71,6 +82,6 @@ class Stages:
         if self._task is not None:
             self._bar.remove_task(self._task)
             took = time.monotonic() - self._since
-            if took > LONG_S:
+            if took > LONG_S and self._notes:
                 self.note(f"{self._stage}: {format_seconds(took)}{self._note}")
         self._task = None
