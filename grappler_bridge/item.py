@@ -9,6 +9,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.grappler import item as grappler_item
 
+from grappler_bridge.metagraph import fetching
+
 
 @dataclass(frozen=True)
 class TensorProperties:
@@ -38,15 +40,7 @@ def infer_properties(graph_def: Any, fetches: Sequence[str]) -> dict[str, list[T
     Raises:
       ValueError: no fetches, or one that is absent.
     """
-    names = {node.name for node in graph_def.node}
-    absent = [name for name in fetches if name not in names]
-    if absent or not fetches:
-        raise ValueError(
-            f"Grappler needs fetches that are in the graph; received {list(fetches)[:3]}, absent {absent[:3]}."
-        )
-    meta = tf.compat.v1.MetaGraphDef()
-    meta.graph_def.CopyFrom(graph_def)
-    meta.collection_def["train_op"].node_list.value.extend(fetches)
+    meta = fetching(graph_def, fetches)
     _trust_placeholders(meta.graph_def)
     item = grappler_item.Item(meta)
     return {op: [_properties(p) for p in outputs] for op, outputs in item.GetOpProperties().items()}

@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
 
+from grappler_bridge.metagraph import fetching
+
 
 def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]) -> Any:
     """Runs Grappler passes and returns the new `GraphDef`.
@@ -24,15 +26,7 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     Raises:
       ValueError: no fetches, or a fetch that is not in the graph (Grappler would crash or drop everything).
     """
-    nodes = {node.name for node in graph_def.node}
-    missing = [name for name in fetches if name not in nodes]
-    if missing or not fetches:
-        raise ValueError(
-            f"Grappler needs fetches that are in the graph; received {list(fetches)[:3]}, absent {missing[:3]}."
-        )
-    meta = tf.compat.v1.MetaGraphDef()
-    meta.graph_def.CopyFrom(graph_def)
-    meta.collection_def["train_op"].node_list.value.extend(fetches)
+    meta = fetching(graph_def, fetches)
     config = tf.compat.v1.ConfigProto()
     options = config.graph_options.rewrite_options
     options.min_graph_nodes = -1

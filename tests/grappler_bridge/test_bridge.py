@@ -1,0 +1,50 @@
+"""The bridge refuses what would crash Grappler, and does what it says to the rest."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from grappler_bridge.item import infer_properties
+from grappler_bridge.optimize import optimize_graph
+
+
+def graph_of(function, *specs):
+    return tf.function(function).get_concrete_function(*specs).graph.as_graph_def()
+
+
+@pytest.mark.parametrize("fetches", [[], ["absent"]])
+def test_fetches_that_would_crash_are_refused(fetches):
+    graph_def = graph_of(tf.exp, tf.TensorSpec([2]))
+    with pytest.raises(ValueError, match="fetches that are in the graph"):
+        optimize_graph(graph_def, fetches, ["pruning"])
+    with pytest.raises(ValueError, match="fetches that are in the graph"):
+        infer_properties(graph_def, fetches)
+
+
+def test_calls_are_inlined_and_what_is_not_fetched_is_dropped():
+    @tf.function
+    def inner(x):
+        return tf.exp(x)
+
+    graph_def = graph_of(lambda x: (inner(x), tf.sin(x)), tf.TensorSpec([2]))
+    flat = optimize_graph(graph_def, ["x", "Identity"], ["function", "pruning"])
+    types = {node.op for node in flat.node}
+    assert "Exp" in types
+    assert not {"Sin", "PartitionedCall", "StatefulPartitionedCall"} & types
+
+
+def test_shapes_of_placeholders_are_taken_at_their_word_and_open_ones_stay_open():
+    for shape, wanted in (([3, 4], (3, 5)), ([None, 4], (-1, 5))):
+        graph_def = graph_of(lambda x: tf.matmul(x, tf.ones([4, 5])), tf.TensorSpec(shape))
+        matmul = next(node.name for node in graph_def.node if node.op == "MatMul")
+        properties = infer_properties(graph_def, [matmul])
+        assert properties[matmul][0].shape == wanted
+        assert properties[matmul][0].dtype == tf.float32
+
+
+def test_values_known_before_the_run_are_told():
+    graph_def = graph_of(lambda x: tf.reshape(x, [-1, 2]), tf.TensorSpec([4]))
+    constant = next(node.name for node in graph_def.node if node.op == "Const")
+    fetches = [node.name for node in graph_def.node if node.op == "Reshape"]
+    assert infer_properties(graph_def, fetches)[constant][0].value == (-1, 2)
