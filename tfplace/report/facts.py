@@ -37,6 +37,21 @@ class DeviceFacts:
     peak_bytes: int
     limit_bytes: int
 
+    def cells(self) -> tuple[str, ...]:
+        """Texts for a table row under `DEVICE_HEADINGS`."""
+        return (
+            self.name,
+            str(self.ops),
+            format_seconds(self.compute_s),
+            format_seconds(self.transfer_s),
+            f"{100 * self.idle:.0f} %",
+            format_bytes(self.peak_bytes),
+            format_bytes(self.limit_bytes),
+        )
+
+
+DEVICE_HEADINGS = ("device", "ops", "compute", "transfer", "idle", "peak memory", "limit")
+
 
 def device_facts(placement: Placement) -> list[DeviceFacts]:
     """A row per device, in the topology's order."""

@@ -6,8 +6,18 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from tfplace.core.placement import Placement
-from tfplace.report.facts import DeviceFacts, baseline_order, device_facts, misfit, step_line, title, verdict, versus
-from tfplace.units import format_bytes, format_seconds
+from tfplace.report.facts import (
+    DEVICE_HEADINGS,
+    DeviceFacts,
+    baseline_order,
+    device_facts,
+    misfit,
+    step_line,
+    title,
+    verdict,
+    versus,
+)
+from tfplace.units import format_seconds
 
 STYLE = """
 .tfplace { font-family: sans-serif; font-size: 14px; }
@@ -39,20 +49,8 @@ def placement_page(placement: Placement) -> str:
 
 def _devices(placement: Placement) -> str:
     step = placement.cost.step_s
-    head = ("device", "ops", "compute", "transfer", "idle", "peak memory", "limit", "compute and transfer in the step")
-    rows = (
-        [
-            escape(row.name),
-            str(row.ops),
-            format_seconds(row.compute_s),
-            format_seconds(row.transfer_s),
-            f"{100 * row.idle:.0f} %",
-            format_bytes(row.peak_bytes),
-            format_bytes(row.limit_bytes),
-            _bar(row, step),
-        ]
-        for row in device_facts(placement)
-    )
+    head = (*DEVICE_HEADINGS, "compute and transfer in the step")
+    rows = ([*map(escape, row.cells()), _bar(row, step)] for row in device_facts(placement))
     return _table("Devices (simulated)", head, rows)
 
 

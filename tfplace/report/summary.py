@@ -10,8 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.core.placement import Placement
-from tfplace.report.facts import baseline_order, device_facts, misfit, step_line, title, verdict, versus
-from tfplace.units import format_bytes, format_seconds
+from tfplace.report.facts import (
+    DEVICE_HEADINGS,
+    baseline_order,
+    device_facts,
+    misfit,
+    step_line,
+    title,
+    verdict,
+    versus,
+)
+from tfplace.units import format_seconds
 
 WIDTH = 110
 
@@ -34,19 +43,10 @@ def summary_tables(placement: Placement) -> RenderableType:
 
 def _devices(placement: Placement) -> Table:
     table = Table(title="Devices (simulated)", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("device")
-    for heading in ("ops", "compute", "transfer", "idle", "peak memory", "limit"):
-        table.add_column(heading, justify="right")
+    for heading in DEVICE_HEADINGS:
+        table.add_column(heading, justify="left" if heading == "device" else "right")
     for row in device_facts(placement):
-        table.add_row(
-            row.name,
-            str(row.ops),
-            format_seconds(row.compute_s),
-            format_seconds(row.transfer_s),
-            f"{100 * row.idle:.0f} %",
-            format_bytes(row.peak_bytes),
-            format_bytes(row.limit_bytes),
-        )
+        table.add_row(*row.cells())
     return table
 
 
