@@ -12,9 +12,8 @@ from tfplace.simulate.bounds import lower_bound
 MEMBERS = ("single", "expert", "heft", "round_robin")
 """In the order in which they run, so that a small budget goes to what is most worth it."""
 
-_SCOUTS = 4
-_SCOUTING = 0.4
-_SETTLED_HOT = 2.0
+_SCOUTS = 2
+_SCOUTING = 0.3
 
 
 class Auto:
@@ -40,7 +39,7 @@ class Auto:
             start = starts[scout % len(starts)]
             _run(PLACERS["local_search"](starts=[start]), study.share(part, f"local_search {scout + 1}"))
         if not _settled(study, bound) and study.best is not None:
-            _run(PLACERS["local_search"](starts=[study.best], hot=_SETTLED_HOT), study.share(1.0, "local_search"))
+            _run(PLACERS["local_search"](starts=[study.best]), study.share(1.0, "local_search"))
         return starts[0] if study.best is None else study.best
 
 
