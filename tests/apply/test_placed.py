@@ -126,6 +126,16 @@ def test_functions_traced_before_see_the_moved_variables(net, graph):
     assert net.train.experimental_get_tracing_count() == 1
 
 
+def test_functions_frozen_for_the_collector_are_found_too(net, graph):
+    net.predict(X)
+    gc.freeze()
+    try:
+        tfplace.apply(graph, random_placement(graph, DEVICES[1:]))(X)
+        np.testing.assert_allclose(net.predict(X), tf.matmul(X, net.w) + net.b, rtol=1e-6)
+    finally:
+        gc.unfreeze()
+
+
 def test_old_storage_is_freed(net, graph):
     handle = weakref.ref(net.w.handle)
     everything_on = lambda d: placement_on(graph, DEVICES, np.full(colocate(graph).num_units, d))  # noqa: E731

@@ -166,6 +166,8 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
       handles: id of the old handle -> new handle.
     """
     changed = 0
+    if gc.get_freeze_count():
+        gc.unfreeze()  # frozen objects are not listed
     for thing in gc.get_objects():
         if issubclass(type(thing), _ConcreteFunction) and any(id(c) in handles for c in thing._captured_inputs):
             captures = [handles.get(id(c), c) for c in thing._captured_inputs]
