@@ -9,10 +9,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class TfplaceError(Exception):
     """Base of all tfplace errors."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survives the way between processes, which an exception made from several values otherwise does not."""
+        return _remake, (type(self), self.args, self.__dict__)
 
 
 class InputError(TfplaceError, ValueError):
@@ -119,6 +124,13 @@ class InfeasibleError(TfplaceError):
             lines.append("Ways out:")
             lines += [f"  {i}. {way}" for i, way in enumerate(self.ways_out, 1)]
         super().__init__("\n".join(lines))
+
+
+def _remake(kind: type[TfplaceError], args: tuple[Any, ...], attributes: dict[str, Any]) -> TfplaceError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 def near_names(name: str, known: Iterable[str], limit: int = 5) -> list[str]:

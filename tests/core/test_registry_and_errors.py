@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from tfplace import errors
@@ -65,3 +67,19 @@ def test_near_names():
     assert errors.near_names("conv2d/kernle", known)[0] == "conv2d/kernel"
     assert errors.near_names("*bias*", known) == ["conv2d/bias"]
     assert errors.near_names("zzz", known) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.GraphError("a", "b", "c"),
+        errors.UnknownNameError("placer", "heff", ["heft"]),
+        errors.MissingExtraError("dm-sonnet", "sonnet"),
+        errors.InfeasibleError("Nothing fits.", [errors.Shortage("GPU:0", 2, 1)], ["Buy more."]),
+    ],
+)
+def test_errors_survive_the_way_between_processes(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
