@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def keras_cnn(package: str = "keras"):
+def keras_cnn(package: str = "keras", *, dropout: float = 0.5):
     import importlib
 
     keras = importlib.import_module(package)
@@ -15,7 +15,7 @@ def keras_cnn(package: str = "keras"):
             keras.Input((8, 8, 3)) if package == "keras" else layers.InputLayer((8, 8, 3)),
             layers.Conv2D(4, 3, name="conv"),
             layers.BatchNormalization(name="norm"),
-            layers.Dropout(0.5, seed=3, name="drop"),
+            layers.Dropout(dropout, seed=3, name="drop"),
             layers.Flatten(),
             layers.Dense(5, name="head"),
         ]

@@ -41,7 +41,8 @@ def test_training_goes_on_as_if_never_extracted(package):
     for extracted in (False, True):
         tf.random.set_seed(1)
         np.random.seed(1)  # noqa: NPY002 (Keras draws from the legacy generator)
-        model = models.keras_cnn(package)
+        # tf_keras's dropout counts its draws in the kernel, which every new trace starts anew: not the model's state
+        model = models.keras_cnn(package, dropout=0.5 if package == "keras" else 0.0)
         for i, w in enumerate(model.weights):
             if w.dtype in ("float32", tf.float32):
                 w.assign(np.random.default_rng(i).uniform(0.1, 0.3, w.shape).astype("float32"))
@@ -52,7 +53,4 @@ def test_training_goes_on_as_if_never_extracted(package):
                 tfplace.extract(model, (x, y))
             run.append(model.fit(x, y, batch_size=8, epochs=1, shuffle=False, verbose=0).history["loss"][0])
         losses.append(run)
-    if package == "keras":
-        assert losses[0] == losses[1]
-    else:  # tf_keras's stateful dropout draws from TensorFlow's global generator
-        np.testing.assert_allclose(losses[0], losses[1], rtol=0.5)
+    assert losses[0] == losses[1]

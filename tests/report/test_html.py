@@ -33,6 +33,8 @@ def test_tells_what_the_summary_tells():
     assert "does not fit (needs 9.00 GiB of 4.00 GiB on GPU:0)" in text
     widths = [a["style"] for t, a in outline.tags if t == "div" and a.get("class") == "compute"]
     assert widths == ["width:60.0%", "width:30.0%"]
+    keys = [a["class"] for t, a in outline.tags if t == "span"]
+    assert keys == ["key compute", "key transfer"]
 
 
 def test_names_are_escaped_and_nothing_is_loaded():

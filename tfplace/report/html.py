@@ -20,16 +20,23 @@ from tfplace.report.facts import (
 from tfplace.units import format_seconds
 
 STYLE = """
-.tfplace { font-family: sans-serif; font-size: 14px; }
+.tfplace { font-family: sans-serif; font-size: 14px; overflow-x: auto; }
 .tfplace table { border-collapse: collapse; margin: 0.8em 0; }
 .tfplace caption { text-align: left; color: #666; }
 .tfplace td, .tfplace th { padding: 0.2em 0.8em; text-align: right; }
 .tfplace td:first-child, .tfplace th:first-child { text-align: left; }
 .tfplace .bar { width: 16em; background: #eee; }
 .tfplace .bar div { height: 0.45em; min-width: 1px; }
+.tfplace .key { display: inline-block; width: 0.8em; height: 0.8em; }
 .tfplace .compute { background: #3a6ea5; }
 .tfplace .transfer { background: #e0862b; }
 """
+
+
+LEGEND = (
+    '<span class="key compute"></span> compute and <span class="key transfer"></span> transfer, as part of the step'
+)
+"""What the colours of the bars mean; the bars are drawn in the same classes."""
 
 
 def placement_html(placement: Placement) -> str:
@@ -49,7 +56,7 @@ def placement_page(placement: Placement) -> str:
 
 def _devices(placement: Placement) -> str:
     step = placement.cost.step_s
-    head = (*DEVICE_HEADINGS, "compute and transfer in the step")
+    head = (*DEVICE_HEADINGS, LEGEND)
     rows = ([*map(escape, row.cells()), _bar(row, step)] for row in device_facts(placement))
     return _table("Devices (simulated)", head, rows)
 
@@ -71,7 +78,7 @@ def _baselines(placement: Placement) -> str:
 
 
 def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; its cells are HTML already."""
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    """A table; its headings and cells are HTML already."""
+    top = "".join(f"<th>{cell}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
