@@ -125,7 +125,8 @@ def test_tf1_metagraph_file_with_reference_variables_and_a_loop(tmp_path, suffix
     apply_op = graph.op_types.index("ApplyMomentum")
     slot = graph.index["w/Momentum"]
     assert graph.resource[variable] == graph.resource[apply_op] == graph.resource[slot] >= 0
-    assert {v.name: v.size_bytes for v in graph.variables}["w"] == 48
+    weights = {v.name: (v.size_bytes, v.trainable) for v in graph.variables}
+    assert weights == {"w": (48, True), "w/Momentum": (48, False)}
     assert graph.trips.max() == 5
     assert_accepted_by_tensorflow_and_grappler(graph)
 

@@ -17,6 +17,7 @@ from tfplace.extract.flatten import clean, shorten
 from tfplace.extract.nodes import Nodes, parse_input
 from tfplace.extract.opgraph import build_graph
 from tfplace.extract.shapes import element_bytes
+from tfplace.extract.tf_internals import saved_variable_name
 
 STEP_OP = "tfplace_step"
 SIGNATURE = "tfplace"
@@ -235,10 +236,8 @@ def _is_initial(nodes: Nodes, assign: int) -> bool:
 def _file_variables(flat: Any, meta: Any) -> dict[str, tuple[str, int, bool]]:
     trainable = set()
     if "trainable_variables" in meta.collection_def:
-        from tensorflow.core.framework.variable_pb2 import VariableDef
-
-        for data in meta.collection_def["trainable_variables"].bytes_list.value:
-            trainable.add(parse_input(VariableDef.FromString(data).variable_name)[0])
+        saved = meta.collection_def["trainable_variables"].bytes_list.value
+        trainable = {parse_input(saved_variable_name(data))[0] for data in saved}
     out = {}
     for node in flat.node:
         if node.op in _HANDLE_OPS:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework.variable_pb2 import VariableDef as _VariableDef
 from tensorflow.core.function.trace_type.default_types import Literal as _Literal
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction as _ConcreteFunction
@@ -30,6 +31,11 @@ def op_def(op_type: str) -> Any:
 def registered_kernels(op_type: str) -> tuple[Any, ...]:
     """The `KernelDef`s of an op type, GPU ones included where the build has them; there is no public listing."""
     return tuple(_kernels.get_registered_kernels_for_op(op_type).kernel)
+
+
+def saved_variable_name(data: bytes) -> str:
+    """Name of a variable in a MetaGraphDef's collection; of these messages `tf.compat.v1` lacks only this one."""
+    return str(_VariableDef.FromString(data).variable_name)
 
 
 # ---- building a function from a graph ----------------------------------------------------------------------------
