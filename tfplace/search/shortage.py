@@ -103,8 +103,8 @@ def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -
         ways.append("Drop pin, forbid or colocate rules that keep ops on the devices above.")
     weights = int(problem.graph.persistent_bytes.sum())
     ways.append(
-        f"Use a topology with more memory: the devices have {format_bytes(total)} in all, of which variables and "
-        f"optimizer slots alone take {format_bytes(weights)}."
+        f"Use a topology with more memory: the devices have {format_bytes(total)} in all; variables and optimizer "
+        f"slots alone take {format_bytes(weights)}{', so no placement can fit' if weights > total else ''}."
     )
     if not any(d.type == "CPU" for d in problem.topology.devices):
         ways.append("Add the host's CPU to the topology, so that variables can stay in its memory.")
