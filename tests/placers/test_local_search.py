@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfplace.placers.base import BudgetSpentError
-from tfplace.placers.local_search import LocalSearch, _members
+from tfplace.placers.local_search import LocalSearch, _Annealing, _members
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
@@ -70,3 +70,13 @@ def test_stops_when_nothing_can_move():
 
 def test_members_of_labels():
     assert [m.tolist() for m in _members(np.array([1, 0, 1, 2], np.int32))] == [[1], [0, 2], [3]]
+
+
+def test_a_large_host_does_not_make_memory_cheap():
+    """What accelerators lack is weighed against their own memory, not the host's."""
+    graph = make_graph(dict.fromkeys("abcd", 10), variables=dict.fromkeys("abcd", 100))
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"], memory=[2**40, 400, 400])
+    study = Search(make_problem(graph, topology), Budget(evaluations=1), 0).study("x")
+    anneal = _Annealing(study, np.zeros(4, np.int32), (0, 4.0))
+    assert anneal._energy((0, 4.0)) == 4.0
+    assert anneal._energy((400, 1.0)) > 4.0

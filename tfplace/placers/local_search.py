@@ -16,7 +16,7 @@ from tfplace.placers.base import Key, Study, compute_devices, settle
 
 _WHOLE_SPACE = 2000
 _OVER_S = 0.01
-_OVER_TOTAL_S = 100.0
+_OVER_ALL_S = 5.0
 _ANY_DEVICE = 0.02
 _SPREAD = 0.3
 _IDLE_DRAWS = 10_000
@@ -86,7 +86,8 @@ class _Annealing:
         self.study = study
         self.devices = devices
         self.scale = key[1]
-        self.limit_bytes = float(problem.memory_limit.sum())
+        # a host's memory, often far larger than what is short, would make all of that look small
+        self.limit_bytes = float(problem.memory_limit[compute_devices(problem)].sum())
         self.energy = self._energy(key)
         self.levels = _clusters(problem)
         self.neighbours = _neighbours(problem)
@@ -140,7 +141,7 @@ class _Annealing:
     def _energy(self, key: Key) -> float:
         """Step seconds, and a price for memory that grows with what is missing, both relative to the start's step."""
         over, step_s = key
-        return step_s + (self.scale * (_OVER_S + _OVER_TOTAL_S * over / self.limit_bytes) if over else 0.0)
+        return step_s + (self.scale * (_OVER_S + _OVER_ALL_S * over / self.limit_bytes) if over else 0.0)
 
 
 def _clusters(problem: Problem) -> list[list[LongArray]]:
