@@ -30,8 +30,7 @@ from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.cost.analytic import analytic_costs  # noqa: E402
 from tfplace.errors import InfeasibleError  # noqa: E402
 from tfplace.group.problem import formulate  # noqa: E402
-from tfplace.placers.base import compute_devices  # noqa: E402
-from tfplace.placers.single import single_device  # noqa: E402
+from tfplace.placers.base import compute_devices, single_device  # noqa: E402
 from tfplace.search.place import search_placement  # noqa: E402
 from tfplace.simulate.bounds import lower_bound  # noqa: E402
 from tfplace.simulate.evaluate import Simulator  # noqa: E402

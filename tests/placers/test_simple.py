@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfplace.placers.base import compute_devices, settle, unit_persistent_bytes, unit_seconds
+from tfplace.placers.base import compute_devices, settle, single_device, unit_persistent_bytes, unit_seconds
 from tfplace.placers.round_robin import RoundRobin
-from tfplace.placers.single import Single, single_device
+from tfplace.placers.single import Single
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.testing import make_graph, make_problem, make_topology

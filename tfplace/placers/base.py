@@ -114,3 +114,14 @@ def settle(problem: Problem, wanted: IntArray) -> IntArray:
     fastest = seconds.argmin(axis=1).astype(np.int32)
     fits = problem.allowed[np.arange(problem.num_units), wanted]
     return np.where(fits, wanted, fastest).astype(np.int32)
+
+
+def single_device(problem: Problem, device: int) -> IntArray:
+    """[U] everything that may be on `device` there."""
+    return settle(problem, np.full(problem.num_units, device, np.int32))
+
+
+def single_devices(problem: Problem) -> list[IntArray]:
+    """[D] of [U]: everything on one device, for each device, that with the least compute seconds first."""
+    order = np.argsort(problem.costs.compute_s.sum(axis=0), kind="stable")
+    return [single_device(problem, d) for d in order.tolist()]

@@ -12,7 +12,7 @@ from tfplace.core.arrays import IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.coarsen import hierarchy
 from tfplace.group.flow import flow
-from tfplace.placers.base import Key, Study, compute_devices, settle
+from tfplace.placers.base import Key, Study, compute_devices, single_devices
 
 _WHOLE_SPACE = 2000
 _OVER_S = 0.01
@@ -52,7 +52,7 @@ class LocalSearch:
 
     def place(self, study: Study) -> IntArray:
         """Searches until the study's budget is used up; returns before only if nothing can be moved."""
-        starts = self.starts or _whole_devices(study.problem)
+        starts = self.starts or single_devices(study.problem)
         keys = [study.key(start) for start in starts]
         best = min(range(len(starts)), key=keys.__getitem__)
         if math.prod(study.problem.allowed.sum(axis=1).tolist()) <= _WHOLE_SPACE:
@@ -66,10 +66,6 @@ def _try_all(study: Study) -> None:
     choices = [np.flatnonzero(row).tolist() for row in study.problem.allowed]
     for each in itertools.product(*choices):
         study.key(np.array(each, np.int32))
-
-
-def _whole_devices(problem: Problem) -> list[IntArray]:
-    return [settle(problem, np.full(problem.num_units, d, np.int32)) for d in range(problem.num_devices)]
 
 
 class _Annealing:

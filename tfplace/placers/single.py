@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tfplace.core.arrays import IntArray
-from tfplace.core.problem import Problem
-from tfplace.placers.base import Study, settle
+from tfplace.placers.base import Study, single_devices
 
 
 class Single:
@@ -16,13 +13,6 @@ class Single:
 
     def place(self, study: Study) -> IntArray:
         """Tries each device, the most promising first; the best that fits, else the one that comes nearest."""
-        problem = study.problem
-        order = np.argsort(problem.costs.compute_s.sum(axis=0), kind="stable")
-        candidates = [single_device(problem, d) for d in order.tolist()]
+        candidates = single_devices(study.problem)
         keys = [study.key(c) for c in candidates]
         return candidates[min(range(len(candidates)), key=keys.__getitem__)]
-
-
-def single_device(problem: Problem, device: int) -> IntArray:
-    """[U] everything that may be on `device` there."""
-    return settle(problem, np.full(problem.num_units, device, np.int32))

@@ -12,8 +12,7 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.timeline import StepCost
-from tfplace.placers.base import BudgetSpentError
-from tfplace.placers.single import single_device
+from tfplace.placers.base import BudgetSpentError, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.shortage import infeasible

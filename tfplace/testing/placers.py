@@ -25,8 +25,7 @@ from tfplace.core.costs import CostTable
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.group.problem import formulate
-from tfplace.placers.base import BudgetSpentError, Placer
-from tfplace.placers.single import single_device
+from tfplace.placers.base import BudgetSpentError, Placer, single_device
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
