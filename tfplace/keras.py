@@ -79,7 +79,8 @@ class PlacementCallback(_Hooks):
       graph: the training step as it was placed; None before the first batch.
 
     Raises:
-      ApplyError: in `fit`, for a model that cannot be placed; says why and the ways out.
+      SourceError: in `fit`, for a model that cannot be placed; says why and the ways out.
+      ApplyError: in `fit`, if this machine lacks a device of the placement.
       InfeasibleError: in `fit`, if no placement fits.
     """
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tfplace
 from tests.placing import random_placement
-from tfplace.errors import ApplyError, InfeasibleError, PlacementError
+from tfplace.errors import ApplyError, InfeasibleError, PlacementError, SourceError
 from tfplace.keras import PlacementCallback
 
 DEVICES = ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
@@ -301,7 +301,7 @@ def test_an_error_in_another_callback_is_made_good_at_the_next_fit(package):
 def test_refusals_change_nothing_and_name_a_way_out(package):
     keras = keras_of(package)
     eager = make_model(package, run_eagerly=True)
-    with pytest.raises(ApplyError, match="run_eagerly=False"):
+    with pytest.raises(SourceError, match="run_eagerly=False"):
         fit(eager, callback())
 
     class Subclassed(keras.Model):
@@ -314,7 +314,7 @@ def test_refusals_change_nothing_and_name_a_way_out(package):
 
     unbuilt = Subclassed()
     unbuilt.compile("sgd", "mse")
-    with pytest.raises(ApplyError, match="not built"):
+    with pytest.raises(SourceError, match="not built"):
         fit(unbuilt, callback())
     missing = make_model(package)
     with pytest.raises(ApplyError, match="this machine: CPU:0, CPU:1"):
@@ -326,7 +326,7 @@ def test_refusals_change_nothing_and_name_a_way_out(package):
 def test_distribution_strategies_are_refused(package):
     with tf.distribute.OneDeviceStrategy("/cpu:1").scope():
         model = make_model(package)
-    with pytest.raises(ApplyError, match="outside strategy"):
+    with pytest.raises(SourceError, match="outside strategy"):
         fit(model, callback())
 
 

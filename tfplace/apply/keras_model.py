@@ -8,40 +8,20 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfplace.errors import ApplyError
+from tfplace.extract.keras_model import check_model
 
 
 def check_placeable(model: Any) -> None:
     """Refuses a model whose training step cannot run op by op on chosen devices; warns if it loses XLA by that.
 
     Raises:
-      ApplyError: not built, run eagerly, or under tf.distribute; names the way out.
+      SourceError: not built, run eagerly, or under tf.distribute; names the way out.
     """
-    name = f"model {model.name!r}"
-    if not model.built:
-        raise ApplyError(
-            f"{name}, which is not built, so its weights do not exist yet",
-            "a built model",
-            "Call it once on a batch, or model.build(input_shape), before fit.",
-        )
-    if model.run_eagerly:
-        raise ApplyError(
-            f"{name} with run_eagerly=True, which has no graph to place",
-            "a model that runs as a graph",
-            "Compile it with run_eagerly=False, and leave tf.config.run_functions_eagerly off.",
-        )
-    strategy = model.distribute_strategy
-    # The default strategy, which only runs the step, is not a public class.
-    if strategy is not None and not type(strategy).__name__.startswith("_Default"):
-        raise ApplyError(
-            f"{name} under {type(strategy).__name__}",
-            "a model outside tf.distribute",
-            "tfplace spreads one replica over devices: build and compile the model outside strategy.scope().",
-        )
+    check_model(model, training=True)
     if model.jit_compile:
         warnings.warn(
-            f"{name} was compiled with jit_compile=True, which Keras chooses by default on a GPU. The placed training "
-            "step runs op by op, without XLA; compile with jit_compile=False to compare like with like.",
+            f"model {model.name!r} was compiled with jit_compile=True, which Keras chooses by default on a GPU. The placed "
+            "training step runs op by op, without XLA; compile with jit_compile=False to compare like with like.",
             stacklevel=5,
         )
 

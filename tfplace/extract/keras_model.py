@@ -33,7 +33,7 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
     Raises:
       SourceError: not built, not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
     """
-    _check(model, training)
+    check_model(model, training=training)
     step = model.train_step if training else model.predict_step
 
     def keras_step(data: Any) -> Any:
@@ -48,16 +48,20 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
         ) from error
 
 
-def _check(model: Any, training: bool) -> None:
+def check_model(model: Any, *, training: bool) -> None:
+    """Refuses a model that has no graph of one step.
+
+    Raises:
+      SourceError: not built, not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
+    """
     name = f"model {model.name!r}"
-    if type(model).__module__.startswith("keras.") or sys.modules.get("keras") is not None:
-        keras = sys.modules.get("keras")
-        if keras is not None and isinstance(model, keras.Model) and keras.backend.backend() != "tensorflow":
-            raise SourceError(
-                f"{name} on Keras backend {keras.backend.backend()!r}",
-                'the backend "tensorflow"',
-                "Set KERAS_BACKEND=tensorflow before importing keras.",
-            )
+    keras = sys.modules.get("keras")
+    if keras is not None and isinstance(model, keras.Model) and keras.backend.backend() != "tensorflow":
+        raise SourceError(
+            f"{name} on Keras backend {keras.backend.backend()!r}",
+            'the backend "tensorflow"',
+            "Set KERAS_BACKEND=tensorflow before importing keras.",
+        )
     if not model.built:
         raise SourceError(
             f"{name}, which is not built, so its weights do not exist yet",
@@ -74,14 +78,17 @@ def _check(model: Any, training: bool) -> None:
         )
     if getattr(model, "run_eagerly", False):
         raise SourceError(
-            f"{name} with run_eagerly=True", "a model that runs as a graph", "Compile with run_eagerly=False."
+            f"{name} with run_eagerly=True, which has no graph",
+            "a model that runs as a graph",
+            "Compile it with run_eagerly=False, and leave tf.config.run_functions_eagerly off.",
         )
-    strategy = getattr(model, "_distribute_strategy", None)
-    if strategy is not None and type(strategy).__name__ != "_DefaultDistributionStrategy":
+    strategy = getattr(model, "distribute_strategy", None)
+    # The default strategy, which only runs the step, is not a public class.
+    if strategy is not None and not type(strategy).__name__.startswith("_Default"):
         raise SourceError(
             f"{name} under {type(strategy).__name__}",
             "a model outside tf.distribute",
-            "tfplace spreads one replica over devices; build the model outside strategy.scope().",
+            "tfplace spreads one replica over devices; build and compile the model outside strategy.scope().",
         )
 
 

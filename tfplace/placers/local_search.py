@@ -16,7 +16,7 @@ from tfplace.placers.base import Key, Study, compute_devices, single_devices
 
 _WHOLE_SPACE = 2000
 _OVER_S = 0.01
-_OVER_ALL_S = 5.0
+_OVER_ALL_S = 2.0
 _ANY_DEVICE = 0.02
 _SPREAD = 0.3
 _IDLE_DRAWS = 10_000
