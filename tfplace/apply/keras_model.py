@@ -20,8 +20,8 @@ def check_placeable(model: Any) -> None:
     check_model(model, training=True)
     if model.jit_compile:
         warnings.warn(
-            f"model {model.name!r} was compiled with jit_compile=True, which Keras chooses by default on a GPU. The placed "
-            "training step runs op by op, without XLA; compile with jit_compile=False to compare like with like.",
+            f"model {model.name!r} was compiled with jit_compile=True, which Keras chooses by default on a GPU. The "
+            "placed training step runs op by op, without XLA; compile with jit_compile=False to compare fairly.",
             stacklevel=5,
         )
 
