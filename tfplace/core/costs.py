@@ -11,7 +11,7 @@ from tfplace.core.arrays import FloatArray, digest, freeze
 from tfplace.errors import GraphError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CostTable:
     """Seconds per op and device for one step.
 
@@ -30,6 +30,10 @@ class CostTable:
         if not np.all(np.isfinite(self.compute_s)) or np.any(self.compute_s < 0):
             raise GraphError("negative or non-finite op seconds", "finite seconds of at least 0")
         freeze(self.compute_s)
+
+    def __repr__(self) -> str:
+        ops, devices = self.compute_s.shape
+        return f"CostTable({ops} ops, {devices} devices)"
 
     @cached_property
     def fingerprint(self) -> str:

@@ -18,11 +18,12 @@ from tfplace.core.problem import Problem
 from tfplace.core.timeline import StepCost, Timeline
 from tfplace.errors import PlacementError
 from tfplace.registry import SERVICES
+from tfplace.units import format_seconds
 
 FORMAT = "tfplace-placement/1"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Placement:
     """Devices for all ops of one graph.
 
@@ -54,7 +55,7 @@ class Placement:
     topology_name: str
     baselines: Mapping[str, StepCost] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    problem: Problem | None = field(default=None, repr=False)
+    problem: Problem | None = None
 
     def __post_init__(self) -> None:
         if self.op_device.shape != (len(self.op_names),):
@@ -62,6 +63,12 @@ class Placement:
         if self.op_device.size and (self.op_device.min() < 0 or self.op_device.max() >= len(self.device_names)):
             raise PlacementError("a device index out of range", f"0..{len(self.device_names) - 1}")
         freeze(self.op_device)
+
+    def __repr__(self) -> str:
+        return (
+            f"Placement({len(self.op_names)} ops on {self.topology_name}, by {self.placer}, simulated step "
+            f"{format_seconds(self.cost.step_s)}, bound {format_seconds(self.bound_s)})"
+        )
 
     @cached_property
     def devices(self) -> Mapping[str, str]:

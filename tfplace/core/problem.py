@@ -15,7 +15,7 @@ from tfplace.core.topology import Topology
 from tfplace.errors import PlacementError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """A graph to be placed on a topology.
 
@@ -52,6 +52,10 @@ class Problem:
                 raise PlacementError(f"{what} of shape {array.shape}", f"shape {shape}")
         for array in (self.allowed, self.memory_limit, self.follows):
             freeze(array)
+
+    def __repr__(self) -> str:
+        where = f"{self.num_devices} devices of {self.topology.name!r}"
+        return f"Problem({self.graph.name!r}, {self.num_units} units, {where})"
 
     @property
     def num_units(self) -> int:

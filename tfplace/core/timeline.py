@@ -48,7 +48,7 @@ class StepCost:
         return self.excess_bytes, self.step_s
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
     """When each op ran and each tensor moved.
 
@@ -101,6 +101,9 @@ class Timeline:
                 raise GraphError(f"{both} at once on {self.device_names[device]}", "one op at a time per device")
         for array in (self.op_device, self.start_s, self.finish_s, self.moved_start_s, self.moved_finish_s):
             freeze(array)
+
+    def __repr__(self) -> str:
+        return f"Timeline({len(self.op_names)} ops, {len(self.moved)} transfers, {len(self.device_names)} devices)"
 
     def save(self, path: str) -> None:
         """Writes a trace that https://ui.perfetto.dev opens (Chrome trace event JSON)."""
