@@ -71,13 +71,6 @@ class UnknownNameError(InputError):
         super().__init__(f"{kind} {name!r}", f"one of {', '.join(self.known)}", hint)
 
 
-class MissingExtraError(TfplaceError, ImportError):
-    """An optional package is needed and absent."""
-
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"This needs the package {package!r}, which is not installed: pip install 'tfplace[{extra}]'")
-
-
 @dataclass(frozen=True)
 class Shortage:
     """Memory missing on one device.

@@ -44,10 +44,6 @@ def test_an_input_error_says_received_expected_and_hint():
     assert str(errors.GraphError("a", "b")) == "received a; expected b."
 
 
-def test_a_missing_extra_names_the_pip_line():
-    assert "pip install 'tfplace[sonnet]'" in str(errors.MissingExtraError("dm-sonnet", "sonnet"))
-
-
 def test_infeasible_has_the_numbers_and_numbered_ways_out():
     shortage = errors.Shortage("GPU:0", 3 * 2**30, 2**30, (("kernel", 2**30),))
     error = errors.InfeasibleError("Nothing fits.", [shortage], ["Buy more.", "Want less."])
@@ -74,7 +70,6 @@ def test_near_names():
     [
         errors.GraphError("a", "b", "c"),
         errors.UnknownNameError("placer", "heff", ["heft"]),
-        errors.MissingExtraError("dm-sonnet", "sonnet"),
         errors.InfeasibleError("Nothing fits.", [errors.Shortage("GPU:0", 2, 1)], ["Buy more."]),
     ],
 )

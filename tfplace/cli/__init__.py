@@ -84,12 +84,12 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 def _explain(error: Exception) -> int:
     """The message alone for errors that are the input's; a traceback for those that are ours."""
-    from tfplace.errors import InfeasibleError, InputError, MissingExtraError
+    from tfplace.errors import InfeasibleError, InputError
 
     if isinstance(error, InfeasibleError):
         complain(str(error))
         return INFEASIBLE
-    if isinstance(error, InputError | MissingExtraError):
+    if isinstance(error, InputError):
         complain(str(error))
         return BAD_INPUT
     complain("internal error:\n" + "".join(traceback.format_exception(error)))
