@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,7 +21,10 @@ def state(model):
         # metrics not yet made count as empty: reading a graph may make them, but must not fill them
         "metrics": sum(float(m.result()) for m in model.metrics if m.name != "compile_metrics"),
         "functions": (model.train_function, model.test_function, model.predict_function),
-        "random": np.random.get_state()[1].tolist(),  # noqa: NPY002 (the legacy generator is what may be touched)
+        "numpy": np.random.get_state()[1].tolist(),  # noqa: NPY002 (the legacy generator is what may be touched)
+        "python": random.getstate(),
+        "tensorflow": tf.random.get_global_generator().state.numpy().tolist(),
+        "seeds": [v.numpy().tolist() for v in model.variables if "seed" in v.name],
     }
 
 

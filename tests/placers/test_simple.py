@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfplace.placers.base import compute_devices, settle, single_device, unit_persistent_bytes, unit_seconds
+from tfplace.placers.base import compute_devices, settle, single_device, unit_persistent_bytes
 from tfplace.placers.round_robin import RoundRobin
 from tfplace.placers.single import Single
 from tfplace.search.budget import Budget
@@ -25,7 +25,7 @@ def study(p):
 
 
 def test_units_sum_their_ops():
-    assert unit_seconds(problem()).tolist() == [[18, 4, 2], [9, 2, 1], [0.5, np.inf, np.inf]]
+    assert problem().unit_seconds.tolist() == [[18, 4, 2], [9, 2, 1], [0.5, np.inf, np.inf]]
     assert unit_persistent_bytes(problem()).tolist() == [32, 0, 0]
 
 

@@ -91,3 +91,24 @@ def test_what_does_not_fit_on_one_device_is_shown_as_such_among_the_baselines():
     singles = [c for k, c in placement.baselines.items() if k.startswith("single")]
     assert len(singles) == 2 and not any(c.feasible for c in singles)
     assert placement.best_single is None
+
+
+def test_baselines_are_made_before_the_search_so_that_nothing_after_it_can_lose_its_result():
+    order = []
+
+    class Told:
+        citation = ""
+
+        def place(self, study):
+            order.append("search")
+            return np.zeros(study.problem.num_units, np.int32)
+
+    class Compared(Told):
+        def place(self, study):
+            order.append("baseline")
+            return np.zeros(study.problem.num_units, np.int32)
+
+    PLACERS.add("told", Told)
+    PLACERS.add("compared", Compared)
+    search_placement(two_towers(), placer="told", budget=3, baselines=("compared",))
+    assert order == ["baseline", "search"]

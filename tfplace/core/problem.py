@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray, IntArray, LongArray, freeze
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, freeze
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
@@ -66,6 +67,14 @@ class Problem:
     def num_devices(self) -> int:
         """D."""
         return len(self.topology.devices)
+
+    @cached_property
+    def unit_seconds(self) -> FloatArray:
+        """[U, D] seconds all ops of each unit take on each device; infinite where the unit may not be."""
+        inside = self.grouping.unit_of >= 0
+        seconds = np.zeros((self.num_units, self.num_devices))
+        np.add.at(seconds, self.grouping.unit_of[inside], self.costs.compute_s[inside])
+        return freeze(np.where(self.allowed, seconds, np.inf))
 
     def expand(self, unit_device: IntArray) -> IntArray:
         """[U] devices of units -> [V] devices of ops.

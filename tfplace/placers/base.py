@@ -89,14 +89,6 @@ def compute_devices(problem: Problem) -> IntArray:
     return np.array(accelerators or range(len(types)), np.int32)
 
 
-def unit_seconds(problem: Problem) -> FloatArray:
-    """[U, D] seconds all ops of each unit take on each device; infinite where the unit may not be."""
-    inside = problem.grouping.unit_of >= 0
-    seconds = np.zeros((problem.num_units, problem.num_devices))
-    np.add.at(seconds, problem.grouping.unit_of[inside], problem.costs.compute_s[inside])
-    return np.where(problem.allowed, seconds, np.inf)
-
-
 def unit_persistent_bytes(problem: Problem) -> FloatArray:
     """[U] bytes of the variables of each unit."""
     inside = problem.grouping.unit_of >= 0
@@ -110,8 +102,7 @@ def settle(problem: Problem, wanted: IntArray) -> IntArray:
 
     Of devices equally fast accelerators come first, then the lower index.
     """
-    seconds = unit_seconds(problem)
-    fastest = seconds.argmin(axis=1).astype(np.int32)
+    fastest = problem.unit_seconds.argmin(axis=1).astype(np.int32)
     fits = problem.allowed[np.arange(problem.num_units), wanted]
     return np.where(fits, wanted, fastest).astype(np.int32)
 

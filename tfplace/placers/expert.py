@@ -9,7 +9,7 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow, mean_transfer_s
-from tfplace.placers.base import Study, compute_devices, settle, unit_persistent_bytes, unit_seconds
+from tfplace.placers.base import Study, compute_devices, settle, unit_persistent_bytes
 
 _BACKWARD = re.compile(r"^(gradient_tape|gradients?)/")
 _REWRITTEN = re.compile(r"^(ConstantFolding|ArithmeticOptimizer)/")
@@ -170,7 +170,7 @@ def _chunks(problem: Problem, start: FloatArray) -> IntArray:
 
 def _layer_seconds(problem: Problem, layer: IntArray, devices: IntArray) -> FloatArray:
     """[L, K] seconds of each layer on each device; units that cannot be there take nothing."""
-    seconds = unit_seconds(problem)[:, devices]
+    seconds = problem.unit_seconds[:, devices]
     out = np.zeros((int(layer.max()) + 1, len(devices)))
     np.add.at(out, layer, np.where(np.isfinite(seconds), seconds, 0.0))
     return out

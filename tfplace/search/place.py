@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.timeline import StepCost
-from tfplace.placers.base import BudgetSpentError, single_device
+from tfplace.placers.base import BudgetSpentError, Placer, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.shortage import infeasible
@@ -40,9 +39,11 @@ def search_placement(
       InfeasibleError: the best placement found exceeds a device's memory.
       UnknownNameError: no such placer.
     """
-    method = PLACERS[placer]()
-    reported = [PLACERS[name] and name for name in (BASELINES if baselines is None else baselines)]
-    search = Search(problem, Budget.parse(budget), seed, progress)
+    method: Placer = PLACERS[placer]()
+    limit = Budget.parse(budget)
+    # Before the search: an interruption during what comes after it would lose the placement found.
+    compared = _baselines(problem, BASELINES if baselines is None else baselines, seed)
+    search = Search(problem, limit, seed, progress)
     chosen = _run(method, search, placer)
     cost = search.simulator(chosen)
     op_device = problem.expand(chosen)
@@ -59,13 +60,13 @@ def search_placement(
         graph_fingerprint=problem.graph.fingerprint,
         topology_fingerprint=problem.topology.fingerprint,
         topology_name=problem.topology.name,
-        baselines=_baselines(problem, search.simulator, reported, seed),
+        baselines=compared,
         versions=_versions(),
         problem=problem,
     )
 
 
-def _run(method: object, search: Search, placer: str) -> IntArray:
+def _run(method: Placer, search: Search, placer: str) -> IntArray:
     """The placer's answer; the best it evaluated if its budget ran out or the user stopped it.
 
     Raises:
@@ -75,7 +76,7 @@ def _run(method: object, search: Search, placer: str) -> IntArray:
         return np.zeros(0, np.int32)
     study = search.study(placer)
     try:
-        chosen: IntArray = method.place(study)  # type: ignore[attr-defined]
+        chosen = method.place(study)
     except (BudgetSpentError, KeyboardInterrupt):
         if study.best is None:
             raise
@@ -83,17 +84,22 @@ def _run(method: object, search: Search, placer: str) -> IntArray:
     return np.asarray(chosen, np.int32)
 
 
-def _baselines(problem: Problem, simulator: Simulator, names: list[str], seed: int) -> Mapping[str, StepCost]:
-    """Costs of every single device and of the named placers, each with one pass of its own."""
+def _baselines(problem: Problem, names: Sequence[str], seed: int) -> Mapping[str, StepCost]:
+    """Costs of every single device and of the named placers, each with one pass of its own.
+
+    Raises:
+      UnknownNameError: no such placer.
+    """
+    methods: dict[str, Placer] = {name: PLACERS[name]() for name in names}
+    simulator = Simulator(problem)
     costs = {}
     for d, device in enumerate(problem.topology.device_names):
         alone = single_device(problem, d)
         if np.any(alone == d):
             costs[f"single {device}"] = simulator(alone)
-    for name in names:
+    for name, method in methods.items():
         search = Search(problem, Budget(evaluations=len(problem.topology.devices)), seed)
-        with contextlib.suppress(BudgetSpentError):
-            costs[name] = simulator(_run(PLACERS[name](), search, name))
+        costs[name] = simulator(_run(method, search, name))
     return costs
 
 

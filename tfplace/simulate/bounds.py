@@ -28,10 +28,7 @@ class Bound:
 
 def lower_bound(problem: Problem) -> Bound:
     """The largest of the bounds on the step time of any placement that keeps to the allowed devices."""
-    members = problem.grouping.unit_of >= 0
-    unit_s = np.zeros((problem.num_units, problem.num_devices))  # [U, D]
-    np.add.at(unit_s, problem.grouping.unit_of[members], problem.costs.compute_s[members])
-    unit_s[~problem.allowed] = np.inf
+    unit_s = problem.unit_seconds
     bounds = {
         "critical path": critical_path_s(problem),
         "work": work_s(unit_s),
