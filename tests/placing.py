@@ -4,7 +4,7 @@ import numpy as np
 
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
-from tfplace.core.timeline import StepCost
+from tfplace.core.stepcost import StepCost
 from tfplace.group.colocation import colocate
 
 

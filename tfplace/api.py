@@ -11,7 +11,7 @@ from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.timeline import StepCost
+from tfplace.core.stepcost import StepCost
 from tfplace.core.topology import Topology
 
 if TYPE_CHECKING:

@@ -67,6 +67,15 @@ PLACERS = Registry(
     },
 )
 
+EVALUATORS = Registry(
+    "evaluator",
+    {
+        "grappler": "tfplace.measure.grappler:GrapplerEvaluator",
+        "measured": "tfplace.measure.measured:MeasuredEvaluator",
+        "simulated": "tfplace.simulate.evaluate:Simulator",
+    },
+)
+
 # Work that methods of core nouns hand to higher floors.
 SERVICES = Registry(
     "service",

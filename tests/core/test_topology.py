@@ -147,3 +147,31 @@ def test_the_fingerprint_is_of_devices_and_links_alone():
 def test_an_unknown_device_lists_the_known():
     with pytest.raises(UnknownNameError, match=r"device 'GPU:7'.*GPU:0, GPU:1"):
         Topology.from_dict(GOOD).index("GPU:7")
+
+
+def test_overheads_of_links_and_a_workspace_go_through_a_file(tmp_path):
+    data = changed("links", 0, "send_overhead", "150us")
+    data["links"][0]["receive_overhead_per_byte"] = "0.95ns"
+    data["devices"][1]["workspace"] = "1GiB"
+    topology = Topology.from_dict(data)
+    np.testing.assert_array_equal(topology.link_overheads[0], [[0, 150e-6], [150e-6, 0]])
+    np.testing.assert_array_equal(topology.link_overheads[3], [[0, 0.95e-9], [0.95e-9, 0]])
+    assert not topology.link_overheads[1:3].any()
+    assert [d.workspace_bytes for d in topology.devices] == [0, 2**30]
+    topology.save(tmp_path / "copy.json")
+    again = Topology.load(tmp_path / "copy.json")
+    assert again.to_dict() == topology.to_dict()
+    assert again.fingerprint == topology.fingerprint != Topology.from_dict(GOOD).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (("devices", 0, "workspace", "16GiB"), "workspace of at least 0, below memory"),
+        (("links", 0, "send_overhead", "soon"), "send_overhead 'soon'"),
+        (("links", 0, "receive_overhead", -1), "receive_overhead -1"),
+    ],
+)
+def test_wrong_overheads_and_workspaces_are_refused(path, message):
+    with pytest.raises(TopologyError, match=message):
+        Topology.from_dict(changed(*path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,6 +73,14 @@ def test_constants_follow_their_first_reader():
 def test_memory_limits():
     rules = Constraints(max_memory={"GPU:0": "50B", "CPU:*": 640}, headroom=0.1)
     assert problem(rules).memory_limit.tolist() == [576, 45, 90]
+
+
+def test_a_workspace_is_never_available():
+    devices = [replace(d, workspace_bytes=7) for d in TOPOLOGY.devices]
+    lower = replace(TOPOLOGY, devices=tuple(devices))
+    g = make_graph({"x": 4}, [])
+    limits = [formulate(g, t, analytic_costs(g, t), Constraints()).memory_limit for t in (TOPOLOGY, lower)]
+    assert (limits[0] - limits[1]).tolist() == [7] * len(devices)
 
 
 def test_a_pattern_without_ops_lists_near_names():

@@ -3,7 +3,8 @@
 import numpy as np
 
 from tfplace.core.placement import Placement
-from tfplace.core.timeline import StepCost, Timeline
+from tfplace.core.stepcost import StepCost
+from tfplace.core.timeline import Timeline
 
 GIB = 2**30
 

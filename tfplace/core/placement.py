@@ -15,7 +15,8 @@ import numpy as np
 from tfplace.core.arrays import IntArray, freeze
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
-from tfplace.core.timeline import StepCost, Timeline
+from tfplace.core.stepcost import StepCost
+from tfplace.core.timeline import Timeline
 from tfplace.errors import PlacementError
 from tfplace.registry import SERVICES
 from tfplace.units import format_seconds

@@ -1,4 +1,4 @@
-"""StepCost and Timeline: what a placement costs, and when everything happens."""
+"""Timeline: when everything in a step happens."""
 
 from __future__ import annotations
 
@@ -7,45 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, freeze
+from tfplace.core.stepcost import SIMULATED
 from tfplace.errors import GraphError
-
-
-@dataclass(frozen=True, eq=False)
-class StepCost:
-    """The cost of one step under one placement.
-
-    Attributes:
-      step_s: seconds from the first op's start to the last op's end.
-      compute_s: [D] seconds each device computes.
-      transfer_s: [D] seconds in which at least one of the device's channels is sending or receiving.
-      idle_s: [D] seconds each device does not compute (`step_s - compute_s`).
-      peak_bytes: [D] highest memory in use at any time.
-      limit_bytes: [D] memory that may be used.
-      moved_bytes: bytes sent between devices.
-    """
-
-    step_s: float
-    compute_s: FloatArray
-    transfer_s: FloatArray
-    idle_s: FloatArray
-    peak_bytes: LongArray
-    limit_bytes: LongArray
-    moved_bytes: int
-
-    @property
-    def excess_bytes(self) -> int:
-        """Bytes over the limit, summed over devices; 0 when the placement fits."""
-        return int(np.maximum(self.peak_bytes - self.limit_bytes, 0).sum())
-
-    @property
-    def feasible(self) -> bool:
-        """Whether every device's peak is within its limit."""
-        return self.excess_bytes == 0
-
-    @property
-    def key(self) -> tuple[int, float]:
-        """Smaller is better: first what does not fit, then the step time."""
-        return self.excess_bytes, self.step_s
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,6 +32,7 @@ class Timeline:
       memory_device: [N] which device.
       memory_bytes: [N] bytes in use there from then on.
       replicated: [V] ops that are copies of constants and take no time of their own.
+      source: "simulated" or "measured". Measured ops of one device may overlap: TensorFlow runs several at once.
     """
 
     device_names: tuple[str, ...]
@@ -87,11 +51,12 @@ class Timeline:
     memory_device: IntArray
     memory_bytes: LongArray
     replicated: BoolArray
+    source: str = SIMULATED
 
     def __post_init__(self) -> None:
         if np.any(self.finish_s < self.start_s) or np.any(self.moved_finish_s < self.moved_start_s):
             raise GraphError("an op or transfer that ends before it starts", "finish of at least start")
-        for device in range(len(self.device_names)):
+        for device in range(len(self.device_names)) if self.source == SIMULATED else ():
             mine = np.flatnonzero((self.op_device == device) & ~self.replicated)
             order = mine[np.lexsort((self.finish_s[mine], self.start_s[mine]))]
             late = self.start_s[order[1:]] < self.finish_s[order[:-1]] - 1e-12

@@ -18,6 +18,12 @@ from tfplace.registry import SERVICES
 from tfplace.units import parse_bandwidth, parse_bytes, parse_flops, parse_seconds
 
 FORMAT = "tfplace-topology/1"
+LINK_OVERHEADS = (
+    "send_overhead_s",
+    "send_overhead_s_per_byte",
+    "receive_overhead_s",
+    "receive_overhead_s_per_byte",
+)
 PRESET_DIR = Path(__file__).parent / "presets"
 
 
@@ -34,6 +40,8 @@ class Device:
       op_overhead_s: seconds each op costs besides its work (launch, executor).
       duplex: "full" if it can send and receive at once, else "half".
       model: the product's name, for people and for caches of profiled costs.
+      workspace_bytes: an allowance for what kernels and the runtime hold beside tensors (a context, convolution
+        scratch); never available to a placement.
     """
 
     name: str
@@ -44,12 +52,17 @@ class Device:
     op_overhead_s: float
     duplex: str = "full"
     model: str = ""
+    workspace_bytes: int = 0
 
     def __post_init__(self) -> None:
         where = f"device {self.name!r}"
         for what, value in (("memory", self.memory_bytes), ("memory_bandwidth", self.memory_bandwidth)):
             if not value > 0:
                 raise TopologyError(f"{what} {value!r} in {where}", f"{what} above 0")
+        if not 0 <= self.workspace_bytes < self.memory_bytes:
+            raise TopologyError(
+                f"workspace {self.workspace_bytes!r} in {where}", "workspace of at least 0, below memory"
+            )
         if self.op_overhead_s < 0:
             raise TopologyError(f"op_overhead {self.op_overhead_s!r} in {where}", "op_overhead of at least 0")
         if "float32" not in self.flops or not all(f > 0 for f in self.flops.values()):
@@ -69,6 +82,11 @@ class Link:
       latency_s: seconds added to every transfer.
       port: which of the devices' ports it uses; transfers on different ports do not wait for one another.
       shared: names of channels it shares with other links (a PCIe switch, a QPI hop); one transfer at a time on each.
+      send_overhead_s: seconds for which each transfer keeps the sending device from computing (serialising, a copy, a
+        system call): the overhead o of LogGP (Alexandrov et al. 1995). 0 for a device with copy engines.
+      send_overhead_s_per_byte: the part of it that grows with the size.
+      receive_overhead_s: the same at the receiving device.
+      receive_overhead_s_per_byte: the same at the receiving device.
     """
 
     src: str
@@ -77,6 +95,10 @@ class Link:
     latency_s: float
     port: str = "main"
     shared: tuple[str, ...] = ()
+    send_overhead_s: float = 0.0
+    send_overhead_s_per_byte: float = 0.0
+    receive_overhead_s: float = 0.0
+    receive_overhead_s_per_byte: float = 0.0
 
     def __post_init__(self) -> None:
         where = f"link {self.src} -> {self.dst}"
@@ -84,6 +106,9 @@ class Link:
             raise TopologyError(f"bandwidth {self.bandwidth!r} in {where}", "bandwidth above 0")
         if self.latency_s < 0:
             raise TopologyError(f"latency {self.latency_s!r} in {where}", "latency of at least 0")
+        for what in LINK_OVERHEADS:
+            if not getattr(self, what) >= 0:
+                raise TopologyError(f"{what} {getattr(self, what)!r} in {where}", f"{what} of at least 0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +197,11 @@ class Topology:
         return self._matrix("latency_s", 0.0)
 
     @cached_property
+    def link_overheads(self) -> FloatArray:
+        """[4, D, D] the links' overheads in the order of `LINK_OVERHEADS`, from row to column; 0 on the diagonal."""
+        return freeze(np.stack([self._matrix(what, 0.0) for what in LINK_OVERHEADS]))
+
+    @cached_property
     def channel_names(self) -> tuple[str, ...]:
         """[C] names of everything a transfer can occupy: each device's ports, out and in, and the shared channels."""
         return self._channels[0]
@@ -222,6 +252,7 @@ class Topology:
                     "memory_bandwidth": d.memory_bandwidth,
                     "op_overhead": d.op_overhead_s,
                     "duplex": d.duplex,
+                    **({"workspace": d.workspace_bytes} if d.workspace_bytes else {}),
                 }
                 for d in self.devices
             ],
@@ -233,6 +264,7 @@ class Topology:
                     "latency": link.latency_s,
                     "port": link.port,
                     "shared": list(link.shared),
+                    **{_field(what): getattr(link, what) for what in LINK_OVERHEADS if getattr(link, what)},
                 }
                 for link in self.links
             ],
@@ -309,6 +341,11 @@ class Topology:
         return f"Topology({self.name!r}, devices={list(self.device_names)})"
 
 
+def _field(attribute: str) -> str:
+    """The file's name of a link's overhead, which leaves out the unit: "send_overhead_per_byte"."""
+    return attribute.replace("_s", "", 1)
+
+
 def _object(data: Any, where: str, required: set[str], optional: set[str]) -> None:
     if not isinstance(data, dict):
         raise TopologyError(f"{where}: {type(data).__name__}", "a JSON object")
@@ -336,7 +373,7 @@ def _quantity(entry: Mapping[str, Any], key: str, parse: Any, where: str) -> Any
 
 def _device(entry: Any, where: str) -> Device:
     required = {"name", "type", "memory", "flops", "memory_bandwidth", "op_overhead"}
-    _object(entry, where, required, {"duplex", "model", "source"})
+    _object(entry, where, required, {"duplex", "model", "source", "workspace"})
     if not isinstance(entry["flops"], dict):
         raise TopologyError(f"{where}: flops {entry['flops']!r}", 'an object such as {"float32": "9.3TFLOP/s"}')
     return Device(
@@ -348,12 +385,15 @@ def _device(entry: Any, where: str) -> Device:
         op_overhead_s=_quantity(entry, "op_overhead", parse_seconds, where),
         duplex=str(entry.get("duplex", "full")),
         model=str(entry.get("model", "")),
+        workspace_bytes=_quantity({"workspace": 0} | dict(entry), "workspace", parse_bytes, where),
     )
 
 
 def _links(entry: Any, names: Sequence[str], where: str) -> list[Link]:
     """The links one entry stands for: `src` and `dst` may be patterns such as "GPU:*"; later entries win."""
-    _object(entry, where, {"src", "dst", "bandwidth", "latency"}, {"port", "shared", "source"})
+    _object(
+        entry, where, {"src", "dst", "bandwidth", "latency"}, {"port", "shared", "source", *map(_field, LINK_OVERHEADS)}
+    )
     ends = []
     for key in ("src", "dst"):
         found = [n for n in names if fnmatch.fnmatchcase(n, str(entry[key]))]
@@ -365,8 +405,11 @@ def _links(entry: Any, names: Sequence[str], where: str) -> list[Link]:
     if not bandwidth > 0:
         raise TopologyError(f"{where}: bandwidth {entry['bandwidth']!r}", "a bandwidth above 0")
     shared = tuple(map(str, _list(entry, "shared", where)))
+    overheads = {
+        what: _quantity({_field(what): 0} | entry, _field(what), parse_seconds, where) for what in LINK_OVERHEADS
+    }
     return [
-        Link(a, b, bandwidth, latency, str(entry.get("port", "main")), shared)
+        Link(a, b, bandwidth, latency, str(entry.get("port", "main")), shared, **overheads)
         for a in ends[0]
         for b in ends[1]
         if a != b

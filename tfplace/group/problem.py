@@ -108,8 +108,9 @@ def _memory_limit(topology: Topology, constraints: Constraints) -> LongArray:
     for name, size in constraints.max_memory.items():
         for i in _devices([name], topology):
             limit[i] = parse_bytes(size)
-    kept: LongArray = np.floor(limit * (1 - constraints.headroom)).astype(np.int64)
-    return kept
+    workspace = np.array([d.workspace_bytes for d in topology.devices], np.int64)
+    kept: LongArray = np.floor(limit * (1 - constraints.headroom)).astype(np.int64) - workspace
+    return np.maximum(kept, 0)
 
 
 def _follows(graph: OpGraph, grouping: Grouping) -> IntArray:

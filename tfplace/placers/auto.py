@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from tfplace.core.arrays import IntArray
-from tfplace.placers.base import BudgetSpentError, Key, Placer, Study
+from tfplace.core.stepcost import Key
+from tfplace.placers.base import BudgetSpentError, Placer, Study
 from tfplace.registry import PLACERS
 from tfplace.simulate.bounds import lower_bound
 

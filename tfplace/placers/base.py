@@ -8,10 +8,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
-from tfplace.core.timeline import StepCost
-
-Key = tuple[int, float]
-"""(bytes over the memory limits, step seconds): smaller is better, so a placement that fits beats any that does not."""
+from tfplace.core.stepcost import Key, StepCost
 
 
 class BudgetSpentError(Exception):

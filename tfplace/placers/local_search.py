@@ -10,9 +10,10 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray, LongArray
 from tfplace.core.problem import Problem
+from tfplace.core.stepcost import Key
 from tfplace.group.coarsen import hierarchy
 from tfplace.group.flow import flow
-from tfplace.placers.base import Key, Study, compute_devices, single_devices
+from tfplace.placers.base import Study, compute_devices, single_devices
 
 _WHOLE_SPACE = 2000
 _OVER_S = 0.01

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.placement import Placement
-from tfplace.core.timeline import StepCost
+from tfplace.core.stepcost import StepCost
 from tfplace.units import format_bytes, format_seconds
 
 # Step times closer than this fraction count as equal: the simulator is not that exact.

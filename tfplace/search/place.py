@@ -10,7 +10,7 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.timeline import StepCost
+from tfplace.core.stepcost import StepCost
 from tfplace.placers.base import BudgetSpentError, Placer, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget

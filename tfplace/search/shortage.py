@@ -9,7 +9,8 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
-from tfplace.core.timeline import StepCost, Timeline
+from tfplace.core.stepcost import StepCost
+from tfplace.core.timeline import Timeline
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.simulate.evaluate import timeline_of
 from tfplace.simulate.memory import aliased_input

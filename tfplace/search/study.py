@@ -10,8 +10,8 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
-from tfplace.core.timeline import StepCost
-from tfplace.placers.base import BudgetSpentError, Key
+from tfplace.core.stepcost import Key, StepCost
+from tfplace.placers.base import BudgetSpentError
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
 

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
-from tfplace.core.timeline import StepCost, Timeline
+from tfplace.core.stepcost import StepCost
+from tfplace.core.timeline import Timeline
 from tfplace.errors import PlacementError, near_names
 from tfplace.simulate.event import CHANGES, MOVED, SENT, key, run, spread
 from tfplace.simulate.program import compile_problem, make_scratch
