@@ -39,6 +39,10 @@ class FunctionOrigin:
         graph_def = _standalone(self.flat, self.shapes, constants=True)
         return step_metagraph(graph_def, self.flat.fetches, _arguments(self.flat), self.flat.output_names, devices)
 
+    def variables(self) -> dict[str, Any]:
+        """Handle op -> the `tf.Variable` it stands for."""
+        return _captured_variables(self.flat)
+
 
 def graph_from_function(
     concrete: Any,
