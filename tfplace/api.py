@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.core.topology import Topology
+from tfplace.errors import InputError
 
 if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
@@ -94,6 +96,7 @@ def place(
     max_memory: Mapping[str, int | str] | None = None,
     baselines: tuple[str, ...] | None = None,
     progress: Callable[[Progress], None] | bool = True,
+    evaluator: str | Evaluator | Callable[[Problem], Evaluator] = "simulated",
 ) -> Placement:
     """Decides a device for every op.
 
@@ -109,13 +112,16 @@ def place(
       baselines: placers whose results are reported beside it; by default every single device and the cheap placers.
       progress: True shows a bar on a terminal or in a notebook, False shows nothing; a function is called as the search
         goes on, with the best so far.
+      evaluator: who tells what a placement costs: "simulated", "grappler", "measured" (on this process's devices), a
+        function that makes one for the problem, such as `lambda problem: MeasuredEvaluator(problem, cluster)`, or one
+        for this very problem, which is left open. See docs/measuring.md.
 
     Returns:
       The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far.
 
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      UnknownNameError: no such placer; lists the known ones.
+      UnknownNameError: no such placer or evaluator; lists the known ones.
     """
     from tfplace.report.progress import Stages
     from tfplace.search.place import search_placement
@@ -127,13 +133,42 @@ def place(
         problem = formulate(graph, topology, constraints=constraints, max_memory=max_memory)
 
     def search(tell: Callable[[Progress], None] | None) -> Placement:
-        return search_placement(problem, placer=placer, budget=budget, seed=seed, baselines=baselines, progress=tell)
+        judge, ours = _evaluator(evaluator, problem)
+        try:
+            return search_placement(
+                problem,
+                placer=placer,
+                budget=budget,
+                seed=seed,
+                baselines=baselines,
+                progress=tell,
+                evaluator=judge,
+            )
+        finally:
+            if ours:
+                judge.close()
 
     if callable(progress):
         return search(progress)
     with Stages(quiet=not progress, only_bar=True) as stages:
         stages.stage(f"placing {problem.graph.name}")
         return search(stages.search if progress else None)
+
+
+def _evaluator(wanted: str | Evaluator | Callable[[Problem], Evaluator], problem: Problem) -> tuple[Evaluator, bool]:
+    """The evaluator meant, and whether it was made here and so has to be closed here."""
+    from tfplace.registry import EVALUATORS
+
+    if isinstance(wanted, str):
+        return EVALUATORS[wanted](problem), True
+    if not hasattr(wanted, "source"):
+        return wanted(problem), True
+    judge = cast("Evaluator", wanted)
+    if judge.problem is not problem:
+        raise InputError(
+            f"an evaluator of {judge.problem!r}", f"one of {problem!r}", "Make the problem first: tfplace.formulate()."
+        )
+    return judge, False
 
 
 def simulate(problem: Problem, devices: Placement | Mapping[str, str]) -> StepCost:

@@ -41,7 +41,7 @@ def test_key_and_evaluate_agree_and_the_best_is_kept(problem):
         assert study.evaluate(placement).key == key
         keys.append(key)
     assert study.best_key == search.best_key == min(keys)
-    assert search.simulator(study.best).key == min(keys)
+    assert search.evaluator(study.best).key == min(keys)
     assert [i.key for i in search.history] == sorted({i.key for i in search.history}, reverse=True)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import index
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,16 +31,17 @@ class Placement:
       op_names: [V].
       device_names: [D].
       op_device: [V] device index of each op.
-      cost: predicted cost of a step.
+      cost: what a step costs according to the evaluator that the search used: simulated, measured or Grappler's.
       bound_s: no placement on this topology can be predicted faster than this, in seconds.
       placer: name of the placer, with its settings.
       seed: its random seed.
-      baselines: simulated costs of other placements, such as "single GPU:0".
+      baselines: costs of other placements by the same evaluator, such as "single GPU:0".
       graph_fingerprint: of the graph it belongs to.
       topology_fingerprint: of the topology it belongs to.
       topology_name: for people.
       versions: package -> version that made it.
       problem: what it answers; absent after loading from a file without the graph.
+      simulated: the simulated cost, where `cost` is not simulated.
     """
 
     op_names: tuple[str, ...]
@@ -57,6 +57,7 @@ class Placement:
     baselines: Mapping[str, StepCost] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     problem: Problem | None = None
+    simulated: StepCost | None = None
 
     def __post_init__(self) -> None:
         if self.op_device.shape != (len(self.op_names),):
@@ -67,7 +68,7 @@ class Placement:
 
     def __repr__(self) -> str:
         return (
-            f"Placement({len(self.op_names)} ops on {self.topology_name}, by {self.placer}, simulated step "
+            f"Placement({len(self.op_names)} ops on {self.topology_name}, by {self.placer}, {self.cost.source} step "
             f"{format_seconds(self.cost.step_s)}, bound {format_seconds(self.bound_s)})"
         )
 
@@ -75,6 +76,11 @@ class Placement:
     def devices(self) -> Mapping[str, str]:
         """Op name -> device name."""
         return {op: self.device_names[d] for op, d in zip(self.op_names, self.op_device.tolist(), strict=True)}
+
+    @property
+    def predicted(self) -> StepCost:
+        """The simulated cost, with its breakdown per device; `cost` itself if that is simulated."""
+        return self.cost if self.simulated is None else self.simulated
 
     @property
     def best_single(self) -> tuple[str, StepCost] | None:
@@ -164,8 +170,9 @@ class Placement:
                 "seed": self.seed,
                 "versions": dict(self.versions),
                 "bound_s": self.bound_s,
-                "cost": _cost_to_dict(self.cost),
-                "baselines": {k: _cost_to_dict(v) for k, v in self.baselines.items()},
+                "cost": self.cost.to_dict(),
+                "simulated": None if self.simulated is None else self.simulated.to_dict(),
+                "baselines": {k: v.to_dict() for k, v in self.baselines.items()},
                 "devices": list(self.device_names),
                 "ops": dict(zip(self.op_names, self.op_device.tolist(), strict=True)),
             },
@@ -199,16 +206,17 @@ class Placement:
                 op_names=tuple(data["ops"]),
                 device_names=tuple(data["devices"]),
                 op_device=np.array([index(d) for d in data["ops"].values()], np.int32),
-                cost=_cost_from_dict(data["cost"]),
+                cost=StepCost.from_dict(data["cost"]),
                 bound_s=float(data["bound_s"]),
                 placer=data["placer"],
                 seed=int(data["seed"]),
                 graph_fingerprint=data["graph_fingerprint"],
                 topology_fingerprint=data["topology_fingerprint"],
                 topology_name=data["topology"],
-                baselines={k: _cost_from_dict(v) for k, v in data["baselines"].items()},
+                baselines={k: StepCost.from_dict(v) for k, v in data["baselines"].items()},
                 versions=data["versions"],
                 problem=problem,
+                simulated=None if data.get("simulated") is None else StepCost.from_dict(data["simulated"]),
             )
         except PlacementError:
             raise
@@ -228,30 +236,6 @@ class Placement:
                 f"{', '.join(problem.topology.device_names)})",
             )
         return placement
-
-
-def _cost_to_dict(cost: StepCost) -> dict[str, Any]:
-    return {
-        "step_s": cost.step_s,
-        "compute_s": cost.compute_s.tolist(),
-        "transfer_s": cost.transfer_s.tolist(),
-        "idle_s": cost.idle_s.tolist(),
-        "peak_bytes": cost.peak_bytes.tolist(),
-        "limit_bytes": cost.limit_bytes.tolist(),
-        "moved_bytes": cost.moved_bytes,
-    }
-
-
-def _cost_from_dict(data: Mapping[str, Any]) -> StepCost:
-    return StepCost(
-        step_s=float(data["step_s"]),
-        compute_s=np.array(data["compute_s"], float),
-        transfer_s=np.array(data["transfer_s"], float),
-        idle_s=np.array(data["idle_s"], float),
-        peak_bytes=np.array(data["peak_bytes"], np.int64),
-        limit_bytes=np.array(data["limit_bytes"], np.int64),
-        moved_bytes=int(data["moved_bytes"]),
-    )
 
 
 def _ops_that_differ(mine: tuple[str, ...], theirs: tuple[str, ...]) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -155,6 +158,75 @@ class StepCost:
         """Smaller is better: first what does not fit, then the step time."""
         return self.excess_bytes, self.step_s
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; what is not known, or infinite, is None."""
+        out: dict[str, Any] = {
+            "source": self.source,
+            "step_s": _number(self.step_s),
+            **{name: [_number(x) for x in getattr(self, name).tolist()] for name in _SECONDS},
+            "peak_bytes": self.peak_bytes.tolist(),
+            "limit_bytes": self.limit_bytes.tolist(),
+            "moved_bytes": self.moved_bytes,
+        }
+        if self.samples is not None:
+            out["samples"] = {
+                "step_s": self.samples.step_s.tolist(),
+                "reference_s": self.samples.reference_s.tolist(),
+                "rejected": self.samples.rejected,
+                "warmup": self.samples.warmup,
+            }
+        if self.failure is not None:
+            out["failure"] = asdict(self.failure)
+        return out
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StepCost:
+        """Reads `to_dict`'s data.
+
+        Raises:
+          KeyError, TypeError, ValueError: it is something else.
+        """
+        samples, failure = data.get("samples"), data.get("failure")
+        return cls(
+            step_s=np.inf if data["step_s"] is None else float(data["step_s"]),
+            **{name: np.array([np.nan if x is None else x for x in data[name]], float) for name in _SECONDS},
+            peak_bytes=np.array(data["peak_bytes"], np.int64),
+            limit_bytes=np.array(data["limit_bytes"], np.int64),
+            moved_bytes=int(data["moved_bytes"]),
+            source=str(data["source"]),
+            samples=samples and _samples(samples),
+            failure=failure and Failure(FailureKind(failure["kind"]), failure["message"], failure["device"]),
+        )
+
+
+_SECONDS = ("compute_s", "transfer_s", "idle_s")
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _samples(data: Mapping[str, Any]) -> Samples:
+    steps, reference = (np.array(data[name], float) for name in ("step_s", "reference_s"))
+    return Samples(steps, reference, int(data["rejected"]), int(data["warmup"]))
+
+
+def bare(
+    step_s: float, limit_bytes: LongArray, source: str, samples: Samples | None = None, failure: Failure | None = None
+) -> StepCost:
+    """A cost of which nothing but the step time is known.
+
+    Args:
+      step_s: seconds.
+      limit_bytes: [D] memory that may be used.
+      source: who says so.
+      samples: what was measured.
+      failure: why there is no step time.
+    """
+    unknown = np.full(len(limit_bytes), np.nan)
+    nobody = np.full(len(limit_bytes), UNKNOWN_BYTES, np.int64)
+    return StepCost(step_s, unknown, unknown, unknown, nobody, limit_bytes, UNKNOWN_BYTES, source, samples, failure)
+
 
 def failed(failure: Failure, limit_bytes: LongArray, source: str) -> StepCost:
     """The cost of a placement that failed.
@@ -164,8 +236,4 @@ def failed(failure: Failure, limit_bytes: LongArray, source: str) -> StepCost:
       limit_bytes: [D] memory that may be used.
       source: who tried it.
     """
-    unknown = np.full(len(limit_bytes), np.nan)
-    nobody = np.full(len(limit_bytes), UNKNOWN_BYTES, np.int64)
-    return StepCost(
-        np.inf, unknown, unknown, unknown, nobody, limit_bytes, UNKNOWN_BYTES, source=source, failure=failure
-    )
+    return bare(np.inf, limit_bytes, source, failure=failure)

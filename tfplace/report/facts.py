@@ -54,9 +54,9 @@ DEVICE_HEADINGS = ("device", "ops", "compute", "transfer", "idle", "peak memory"
 
 
 def device_facts(placement: Placement) -> list[DeviceFacts]:
-    """A row per device, in the topology's order."""
+    """A row per device, in the topology's order: the simulated breakdown, whoever measured the step."""
     ops = np.bincount(placement.op_device, minlength=len(placement.device_names))
-    cost = placement.cost
+    cost = placement.predicted
     return [
         DeviceFacts(
             name,
@@ -82,12 +82,24 @@ def title(placement: Placement) -> str:
 
 def step_line(placement: Placement) -> str:
     """The step time and how near it is to the bound."""
-    step, bound = placement.cost.step_s, placement.bound_s
-    line = f"simulated step time {format_seconds(step)}, {format_bytes(placement.cost.moved_bytes)} moved"
+    predicted = placement.predicted
+    step, bound = predicted.step_s, placement.bound_s
+    line = f"simulated step time {format_seconds(step)}, {format_bytes(predicted.moved_bytes)} moved"
     if bound > 0:
         near = f"within {100 * (step / bound - 1):.1f} % of" if step < 2 * bound else f"{step / bound:.1f} times"
         line += f"; {near} the bound of {format_seconds(bound)}"
-    return line
+    return line if placement.cost is predicted else f"{_evaluated(placement.cost)}; {line}"
+
+
+def _evaluated(cost: StepCost) -> str:
+    """A step time that is not simulated, with what is known of how it was measured."""
+    line = f"{cost.source} step time {format_seconds(cost.step_s)}"
+    samples = cost.samples
+    if samples is None:
+        return line
+    line += f" (median of {len(samples.step_s)} steps, interquartile range {format_seconds(samples.spread_s)}"
+    line += f", {samples.rejected} disturbed steps left out" if samples.rejected else ""
+    return line + (f", {samples.ratio:.3f} of the reference)" if samples.ratio is not None else ")")
 
 
 def verdict(placement: Placement) -> str:
@@ -101,9 +113,10 @@ def verdict(placement: Placement) -> str:
     if best is None:
         return "no single device fits; this placement does"
     name, cost = best[0].removeprefix("single "), best[1]
-    if cost.step_s > used * (1 + SAME):
+    same = _same(placement.cost, cost)
+    if cost.step_s > used * (1 + same):
         return f"{_times(cost.step_s / used)} faster than the best single device ({name})"
-    if used > cost.step_s * (1 + SAME):
+    if used > cost.step_s * (1 + same):
         return f"stay on {name}: this placement is {_times(used / cost.step_s)} slower than the best single device"
     return f"stay on {name}: no faster placement was found"
 
@@ -117,6 +130,8 @@ def misfit(cost: StepCost, device_names: tuple[str, ...]) -> str:
     """Why a placement does not fit: the device that is most over, with its numbers; empty when it fits."""
     if cost.feasible:
         return ""
+    if cost.failure is not None:
+        return f"failed: {cost.failure}"
     worst = int(np.argmax(cost.peak_bytes - cost.limit_bytes))
     need, limit = format_bytes(cost.peak_bytes[worst]), format_bytes(cost.limit_bytes[worst])
     return f"does not fit (needs {need} of {limit} on {device_names[worst]})"
@@ -125,9 +140,15 @@ def misfit(cost: StepCost, device_names: tuple[str, ...]) -> str:
 def versus(placement: Placement, cost: StepCost) -> str:
     """How another step time compares with the placement's."""
     ratio = cost.step_s / placement.cost.step_s if placement.cost.step_s > 0 else 1.0
-    if abs(ratio - 1) <= SAME:
+    if abs(ratio - 1) <= _same(placement.cost, cost):
         return "the same"
     return f"{_times(ratio)} slower" if ratio > 1 else f"{_times(1 / ratio)} faster"
+
+
+def _same(one: StepCost, other: StepCost) -> float:
+    """The fraction by which two step times may differ and count as equal; measured ones by half of their spreads."""
+    spread = sum(cost.samples.spread_s / cost.samples.median_s for cost in (one, other) if cost.samples is not None)
+    return max(SAME, spread / 2)
 
 
 def _times(ratio: float) -> str:
@@ -135,33 +156,54 @@ def _times(ratio: float) -> str:
 
 
 def placement_facts(placement: Placement) -> dict[str, Any]:
-    """The same as plain data, for programs: seconds and bytes, all simulated."""
-    best = placement.best_single
-    step = placement.cost.step_s
+    """The same as plain data, for programs: seconds and bytes.
+
+    Under "simulated" is the prediction, under the evaluator's name ("measured", "grappler") what it said, if it was
+    another.
+    """
+    predicted = placement.predicted
+    sections: dict[str, dict[str, Any]] = {
+        "simulated": {
+            "step_s": predicted.step_s,
+            "bound_s": placement.bound_s,
+            "moved_bytes": predicted.moved_bytes,
+            "devices": [asdict(row) for row in device_facts(placement)],
+        }
+    }
+    sections.setdefault(placement.cost.source, {}).update(_compared(placement))
     return {
         "title": title(placement),
         "verdict": verdict(placement),
         "topology": placement.topology_name,
         "placer": placement.placer,
         "seed": placement.seed,
-        "simulated": {
-            "step_s": step,
-            "bound_s": placement.bound_s,
-            "moved_bytes": placement.cost.moved_bytes,
-            "best_single": None if best is None else best[0].removeprefix("single "),
-            "speedup_over_best_single": None if best is None or step <= 0 else best[1].step_s / step,
-            "devices": [asdict(row) for row in device_facts(placement)],
-            "baselines": [
-                {
-                    "name": name,
-                    "step_s": cost.step_s if cost.feasible else None,
-                    "fits": cost.feasible,
-                    "peak_bytes": cost.peak_bytes.tolist(),
-                }
-                for name, cost in baseline_order(placement)
-            ],
-        },
+        **sections,
         "graph_fingerprint": placement.graph_fingerprint,
         "topology_fingerprint": placement.topology_fingerprint,
         "versions": dict(placement.versions),
     }
+
+
+def _compared(placement: Placement) -> dict[str, Any]:
+    """What the search's evaluator said of the placement and of the baselines."""
+    best = placement.best_single
+    cost = placement.cost
+    out: dict[str, Any] = {
+        "step_s": cost.step_s,
+        "best_single": None if best is None else best[0].removeprefix("single "),
+        "speedup_over_best_single": None if best is None or cost.step_s <= 0 else best[1].step_s / cost.step_s,
+        "baselines": [
+            {
+                "name": name,
+                "step_s": other.step_s if other.feasible else None,
+                "fits": other.feasible,
+                "peak_bytes": other.peak_bytes.tolist(),
+                **({"failure": str(other.failure)} if other.failure is not None else {}),
+            }
+            for name, other in baseline_order(placement)
+        ],
+    }
+    if cost.samples is not None:
+        s = cost.samples
+        out |= {"spread_s": s.spread_s, "ratio": s.ratio, "steps": len(s.step_s), "rejected": s.rejected}
+    return out

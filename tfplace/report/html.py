@@ -55,7 +55,7 @@ def placement_page(placement: Placement) -> str:
 
 
 def _devices(placement: Placement) -> str:
-    step = placement.cost.step_s
+    step = placement.predicted.step_s
     head = (*DEVICE_HEADINGS, LEGEND)
     rows = ([*map(escape, row.cells()), _bar(row, step)] for row in device_facts(placement))
     return _table("Devices (simulated)", head, rows)
@@ -74,7 +74,7 @@ def _baselines(placement: Placement) -> str:
     for name, cost in baseline_order(placement):
         against = misfit(cost, placement.device_names) or versus(placement, cost)
         rows.append([escape(name), format_seconds(cost.step_s) if cost.feasible else "-", escape(against)])
-    return _table("Step times (simulated)", ("placement", "step", "against this one"), rows)
+    return _table(f"Step times ({placement.cost.source})", ("placement", "step", "against this one"), rows)
 
 
 def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

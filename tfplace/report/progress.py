@@ -70,7 +70,7 @@ class Stages:
         """Shows how far the search is and the best step time so far."""
         if progress.best_s is not None:
             best = format_seconds(progress.best_s) + ("" if progress.fits else ", which does not fit yet")
-            self._note = f" ({progress.stage}), best so far: {best} (simulated)"
+            self._note = f" ({progress.stage}), best so far: {best} ({progress.source})"
         if self._task is not None:
             self._bar.update(self._task, description=self._stage + self._note, total=1.0, completed=progress.fraction)
 

@@ -33,7 +33,7 @@ def placement_summary(placement: Placement) -> str:
 
 
 def summary_tables(placement: Placement) -> RenderableType:
-    """The tables as `rich` draws them; every number is simulated."""
+    """The tables as `rich` draws them; each says who gave its numbers."""
     parts: list[RenderableType] = [Text(title(placement), style="bold"), _devices(placement)]
     if placement.baselines:
         parts.append(_baselines(placement))
@@ -51,7 +51,7 @@ def _devices(placement: Placement) -> Table:
 
 
 def _baselines(placement: Placement) -> Table:
-    table = Table(title="Step times (simulated)", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=f"Step times ({placement.cost.source})", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("placement")
     table.add_column("step", justify="right")
     table.add_column("against this one")

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import Key, StepCost
+from tfplace.core.stepcost import SIMULATED, Key, StepCost
 from tfplace.placers.base import BudgetSpentError
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
@@ -46,6 +47,7 @@ class Progress:
       best_s: step seconds of the best placement, or None.
       fits: whether it fits every device's memory.
       stage: the part of the search at work.
+      source: who evaluates: "simulated", "grappler" or "measured".
     """
 
     evaluations: int
@@ -54,6 +56,7 @@ class Progress:
     best_s: float | None
     fits: bool
     stage: str
+    source: str = SIMULATED
 
 
 class Search:
@@ -64,14 +67,20 @@ class Search:
       budget: how long.
       seed: of the random generator.
       progress: called a few times a second.
+      evaluator: tells what placements cost; by default the simulator.
     """
 
     def __init__(
-        self, problem: Problem, budget: Budget, seed: int, progress: Callable[[Progress], None] | None = None
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        progress: Callable[[Progress], None] | None = None,
+        evaluator: Evaluator | None = None,
     ) -> None:
         self.problem = problem
         self.budget = budget
-        self.simulator = Simulator(problem)
+        self.evaluator = evaluator or Simulator(problem)
         self.rng = np.random.default_rng(seed)
         self.evaluations = 0
         self.history: list[Improvement] = []
@@ -79,12 +88,13 @@ class Search:
         self.best_key: Key | None = None
         self._progress = progress
         self._reported = 0.0
-        self._compile()
+        if self.evaluator.source == SIMULATED:
+            self._compile()
         self._start = time.perf_counter()
 
     def _compile(self) -> None:
         """Runs the kernel once before the clock starts: its first call may compile it."""
-        self.simulator.key(self.problem.allowed.argmax(axis=1).astype(np.int32))
+        self.evaluator.key(self.problem.allowed.argmax(axis=1).astype(np.int32))
 
     @property
     def seconds(self) -> float:
@@ -115,7 +125,7 @@ class Search:
         self._reported = now
         over, best = self.best_key or (0, None)
         fraction = min(self.position() / self.total, 1.0)
-        self._progress(Progress(self.evaluations, now, fraction, best, over == 0, stage))
+        self._progress(Progress(self.evaluations, now, fraction, best, over == 0, stage, self.evaluator.source))
 
     def study(self, stage: str) -> SearchStudy:
         """A study with the whole budget."""
@@ -166,13 +176,13 @@ class SearchStudy:
         return SearchStudy(self._search, until, stage, self._line)
 
     def evaluate(self, unit_device: IntArray) -> StepCost:
-        """The simulated cost of [U] devices.
+        """The cost of [U] devices.
 
         Raises:
           BudgetSpentError: nothing of this study's budget is left.
         """
         self._check()
-        cost = self._search.simulator(unit_device)
+        cost = self._search.evaluator(unit_device)
         self._record(unit_device, cost.key)
         return cost
 
@@ -183,7 +193,7 @@ class SearchStudy:
           BudgetSpentError: nothing of this study's budget is left.
         """
         self._check()
-        key = self._search.simulator.key(unit_device)
+        key = self._search.evaluator.key(unit_device)
         self._record(unit_device, key)
         return key
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import StepCost
+from tfplace.core.stepcost import SIMULATED, Key, StepCost
 from tfplace.core.timeline import Timeline
 from tfplace.errors import PlacementError, near_names
 from tfplace.simulate.event import CHANGES, MOVED, SENT, key, run, spread
@@ -26,6 +26,8 @@ class Simulator:
       problem: what is placed.
     """
 
+    source = SIMULATED
+
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.calls = 0
@@ -40,7 +42,7 @@ class Simulator:
         spread(self._program, self._scratch, self._units)
         return self._cost(self._run())
 
-    def key(self, unit_device: IntArray) -> tuple[int, float]:
+    def key(self, unit_device: ArrayLike) -> Key:
         """(bytes over the limits, step seconds) of `unit_device` [U]; smaller is better. The quickest way to ask.
 
         Nothing is checked: an index out of range is undefined behaviour.
@@ -49,6 +51,14 @@ class Simulator:
         self._units[:] = unit_device
         over, step_s = key(self._program, self._scratch, self._units)
         return int(over), float(step_s)
+
+    def keys(self, unit_devices: ArrayLike) -> tuple[LongArray, FloatArray]:
+        """Keys of many placements, [B, U]: bytes over the limits [B] and step seconds [B]."""
+        keys = [self.key(row) for row in np.asarray(unit_devices, np.int32)]
+        return np.array([over for over, _ in keys], np.int64), np.array([step_s for _, step_s in keys])
+
+    def close(self) -> None:
+        """Nothing was started."""
 
     def devices(self, op_device: ArrayLike) -> StepCost:
         """The cost of a step with op v on device `op_device[v]`; [V] indices, whether allowed is not checked.
