@@ -1,5 +1,8 @@
 import itertools
 import json
+from dataclasses import replace
+
+import numpy as np
 
 from tests.report.cases import timeline
 from tfplace.report.trace import trace_events
@@ -31,6 +34,20 @@ def test_slices_of_one_track_do_not_overlap():
     for slices in tracks.values():
         slices.sort()
         assert all(start + length <= after for (start, length), (after, _) in itertools.pairwise(slices))
+
+
+def test_a_measured_timeline_is_shown_beside_the_simulated_on_tracks_of_its_own():
+    overlapping = {"start_s": np.array([0.0, 0.0, 0.0, 0.002]), "finish_s": np.array([0.002, 0.0, 0.003, 0.004])}
+    events = trace_events(timeline(), replace(timeline(), source="measured", **overlapping))
+    processes = {name: pid for (pid, _), name in named(events, "process_name").items()}
+    assert set(processes) == {
+        f"{k} ({s})" for k in ("devices", "transfers", "memory") for s in ("simulated", "measured")
+    }
+    pid = processes["devices (measured)"]
+    tracks = {tid: name for (p, tid), name in named(events, "thread_name").items() if p == pid}
+    assert sorted(tracks.values()) == ["GPU:0", "GPU:0 (+1)", "GPU:1"]
+    where = {e["name"]: tracks[e["tid"]] for e in events if e["ph"] == "X" and e["pid"] == pid}
+    assert where == {"a": "GPU:0", "b": "GPU:0 (+1)", "c": "GPU:1"}
 
 
 def test_memory_is_a_counter_per_device():

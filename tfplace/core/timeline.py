@@ -70,8 +70,13 @@ class Timeline:
     def __repr__(self) -> str:
         return f"Timeline({len(self.op_names)} ops, {len(self.moved)} transfers, {len(self.device_names)} devices)"
 
-    def save(self, path: str) -> None:
-        """Writes a trace that https://ui.perfetto.dev opens (Chrome trace event JSON)."""
+    def save(self, path: str, *beside: Timeline) -> None:
+        """Writes a trace that https://ui.perfetto.dev opens (Chrome trace event JSON).
+
+        Args:
+          path: the file.
+          *beside: further timelines to show in it, such as the measured one of the same placement.
+        """
         from tfplace.registry import SERVICES
 
-        SERVICES["timeline_save"](self, path)
+        SERVICES["timeline_save"](path, self, *beside)
