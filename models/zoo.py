@@ -8,7 +8,7 @@ from typing import Any
 
 from models.base import Model
 
-NAMES = ("inception_v3", "lstm_lm", "resnet50", "transformer")
+NAMES = ("inception_v3", "lstm_lm", "resnet50", "transformer", "two_tower", "wide_mlp")
 
 
 def names() -> tuple[str, ...]:

@@ -11,13 +11,16 @@ SMALL = {
     "lstm_lm": {"batch": 2, "steps": 3, "units": 8, "vocabulary": 50},
     "resnet50": {"batch": 2, "size": 32, "classes": 10},
     "transformer": {"batch": 2, "length": 4, "layers": 1, "width": 8, "heads": 2, "vocabulary": 50},
+    "two_tower": {"batch": 2, "layers": 1, "width": 8, "features": 4, "output": 3},
+    "wide_mlp": {"batch": 2, "layers": 2, "width": 8, "features": 4, "classes": 5},
 }
 
 
 def one_step(built):
-    x, y = built.batch
+    import tensorflow as tf
+
     rng = np.random.default_rng(0)
-    data = [rng.integers(0, 2, s.shape).astype(s.dtype.as_numpy_dtype) for s in (x, y)]
+    data = tf.nest.map_structure(lambda s: rng.integers(0, 2, s.shape).astype(s.dtype.as_numpy_dtype), built.batch)
     return float(built.model.train_on_batch(*data))
 
 
@@ -33,11 +36,14 @@ def test_model_builds_as_described(name):
     assert built.departures
     assert zoo.describe(name)
     assert not built.model.jit_compile
-    assert all(s.shape.is_fully_defined() and s.shape[0] == 2 for s in built.batch)
-    assert built.model.input_shape[1:] == tuple(built.batch[0].shape[1:])
+    import tensorflow as tf
+
+    specs = tf.nest.flatten(built.batch)
+    assert all(s.shape.is_fully_defined() and s.shape[0] == 2 for s in specs)
+    assert [tuple(x.shape[1:]) for x in built.model.inputs] == [tuple(s.shape[1:]) for s in specs[:-1]]
 
 
-@pytest.mark.parametrize("name", ["lstm_lm", "transformer"])
+@pytest.mark.parametrize("name", ["lstm_lm", "transformer", "two_tower", "wide_mlp"])
 def test_batch_fits_the_model(name):
     assert np.isfinite(one_step(zoo.build(name, **SMALL[name])))
 

@@ -70,8 +70,8 @@ def _tracks(pid: int, rows: dict[str, list[tuple[_Span, str, Event]]]) -> list[E
     for name, row in rows.items():
         lanes = _lanes([span for span, _, _ in row])
         first = len(names)
-        for lane in range(max(lanes, default=0) + 1):
-            names.append(_name("thread_name", pid, first + lane, name if lane == 0 else f"{name} (+{lane})"))
+        labels = [name, *(f"{name} (+{lane})" for lane in range(1, max(lanes, default=0) + 1))]
+        names += [_name("thread_name", pid, first + lane, label) for lane, label in enumerate(labels)]
         for (span, text, more), lane in zip(row, lanes, strict=True):
             slices.append(_slice(text, pid, first + lane, span) | more)
     return names + slices
