@@ -64,12 +64,14 @@ class Samples:
       reference_s: [N] seconds of the reference's step next to each; empty if there was no reference.
       rejected: steps measured and left out because something else used the processor meanwhile.
       warmup: steps run before and not measured.
+      disturbed: how many of the steps that count were disturbed all the same, since too few were not.
     """
 
     step_s: FloatArray
     reference_s: FloatArray
     rejected: int = 0
     warmup: int = 0
+    disturbed: int = 0
 
     def __post_init__(self) -> None:
         if self.step_s.ndim != 1 or not len(self.step_s):
@@ -174,6 +176,7 @@ class StepCost:
                 "reference_s": self.samples.reference_s.tolist(),
                 "rejected": self.samples.rejected,
                 "warmup": self.samples.warmup,
+                "disturbed": self.samples.disturbed,
             }
         if self.failure is not None:
             out["failure"] = asdict(self.failure)
@@ -208,7 +211,8 @@ def _number(value: float) -> float | None:
 
 def _samples(data: Mapping[str, Any]) -> Samples:
     steps, reference = (np.array(data[name], float) for name in ("step_s", "reference_s"))
-    return Samples(steps, reference, int(data["rejected"]), int(data["warmup"]))
+    counts = {name: int(data[name]) for name in ("rejected", "warmup", "disturbed")}
+    return Samples(steps, reference, **counts)
 
 
 def bare(
