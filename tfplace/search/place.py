@@ -13,7 +13,7 @@ from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import FAILED_BYTES, SIMULATED, StepCost, bare
 from tfplace.errors import InfeasibleError
-from tfplace.placers.base import BudgetSpentError, Placer, single_device
+from tfplace.placers.base import Placer, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.shortage import infeasible
@@ -63,7 +63,7 @@ def search_placement(
     evaluator = evaluator or Simulator(problem)
     compared = _baselines(problem, BASELINES if baselines is None else baselines, seed, evaluator)
     search = Search(problem, limit, seed, progress, evaluator)
-    chosen = _run(method, search, placer)
+    chosen = search.run(method, placer)
     op_device = problem.expand(chosen)
     cost = _final_cost(search, chosen)
     if cost.failure is not None:
@@ -87,24 +87,6 @@ def search_placement(
         simulated=None if cost.source == SIMULATED else Simulator(problem)(chosen),
         problem=problem,
     )
-
-
-def _run(method: Placer, search: Search, placer: str) -> IntArray:
-    """The placer's answer; the best it evaluated if its budget ran out or the user stopped it.
-
-    Raises:
-      KeyboardInterrupt: stopped before any placement was found.
-    """
-    if not search.problem.num_units:  # constants only, which follow one another
-        return np.zeros(0, np.int32)
-    study = search.study(placer)
-    try:
-        chosen = method.place(study)
-    except (BudgetSpentError, KeyboardInterrupt):
-        if study.best is None:
-            raise
-        return study.best
-    return np.asarray(chosen, np.int32)
 
 
 def _final_cost(search: Search, chosen: IntArray) -> StepCost:
@@ -140,7 +122,7 @@ def _baselines(problem: Problem, names: Sequence[str], seed: int, evaluator: Eva
             costs[f"single {device}"] = evaluator(alone)
     for name, method in methods.items():
         search = Search(problem, Budget(evaluations=len(problem.topology.devices)), seed)
-        costs[name] = evaluator(_run(method, search, name))
+        costs[name] = evaluator(search.run(method, name))
     return costs
 
 

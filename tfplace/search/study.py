@@ -12,7 +12,7 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key, StepCost
-from tfplace.placers.base import BudgetSpentError
+from tfplace.placers.base import BudgetSpentError, Placer
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
 
@@ -126,6 +126,23 @@ class Search:
         over, best = self.best_key or (0, None)
         fraction = min(self.position() / self.total, 1.0)
         self._progress(Progress(self.evaluations, now, fraction, best, over == 0, stage, self.evaluator.source))
+
+    def run(self, placer: Placer, stage: str) -> IntArray:
+        """[U] the placer's answer; the best it evaluated if its budget ran out or the user stopped it.
+
+        Raises:
+          KeyboardInterrupt: stopped before any placement was found.
+        """
+        if not self.problem.num_units:  # constants only, which follow one another
+            return np.zeros(0, np.int32)
+        study = self.study(stage)
+        try:
+            chosen = placer.place(study)
+        except (BudgetSpentError, KeyboardInterrupt):
+            if study.best is None:
+                raise
+            return study.best
+        return np.asarray(chosen, np.int32)
 
     def study(self, stage: str) -> SearchStudy:
         """A study with the whole budget."""
