@@ -133,6 +133,12 @@ def set_op_input(op: Any, index: int, tensor: Any) -> None:
     op._update_input(index, tensor)
 
 
+def set_control_inputs(op: Any, controls: Sequence[Any]) -> None:
+    """Makes an op wait for exactly these ops, besides its data; publicly this is fixed when the op is made."""
+    op._remove_all_control_inputs()
+    op._add_control_inputs(list(controls))
+
+
 def copy_constant(op: Any, name: str, device: str) -> Any:
     """A copy of a `Const` op on another device.
 

@@ -13,6 +13,7 @@ from tfplace.errors import ApplyError
 from tfplace.extract.metagraph import SIGNATURE
 
 _FEW = 2
+_REQUIRED = "Placeholder"
 
 
 def step_inputs(graph: OpGraph, meta: Any, batch: Any = None, seed: int = 0) -> dict[str, Any]:
@@ -20,7 +21,8 @@ def step_inputs(graph: OpGraph, meta: Any, batch: Any = None, seed: int = 0) -> 
 
     Values are made up where the batch has only a `tf.TensorSpec`, or is not given: normal floats, integers 0 and 1
     (valid as a class and as a word of any vocabulary), empty texts. Step times of most models do not depend on them;
-    those of sparse lookups and of loops with a computed end do, so give a real batch for such models.
+    those of sparse lookups and of loops with a computed end do, so give a real batch for such models. An argument with
+    a default of its own (`PlaceholderWithDefault`) keeps it unless the batch has a value for it.
 
     Args:
       graph: an extracted graph.
@@ -29,7 +31,7 @@ def step_inputs(graph: OpGraph, meta: Any, batch: Any = None, seed: int = 0) -> 
       seed: of what is made up.
 
     Returns:
-      Argument op -> array.
+      Argument op -> array; without those that keep their default.
 
     Raises:
       ApplyError: the batch does not fit, an argument's shape is open, or the step reads a resource that is no variable
@@ -40,7 +42,8 @@ def step_inputs(graph: OpGraph, meta: Any, batch: Any = None, seed: int = 0) -> 
     _refuse_resources(graph, nodes)
     given = _by_name(names, batch)
     rng = np.random.default_rng(seed)
-    return {name: _value(nodes[name], given.get(name), rng) for name in names}
+    wanted = [n for n in names if nodes[n].op == _REQUIRED or _is_value(given.get(n))]
+    return {name: _value(nodes[name], given.get(name), rng) for name in wanted}
 
 
 def _turn(item: tuple[str, Any]) -> int:
@@ -50,7 +53,7 @@ def _turn(item: tuple[str, Any]) -> int:
 def _refuse_resources(graph: OpGraph, nodes: Mapping[str, Any]) -> None:
     for name in graph.op_names:
         node = nodes.get(name)
-        if node is not None and node.op == "Placeholder" and node.attr["dtype"].type == tf.resource.as_datatype_enum:
+        if node is not None and node.op == _REQUIRED and node.attr["dtype"].type == tf.resource.as_datatype_enum:
             raise ApplyError(
                 f"a step that reads {name!r}, a resource that is no variable",
                 "a step of variables and plain arguments",
@@ -69,10 +72,14 @@ def _by_name(names: list[str], batch: Any) -> dict[str, Any]:
     return dict(zip(names, leaves, strict=True))
 
 
+def _is_value(given: Any) -> bool:
+    return given is not None and not isinstance(given, tf.TypeSpec)
+
+
 def _value(node: Any, given: Any, rng: np.random.Generator) -> Any:
     dtype = tf.dtypes.as_dtype(node.attr["dtype"].type)
     shape = tf.TensorShape(node.attr["shape"].shape)
-    if given is not None and not isinstance(given, tf.TypeSpec):
+    if _is_value(given):
         array = np.asarray(given, dtype.as_numpy_dtype)
         if not shape.is_compatible_with(array.shape):
             raise ApplyError(f"an array of shape {array.shape} for {node.name!r}", f"shape {shape}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfplace.apply.graph import DeviceGraph
@@ -12,10 +14,13 @@ from tfplace.apply.state import SessionState, initial_values
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
 from tfplace.extract.function import FunctionOrigin
+from tfplace.extract.kernels import kernel_support
 from tfplace.extract.metagraph import STEP_OP, GraphOrigin
 from tfplace.measure.inputs import step_inputs
 
 _FED = "tfplace_fed"
+_WRITE_BYTES = 256 * 2**20
+"""What is written to a session at once: a message between servers holds less than 2 GiB."""
 
 
 class StepGraph:
@@ -34,28 +39,41 @@ class StepGraph:
 
     Raises:
       GraphError: the graph was made from plain arrays.
-      ApplyError: the step cannot be run by itself (a resource that is no variable, an open shape).
+      ApplyError: the step cannot be run by itself (a resource that is no variable, an open shape, a variable without a
+        value).
     """
 
     def __init__(self, graph: OpGraph, batch: Any = None, seed: int = 0) -> None:
         self.graph = graph
         meta = graph.metagraph()
         inputs = step_inputs(graph, meta, batch, seed)
-        graph_def, self._fed = _read_arguments(meta.graph_def, inputs)
+        self._graph_def, handles = _read_arguments(meta.graph_def, inputs)
+        self._fed = {argument: handle.name for argument, handle in handles.items()}
+        self._fed_types = {argument: kernel_support(handle).types for argument, handle in handles.items()}
+        self._import()
+        given = {self._fed[name]: value for name, value in inputs.items()}
+        self._values = _variable_values(graph, self._state.names) | given
+
+    def _import(self) -> None:
         self.tf_graph = tf.Graph()
         with self.tf_graph.as_default():
-            tf.import_graph_def(graph_def, name="")
-        held = [node.name for node in graph_def.node if node.name != STEP_OP]
-        self._state = SessionState(self.tf_graph, held)
-        self._values = _variable_values(graph, self._state.names) | {self._fed[n]: v for n, v in inputs.items()}
+            tf.import_graph_def(self._graph_def, name="")
+        self._state = SessionState(self.tf_graph, [node.name for node in self._graph_def.node if node.name != STEP_OP])
         # an argument that may be copied would be a constant; here it is a variable
-        copied = [n for n, c in zip(graph.op_names, graph.replicable.tolist(), strict=True) if c and n not in inputs]
-        self._devices = DeviceGraph(self.tf_graph, [*graph.op_names, *self._fed.values()], copied)
+        may_copy = {n for n, c in zip(self.graph.op_names, self.graph.replicable.tolist(), strict=True) if c}
+        ops = [*self.graph.op_names, *self._fed.values()]
+        self._devices = DeviceGraph(self.tf_graph, ops, sorted(may_copy - set(self._fed)))
+
+    def twin(self) -> StepGraph:
+        """Another step of the same values, on devices of its own."""
+        twin = copy.copy(self)
+        twin._import()
+        return twin
 
     @property
     def targets(self) -> list[Any]:
         """The ops that make one step; each device then ends on its own, without a last meeting."""
-        return [self.tf_graph.get_operation_by_name(name) for name in self.graph.fetches]
+        return [self.op(name) for name in self.graph.fetches]
 
     def op(self, name: str) -> Any:
         """The op called `name`."""
@@ -64,16 +82,21 @@ class StepGraph:
     def assign(self, devices: Mapping[str, str]) -> None:
         """Puts every op, with its variables and arguments, on its device.
 
+        An argument of a type that variables of the device cannot have (integers and texts on a GPU) is read on the
+        device's host, where a program's arguments are too.
+
         Args:
           devices: op name -> full TensorFlow device, for every op.
         """
-        everywhere = {**devices, **{handle: devices[name] for name, handle in self._fed.items()}}
+        held = {name: _host_unless(types, devices[name]) for name, types in self._fed_types.items()}
+        everywhere = {**devices, **held, **{self._fed[name]: device for name, device in held.items()}}
         self._devices.assign(everywhere)
         self._state.assign(everywhere)
 
     def write(self, session: Any) -> None:
-        """Gives the variables of a new session their values."""
-        self._state.write(session, self._values)
+        """Gives the variables of a session the values of the beginning."""
+        for part in _parts(self._values):
+            self._state.write(session, part)
 
     def read(self, session: Any) -> dict[str, Any]:
         """Present values of the variables: op name -> array."""
@@ -81,35 +104,61 @@ class StepGraph:
         return {name: value for name, value in values.items() if name not in self._fed.values()}
 
 
-def _read_arguments(source: Any, inputs: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
-    """The graph with each argument read from a variable, and argument op -> that variable's op."""
+def _read_arguments(source: Any, inputs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The graph with each given argument read from a variable, and argument op -> the node that holds the variable."""
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(source)
-    fed = {}
-    for node in list(graph_def.node):
-        if node.name not in inputs or node.op != "Placeholder":
-            continue
+    handles = {}
+    for node in [node for node in graph_def.node if node.name in inputs]:
         dtype = node.attr["dtype"].type
         handle = graph_def.node.add(name=f"{node.name}/{_FED}", op="VarHandleOp")
         handle.attr["dtype"].type = dtype
         handle.attr["shape"].shape.CopyFrom(tf.TensorShape(inputs[node.name].shape).as_proto())
         handle.attr["shared_name"].s = handle.name.encode()
+        waits = [name if name.startswith("^") else f"^{name.partition(':')[0]}" for name in node.input]
+        del node.input[:]
+        node.input.extend([handle.name, *waits])
         node.op = "ReadVariableOp"
         node.attr.clear()
         node.attr["dtype"].type = dtype
-        node.input.insert(0, handle.name)
-        fed[node.name] = handle.name
-    return graph_def, fed
+        handles[node.name] = handle
+    return graph_def, handles
+
+
+def _host_unless(types: frozenset[str], device: str) -> str:
+    spec = tf.DeviceSpec.from_string(device)
+    if spec.device_type in types:
+        return device
+    host: str = spec.replace(device_type="CPU", device_index=0).to_string()
+    return host
+
+
+def _parts(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The values in parts of at most `_WRITE_BYTES`, or of one value."""
+    part: dict[str, Any] = {}
+    size = 0
+    for name, value in values.items():
+        grown = size + np.asarray(value).nbytes
+        if part and grown > _WRITE_BYTES:
+            yield part
+            part, grown = {}, np.asarray(value).nbytes
+        part[name] = value
+        size = grown
+    if part:
+        yield part
 
 
 def _variable_values(graph: OpGraph, names: tuple[str, ...]) -> dict[str, Any]:
     """Values of the source's variables by op.
 
     Raises:
-      ApplyError: the graph has no TensorFlow program behind it.
+      ApplyError: a variable has none, or the graph has no TensorFlow program behind it.
     """
     if isinstance(graph.origin, FunctionOrigin):
-        return {op: variable.numpy() for op, variable in graph.origin.variables().items()}
+        try:
+            return {op: variable.numpy() for op, variable in graph.origin.variables().items()}
+        except tf.errors.FailedPreconditionError as error:
+            raise ApplyError("a variable that has no value yet", "initialised variables") from error
     if isinstance(graph.origin, GraphOrigin):
         return initial_values(graph.origin, names)
     raise ApplyError("a graph without a TensorFlow program", "a graph from tfplace.extract(model)")
