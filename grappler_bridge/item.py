@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.grappler import item as grappler_item
 
+from grappler_bridge.errors import grappler_errors
 from grappler_bridge.metagraph import fetching
 
 
@@ -25,6 +26,18 @@ class TensorProperties:
     dtype: Any
     shape: tuple[int, ...] | None
     value: tuple[int, ...] | None
+
+
+def grappler_item_of(meta: Any) -> Any:
+    """Grappler's `Item` of a MetaGraphDef that was checked (`grappler_bridge.check`), devices as annotated.
+
+    Placeholders need no care here: when it costs a graph, Grappler takes their shapes at their word.
+
+    Raises:
+      GrapplerError: Grappler cannot read it.
+    """
+    with grappler_errors("read the graph"):
+        return grappler_item.Item(meta)
 
 
 def infer_properties(graph_def: Any, fetches: Sequence[str]) -> dict[str, list[TensorProperties]]:
