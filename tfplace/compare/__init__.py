@@ -1,0 +1,1 @@
+"""Evaluators, and later placers, side by side."""
