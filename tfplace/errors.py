@@ -61,6 +61,10 @@ class ApplyError(InputError):
     """A placement cannot be applied to this program on this machine."""
 
 
+class ClusterError(InputError):
+    """Worker processes cannot be started, reached or brought back."""
+
+
 class UnknownNameError(InputError):
     """A name that is in no registry; lists the known ones, nearest first."""
 
