@@ -54,7 +54,7 @@ class SessionProgram:
         self._devices.assign(devices)
         self._state.assign(devices)
         self._close()
-        self._session = tf.compat.v1.Session(graph=self._graph, config=_session_config())
+        self._session = tf.compat.v1.Session(graph=self._graph, config=session_config())
         self._state.write(self._session, values)
         self._ran = None
 
@@ -133,7 +133,7 @@ class SessionProgram:
             self._session = None
 
 
-def _session_config() -> Any:
+def session_config() -> Any:
     """The running TensorFlow's devices; what is asked is done or refused, and nothing is optimised after placing."""
     config = tf_internals.eager_config()
     config.allow_soft_placement = False

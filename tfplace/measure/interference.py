@@ -75,7 +75,7 @@ class ProcessorWatch:
         proc: Path = Path("/proc"),
         cgroup: Path = Path("/sys/fs/cgroup"),
     ) -> None:
-        self.cores = tuple(_own_cores() if cores is None else cores)
+        self.cores = tuple(own_cores() if cores is None else cores)
         self._pids = (os.getpid(), *pids)
         self._stat = proc / "stat"
         self._accounting = next((cgroup / name for name in _ACCOUNTING if (cgroup / name).is_file()), None)
@@ -156,10 +156,11 @@ def waited_s(pids: Sequence[int], proc: Path = Path("/proc")) -> float:
     return total * 1e-9
 
 
-def _own_cores() -> Sequence[int]:
+def own_cores() -> tuple[int, ...]:
+    """The cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return range(os.cpu_count() or 1)
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
 
 
 def _process_seconds(pid: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tfplace.errors import ApplyError
 from tfplace.extract.function import FunctionOrigin
 from tfplace.extract.kernels import kernel_support
 from tfplace.extract.metagraph import STEP_OP, GraphOrigin
+from tfplace.measure.chain import Chains
 from tfplace.measure.inputs import step_inputs
 
 _FED = "tfplace_fed"
@@ -30,7 +31,7 @@ class StepGraph:
     Arguments are not fed but read from variables beside them, written once: a step then measures what the simulator
     predicts, with the batch already on its device.
 
-    A session sees the devices of its first run; after a new `assign` open a new one.
+    A session sees the devices of its first run; after a new `place` open a new one.
 
     Args:
       graph: an extracted graph.
@@ -59,6 +60,7 @@ class StepGraph:
         with self.tf_graph.as_default():
             tf.import_graph_def(self._graph_def, name="")
         self._state = SessionState(self.tf_graph, [node.name for node in self._graph_def.node if node.name != STEP_OP])
+        self._chains = Chains(self.tf_graph)
         # an argument that may be copied would be a constant; here it is a variable
         may_copy = {n for n, c in zip(self.graph.op_names, self.graph.replicable.tolist(), strict=True) if c}
         ops = [*self.graph.op_names, *self._fed.values()]
@@ -79,7 +81,7 @@ class StepGraph:
         """The op called `name`."""
         return self.tf_graph.get_operation_by_name(name)
 
-    def assign(self, devices: Mapping[str, str]) -> None:
+    def place(self, devices: Mapping[str, str], chains: Iterable[Sequence[str]] = ()) -> None:
         """Puts every op, with its variables and arguments, on its device.
 
         An argument of a type that variables of the device cannot have (integers and texts on a GPU) is read on the
@@ -87,11 +89,13 @@ class StepGraph:
 
         Args:
           devices: op name -> full TensorFlow device, for every op.
+          chains: op names, each of which waits for the one before it in its chain.
         """
         held = {name: _host_unless(types, devices[name]) for name, types in self._fed_types.items()}
         everywhere = {**devices, **held, **{self._fed[name]: device for name, device in held.items()}}
         self._devices.assign(everywhere)
         self._state.assign(everywhere)
+        self._chains.link(chains)
 
     def write(self, session: Any) -> None:
         """Gives the variables of a session the values of the beginning."""
