@@ -94,7 +94,7 @@ class ProcessorWatch:
     def read(self) -> _Reading:
         """The counters now."""
         # Our own clocks first: asking for them brings the accounting of what runs now up to date.
-        own = sum(_process_seconds(pid) for pid in self._pids)
+        own = sum(process_seconds(pid) for pid in self._pids)
         used = tuple(count() for _, count, _ in self._counters)
         return _Reading(time.perf_counter(), own, self._stolen_s() if self._stat.is_file() else 0.0, used)
 
@@ -163,7 +163,7 @@ def own_cores() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def _process_seconds(pid: int) -> float:
+def process_seconds(pid: int) -> float:
     """Processor seconds of a process and its ended and running threads; 0 if it is gone.
 
     Python lacks `clock_getcpuclockid(3)`, but the number is fixed: the inverted pid above three bits of kind.
