@@ -92,7 +92,7 @@ def test_trains_as_the_file_with_a_loop_does(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def towers():
+def towers(logical_cpus):
     """Variables that count steps and hold what was read: u += x + n, with an argument of integers."""
     u = tf.Variable(tf.zeros((3,)), name="u")
     count = tf.Variable(0, dtype=tf.int64, name="count")
