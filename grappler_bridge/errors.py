@@ -4,19 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import tensorflow as tf
 
 
 class GrapplerInputError(ValueError):
-    """Refused before Grappler sees it, because it would crash on it or quietly answer another question."""
+    """Refused before Grappler sees it, because it would crash on it or quietly answer another question.
+
+    Attributes:
+      received: what was given, as text.
+      expected: what would have been accepted, as text.
+      hint: what to do about it; may be empty.
+    """
 
     def __init__(self, received: str, expected: str, hint: str = "") -> None:
+        self.received = received
+        self.expected = expected
+        self.hint = hint
         super().__init__(f"received {received}; expected {expected}.{' ' + hint if hint else ''}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survives the way between processes."""
+        return type(self), (self.received, self.expected, self.hint)
 
 
 class GrapplerError(RuntimeError):
     """Grappler itself gave up on a graph."""
+
+
+class GrapplerLostError(RuntimeError):
+    """The process in which Grappler ran ended without an answer."""
+
+
+class GrapplerTimeOutError(RuntimeError):
+    """Grappler had no answer in time, and its process was ended."""
 
 
 @contextmanager
