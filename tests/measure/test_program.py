@@ -159,6 +159,16 @@ def test_a_default_is_kept_or_replaced():
     assert _run(StepGraph(graph, {"d": np.full(2, 5.0)}), _devices(graph), 2)["w"].tolist() == [10, 10]
 
 
+def test_variables_of_a_file_without_values_are_zero():
+    with tf.Graph().as_default() as g:
+        w = v1.get_variable("w", (2,), use_resource=True)
+        r = v1.get_variable("r", (3,), tf.int32, use_resource=False)
+        tf.group(w.assign_add([1.0, 2.0]), v1.assign_add(r, [1, 2, 3]), name="y")
+        graph = tfplace.extract(g.as_graph_def(), fetches=("y",))
+    values = _run(StepGraph(graph), _devices(graph), 2)
+    assert values["w"].tolist() == [2, 4] and values["r"].tolist() == [2, 4, 6]
+
+
 def test_values_are_written_in_parts():
     mega = np.zeros(2**20 // 4, np.float32)
     values = {str(i): np.broadcast_to(mega, (100, len(mega))) for i in range(5)}

@@ -28,8 +28,9 @@ class StepGraph:
     """An extracted graph's step as a TensorFlow 1 graph, apart from the program it came from.
 
     It has its own copies of the variables, with the values they had when it was made; nothing of the model changes.
-    Arguments are not fed but read from variables beside them, written once: a step then measures what the simulator
-    predicts, with the batch already on its device.
+    Variables of a file that has neither values nor initializers for them are zero. Arguments are not fed but read from
+    variables beside them, written once: a step then measures what the simulator predicts, with the batch already on its
+    device.
 
     A session sees the devices of its first run; after a new `place` open a new one.
 
@@ -40,8 +41,8 @@ class StepGraph:
 
     Raises:
       GraphError: the graph was made from plain arrays.
-      ApplyError: the step cannot be run by itself (a resource that is no variable, an open shape, a variable without a
-        value).
+      ApplyError: the step cannot be run by itself (a resource that is no variable, an open shape, a variable of a
+        program that has no value yet).
     """
 
     def __init__(self, graph: OpGraph, batch: Any = None, seed: int = 0) -> None:
@@ -53,7 +54,7 @@ class StepGraph:
         self._fed_types = {argument: kernel_support(handle).types for argument, handle in handles.items()}
         self._import()
         given = {self._fed[name]: value for name, value in inputs.items()}
-        self._values = _variable_values(graph, self._state.names) | given
+        self._values = self._first_values() | given
 
     def _import(self) -> None:
         self.tf_graph = tf.Graph()
@@ -65,6 +66,20 @@ class StepGraph:
         may_copy = {n for n, c in zip(self.graph.op_names, self.graph.replicable.tolist(), strict=True) if c}
         ops = [*self.graph.op_names, *self._fed.values()]
         self._devices = DeviceGraph(self.tf_graph, ops, sorted(may_copy - set(self._fed)))
+
+    def _first_values(self) -> dict[str, Any]:
+        """Values of the source's variables by op."""
+        origin = self.graph.origin
+        if isinstance(origin, FunctionOrigin):
+            try:
+                return {op: variable.numpy() for op, variable in origin.variables().items()}
+            except tf.errors.FailedPreconditionError as error:
+                raise ApplyError("a variable that has no value yet", "initialised variables") from error
+        if isinstance(origin, GraphOrigin):
+            held = [name for name in self._state.names if name not in self._fed.values()]
+            known = initial_values(origin, tuple(held))
+            return {name: known[name] if name in known else _zeros(self.op(name)) for name in held}
+        raise ApplyError("a graph without a TensorFlow program", "a graph from tfplace.extract(model)")
 
     def twin(self) -> StepGraph:
         """Another step of the same values, on devices of its own."""
@@ -129,6 +144,13 @@ def _read_arguments(source: Any, inputs: Mapping[str, Any]) -> tuple[Any, dict[s
     return graph_def, handles
 
 
+def _zeros(variable: Any) -> Any:
+    shape = tf.TensorShape(variable.get_attr("shape"))
+    if not shape.is_fully_defined():
+        raise ApplyError(f"variable {variable.name!r} of shape {shape}, without a value", "a value, or a known shape")
+    return np.zeros(shape.as_list(), tf.dtypes.as_dtype(variable.get_attr("dtype")).as_numpy_dtype)
+
+
 def _host_unless(types: frozenset[str], device: str) -> str:
     spec = tf.DeviceSpec.from_string(device)
     if spec.device_type in types:
@@ -150,19 +172,3 @@ def _parts(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         size = grown
     if part:
         yield part
-
-
-def _variable_values(graph: OpGraph, names: tuple[str, ...]) -> dict[str, Any]:
-    """Values of the source's variables by op.
-
-    Raises:
-      ApplyError: a variable has none, or the graph has no TensorFlow program behind it.
-    """
-    if isinstance(graph.origin, FunctionOrigin):
-        try:
-            return {op: variable.numpy() for op, variable in graph.origin.variables().items()}
-        except tf.errors.FailedPreconditionError as error:
-            raise ApplyError("a variable that has no value yet", "initialised variables") from error
-    if isinstance(graph.origin, GraphOrigin):
-        return initial_values(graph.origin, names)
-    raise ApplyError("a graph without a TensorFlow program", "a graph from tfplace.extract(model)")
