@@ -17,6 +17,7 @@ tfplace decides which device every op of a TensorFlow model runs on.
   tfplace topologies      list the topologies that come with tfplace
   tfplace placers         list the placers
   tfplace models          list the models that come with tfplace
+  tfplace worker          run a TensorFlow worker for measuring, here or on another machine
   tfplace COMMAND --help  all flags of a command
   tfplace --version
 
@@ -66,6 +67,13 @@ def _place(argv: list[str]) -> int:
     return PLACED
 
 
+def _worker(argv: list[str]) -> int:
+    from tfplace.cli.worker import worker_command
+
+    worker_command(argv)
+    return PLACED
+
+
 def _listing(what: str) -> Callable[[list[str]], int]:
     def run(argv: list[str]) -> int:
         from tfplace.cli import listing
@@ -78,6 +86,7 @@ def _listing(what: str) -> Callable[[list[str]], int]:
 
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "place": _place,
+    "worker": _worker,
     **{what: _listing(what) for what in ("models", "placers", "topologies")},
 }
 

@@ -1,0 +1,106 @@
+"""`tfplace worker`: one TensorFlow worker in the foreground, for clusters that span machines."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+from absl import flags
+
+from tfplace.cli.console import complain, say
+from tfplace.errors import ClusterError, InputError
+from tfplace.units import parse_bytes
+
+_RESTARTS = 5
+_SOON_S = 5.0
+
+
+def worker_command(argv: Sequence[str]) -> None:
+    """Runs `tfplace worker` with these flags, until a signal ends it.
+
+    Raises:
+      InputError: a wrong flag.
+      ClusterError: the worker does not start, or ends again and again.
+    """
+    if {"--help", "-h", "--helpfull", "--helpshort"} & set(argv):
+        say(_usage())
+        return
+    fv = _parse(argv)
+    from tfplace.measure.processes import WorkerProcesses
+    from tfplace.measure.worker import Settings
+
+    settings = Settings(
+        host=fv.host,
+        port=fv.port,
+        cores=tuple(_cores(fv.cores)),
+        memory_limit=parse_bytes(fv.memory_limit) if fv.memory_limit else None,
+        inter_op=fv.inter_op,
+        intra_op=fv.intra_op,
+        gpus=fv.gpus,
+    )
+    signal.signal(signal.SIGTERM, _interrupt)
+    processes = WorkerProcesses()
+    try:
+        worker = processes.launch([settings])[0]
+        say(f"tfplace worker at {worker.address}\n")
+        quick_ends = 0
+        while quick_ends < _RESTARTS:
+            start = time.monotonic()
+            status = processes.wait(worker.pid)
+            complain(f"the worker ended with exit status {status}; starting it again")
+            quick_ends = quick_ends + 1 if time.monotonic() - start < _SOON_S else 0
+            worker = worker.again(processes)
+        raise ClusterError(f"a worker that ended {_RESTARTS} times within {_SOON_S:g} s", "one that stays")
+    except KeyboardInterrupt:
+        return
+    finally:
+        processes.close()
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _flags() -> flags.FlagValues:
+    fv = flags.FlagValues()
+    number, text = flags.DEFINE_integer, flags.DEFINE_string
+    number("port", 0, "Where it listens; by default a free port, which it prints.", lower_bound=0, flag_values=fv)
+    text(
+        "host", "127.0.0.1", "Name or address others find it by; a loopback address is deaf to others.", flag_values=fv
+    )
+    text("cores", "", "Cores to pin it to, such as 0 or 2,3; by default none.", flag_values=fv)
+    text("memory_limit", "", "Memory it may allocate once started, such as 4GiB.", flag_values=fv)
+    number("inter_op", 4, "Threads that run ops side by side.", lower_bound=1, flag_values=fv)
+    number("intra_op", 1, "Threads within an op.", lower_bound=1, flag_values=fv)
+    text("gpus", "", "GPUs it uses, as CUDA_VISIBLE_DEVICES has them; by default none.", flag_values=fv)
+    return fv
+
+
+def _parse(argv: Sequence[str]) -> flags.FlagValues:
+    fv = _flags()
+    try:
+        rest = fv(["tfplace worker", *argv])
+    except flags.Error as error:
+        raise InputError(str(error), "flags of `tfplace worker`", "See tfplace worker --help.") from error
+    if len(rest) > 1:
+        raise InputError(" ".join(map(repr, rest[1:])), "flags only", "See tfplace worker --help.")
+    return fv
+
+
+def _cores(text: str) -> list[int]:
+    try:
+        return [int(core) for core in text.split(",") if core]
+    except ValueError as error:
+        raise InputError(f"--cores={text}", "numbers of cores, such as 0 or 2,3") from error
+
+
+def _usage() -> str:
+    fv = _flags()
+    lines = ["tfplace worker: runs one TensorFlow worker until it is interrupted. Flags:"]
+    for name in fv:
+        default = "" if fv[name].default in (None, "", 0) else f" (default: {fv[name].default})"
+        lines.append(f"  --{name:<12} {fv[name].help}{default}")
+    lines.append("It obeys whoever reaches it: use it in trusted networks only.")
+    return "\n".join(lines) + "\n"

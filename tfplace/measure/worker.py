@@ -1,0 +1,188 @@
+"""What runs in worker processes: a TensorFlow server with its cores, threads and memory limit.
+
+Importing TensorFlow takes seconds, so it is done once, in a process that then forks workers as they are asked for
+(`main`). That is sound because this process has a single thread: numpy's is told to start none, and TensorFlow starts
+its own with the first server, in the worker.
+
+Requests come as lines of JSON on stdin, events go as lines of JSON to stdout; `tfplace.measure.processes` is the other
+end. Nothing here outlives its parent: a closed stdin ends the process that forks, and the kernel ends each process
+whose parent has died, however that died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tfplace.measure.sockets import hear_loopback_only, is_loopback
+
+BOOT_JOB = "tfplace"
+"""The job a server starts under. A session gives it another name and task; TensorFlow refuses to give the same."""
+
+_PR_SET_PDEATHSIG = 1
+_LONGEST = 1000  # an event is written at once: less than a pipe takes in one piece
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a worker runs.
+
+    Attributes:
+      host: the name others reach it by; a loopback address makes it deaf to anything else.
+      port: where it listens; 0 takes a free port.
+      cores: CPU cores it is pinned to; none leaves it free.
+      memory_limit: bytes it may allocate once it has started; None for no limit.
+      inter_op: threads that run ops side by side. With 1, an op that computes keeps the worker from answering others.
+      intra_op: threads within an op.
+      gpus: value of CUDA_VISIBLE_DEVICES; empty for none.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    cores: tuple[int, ...] = ()
+    memory_limit: int | None = None
+    inter_op: int = 4
+    intra_op: int = 1
+    gpus: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Settings:
+        """What `to_json` gave."""
+        return cls(**{**values, "cores": tuple(values["cores"])})
+
+
+def serve(settings: Settings) -> tuple[Any, str]:
+    """Starts a server in this process.
+
+    Returns:
+      The server, to be kept, and its address, "host:port".
+    """
+    if settings.cores:
+        os.sched_setaffinity(0, settings.cores)
+    os.environ["CUDA_VISIBLE_DEVICES"] = settings.gpus
+    if settings.memory_limit is not None:
+        # oneDNN's allocator keeps its own account of big tensors, and refuses them more cleanly than the kernel does.
+        os.environ["TF_MKL_ALLOC_MAX_BYTES"] = str(settings.memory_limit)
+    import tensorflow as tf
+
+    config = tf.compat.v1.ConfigProto(
+        inter_op_parallelism_threads=settings.inter_op, intra_op_parallelism_threads=settings.intra_op
+    )
+    if not settings.gpus:
+        config.device_count["GPU"] = 0
+    cluster = {BOOT_JOB: [f"{settings.host}:{settings.port}"]}
+    server = tf.distribute.Server(cluster, job_name=BOOT_JOB, task_index=0, config=config, start=False)
+    port = int(server.target.rpartition(":")[2])
+    if is_loopback(settings.host):
+        hear_loopback_only(port)
+    server.start()
+    if settings.memory_limit is not None:
+        _limit_memory(settings.memory_limit)
+    return server, f"{settings.host}:{port}"
+
+
+def _limit_memory(limit: int) -> None:
+    """Refuses more than `limit` bytes of data beyond what the process has now."""
+    import resource
+
+    now = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
+    most = int(now.split()[1]) * 1024 + limit
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def main() -> None:
+    """Forks workers on request until stdin ends."""
+    _end_with_parent(os.getppid())
+    events = os.dup(1)
+    os.dup2(2, 1)  # so that what anything prints is not taken for an event
+    import tensorflow  # noqa: F401  # what makes a fork of this process worth having
+
+    workers: set[int] = set()
+
+    def report(*_: Any) -> None:
+        for pid in tuple(workers):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                workers.discard(pid)
+                _tell(events, ended=pid, status=os.waitstatus_to_exitcode(status))
+
+    signal.signal(signal.SIGCHLD, report)
+    _tell(events, ready=os.getpid())
+    for line in sys.stdin:
+        request = json.loads(line)
+        with _held_back(signal.SIGCHLD):
+            if "kill" in request:
+                _kill(workers & {request["kill"]})
+            else:
+                workers.add(_fork(events, request))
+    with _held_back(signal.SIGCHLD):
+        _kill(workers)
+        for pid in workers:
+            os.waitpid(pid, 0)
+        os._exit(0)  # there is nothing here that wants to be taken apart with care
+
+
+@contextlib.contextmanager
+def _held_back(number: signal.Signals) -> Iterator[None]:
+    """Delays a signal: a worker that dies at once is in the books before its end is, and no process is killed twice."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+
+def _kill(pids: set[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _fork(events: int, request: Mapping[str, Any]) -> int:
+    parent = os.getpid()
+    pid = os.fork()
+    if not pid:
+        try:
+            _work(events, request, parent)
+        finally:
+            os._exit(1)
+    _tell(events, forked=pid, request=request["request"])
+    return pid
+
+
+def _work(events: int, request: Mapping[str, Any], parent: int) -> None:
+    """A worker's life, in the process just forked."""
+    _end_with_parent(parent)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    try:
+        server, address = serve(Settings.from_json(request["settings"]))
+    except Exception as error:
+        _tell(events, request=request["request"], refused=f"{type(error).__name__}: {str(error)[:_LONGEST]}")
+        raise
+    _tell(events, request=request["request"], serving=address)
+    server.join()
+
+
+def _tell(events: int, **event: Any) -> None:
+    os.write(events, (json.dumps(event) + "\n").encode())
+
+
+def _end_with_parent(parent: int) -> None:
+    """Has the kernel kill this process when the thread that made it ends, as it does with its process."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before it could be heard of
+        os._exit(1)
