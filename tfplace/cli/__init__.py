@@ -14,6 +14,8 @@ HELP = """\
 tfplace decides which device every op of a TensorFlow model runs on.
 
   tfplace place --model=MODEL [--topology=NAME|FILE] [--placer=auto] [--budget=30s] [--out=DIR] [--json] ...
+  tfplace profile MODEL... --output=FILE     measure how long models' ops take
+  tfplace calibrate --output=FILE            measure devices and links, as a topology
   tfplace topologies      list the topologies that come with tfplace
   tfplace placers         list the placers
   tfplace models          list the models that come with tfplace
@@ -74,6 +76,20 @@ def _worker(argv: list[str]) -> int:
     return PLACED
 
 
+def _profile(argv: list[str]) -> int:
+    from tfplace.cli.profile import profile_command
+
+    profile_command(argv)
+    return PLACED
+
+
+def _calibrate(argv: list[str]) -> int:
+    from tfplace.cli.calibrate import calibrate_command
+
+    calibrate_command(argv)
+    return PLACED
+
+
 def _listing(what: str) -> Callable[[list[str]], int]:
     def run(argv: list[str]) -> int:
         from tfplace.cli import listing
@@ -86,6 +102,8 @@ def _listing(what: str) -> Callable[[list[str]], int]:
 
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "place": _place,
+    "profile": _profile,
+    "calibrate": _calibrate,
     "worker": _worker,
     **{what: _listing(what) for what in ("models", "placers", "topologies")},
 }

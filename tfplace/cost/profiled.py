@@ -53,6 +53,15 @@ def profiled_share(costs: CostTable) -> float:
     return float(costs.compute_s[measured].sum()) / total if total else 1.0
 
 
+def step_ratio(graph: OpGraph, measured: DeviceProfile) -> float | None:
+    """Seconds of all known ops of a graph over those of its measured step; None if that was not measured."""
+    step = measured.step(graph.fingerprint)
+    if step is None:
+        return None
+    seconds, _ = _known(graph, [measured.ops.get(signature) for signature in signatures(graph)], measured)
+    return float(seconds.sum()) / (step.step_s - step.empty_s)
+
+
 def _column(
     graph: OpGraph,
     known: Sequence[str],
@@ -62,9 +71,7 @@ def _column(
 ) -> tuple[FloatArray, list[str]]:
     """[V] seconds on one device, and where each came from."""
     times = [measured.ops.get(signature) for signature in known]
-    here = np.array([t is not None for t in times]) & ~graph.replicable
-    kernel_s = np.array([t.seconds if t is not None else 0.0 for t in times]) * graph.trips * here
-    seconds = kernel_s + graph.trips * here * _overhead(graph, measured, float(kernel_s.sum()), here)
+    seconds, here = _known(graph, times, measured)
     scale = _scales(
         seconds[here] / np.maximum(analytic_s[here], 1e-12), [provenance[v] for v in np.flatnonzero(here).tolist()]
     )
@@ -81,24 +88,19 @@ def _column(
     return seconds, words
 
 
+def _known(graph: OpGraph, times: Sequence[OpTime | None], measured: DeviceProfile) -> tuple[FloatArray, BoolArray]:
+    """[V] seconds of the ops that have a time, 0 for others; and which ops have one."""
+    here = np.array([t is not None for t in times]) & ~graph.replicable
+    kernel_s = np.array([t.seconds if t is not None else 0.0 for t in times]) * graph.trips * here
+    return kernel_s + graph.trips * here * _overhead(graph, measured, float(kernel_s.sum()), here), here
+
+
 def _overhead(graph: OpGraph, measured: DeviceProfile, kernel_s: float, here: BoolArray) -> float:
     """Seconds the executor adds to an execution of an op of this graph."""
     step = measured.step(graph.fingerprint)
     if step is None:
         return measured.overhead_s
     return max(0.0, (step.step_s - step.empty_s - kernel_s) / max(float(graph.trips[here].sum()), 1.0))
-
-
-def step_ratio(graph: OpGraph, compute_s: FloatArray, measured: DeviceProfile) -> float | None:
-    """Seconds of all ops of a graph over those of its measured step on one device; None if it was not measured.
-
-    Args:
-      graph: [V] ops.
-      compute_s: [V] seconds on a device of the model.
-      measured: what was measured on the model.
-    """
-    step = measured.step(graph.fingerprint)
-    return float(compute_s.sum()) / (step.step_s - step.empty_s) if step is not None else None
 
 
 def _scales(ratio: FloatArray, classes: Sequence[str]) -> dict[str, float]:

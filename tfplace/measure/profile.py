@@ -176,13 +176,13 @@ def _run(
 def _turns(program: StepGraph, backend: Backend, warmup: int, steps: int, progress: Progress) -> list[_Turn]:
     running = Running(program, backend, None)
     try:
-        for i in range(warmup):
-            progress(f"warming up, step {i + 1} of {warmup}")
+        progress("warming up")
+        for _ in range(warmup):
             running()
         watch = ProcessorWatch(backend.pids, backend.cores or None)
         turns: list[_Turn] = []
+        progress("tracing steps")
         while sum(t.disturbance <= TOLERANCE for t in turns) < steps and len(turns) < ATTEMPTS * steps:
-            progress(f"tracing, step {len(turns) + 1}")
             watch()
             step_s, metadata = running(), running.traced()
             disturbance = watch()

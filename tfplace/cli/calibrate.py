@@ -1,0 +1,154 @@
+"""`tfplace calibrate`: measures devices and links, and writes them as a topology."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from absl import flags
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tfplace.cli.console import say
+from tfplace.cli.flagset import describe_flags, read_flags
+from tfplace.cli.quiet import load_tensorflow
+from tfplace.errors import InputError
+from tfplace.report.progress import Stages
+from tfplace.units import format_bytes, format_seconds, parse_bytes
+
+if TYPE_CHECKING:
+    from tfplace.core.topology import Topology
+    from tfplace.cost.calibrate import LinkFit
+    from tfplace.measure.backend import Backend
+    from tfplace.measure.calibrate import Calibration
+
+NAME = "tfplace calibrate"
+
+
+def calibrate_flags() -> flags.FlagValues:
+    """A fresh set of flags, apart from absl's global ones."""
+    fv = flags.FlagValues()
+    text, switch = flags.DEFINE_string, flags.DEFINE_bool
+    text("output", None, "The topology file to write.", flag_values=fv)
+    flags.DEFINE_integer("workers", 2, "Workers to start on this machine, each on a core.", 1, flag_values=fv)
+    text("cluster", None, "host:port,host:port of workers to use instead.", flag_values=fv)
+    switch("local", False, "Measure the devices of one process, such as its GPUs, instead.", flag_values=fv)
+    text("device_model", None, "What to call the devices' product; by default what the system says.", flag_values=fv)
+    text("max_size", "64MiB", "The largest transfer; the smallest is 1 KiB, each four times the last.", flag_values=fv)
+    switch("within_one_way", False, "Shorten the ends' core time to what one transfer takes.", flag_values=fv)
+    switch("quiet", False, "No progress on stderr.", flag_values=fv)
+    return fv
+
+
+def calibrate_command(argv: Sequence[str]) -> None:
+    """Runs `tfplace calibrate` with these flags.
+
+    Raises:
+      InputError: see the exit codes in docs/cli.md.
+    """
+    if {"--help", "-h"} & set(argv):
+        say(describe_flags(f"{NAME}: measures devices and the links between them.", calibrate_flags()))
+        return
+    fv = calibrate_flags()
+    rest = read_flags(NAME, fv, argv)
+    if rest:
+        raise InputError(" ".join(map(repr, rest)), "flags only", f"See {NAME} --help.")
+    if not fv.output:
+        raise InputError("no --output", "--output=topology.json", "The file is what --topology reads.")
+    largest = parse_bytes(fv.max_size)
+    if largest < 4096:
+        raise InputError(f"--max_size={fv.max_size}", "at least 4 KiB, for two sizes")
+    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        found = _measure(fv, stages, largest)
+    found.topology.save(fv.output)
+    console = Console()
+    console.print(_devices(found.topology))
+    for fit in found.fits:
+        console.print(_transfers(fit))
+    if found.fits:
+        console.print(_links(found.topology))
+    say(f"topology   {fv.output}\n")
+
+
+def _measure(fv: flags.FlagValues, stages: Stages, largest: int) -> Calibration:
+    stages.stage("starting")
+    load_tensorflow(gpus=fv.local)
+    from tfplace.measure.calibrate import calibrate
+    from tfplace.measure.transfers import SIZES
+
+    backend = _backend(fv)
+    try:
+        return calibrate(
+            backend,
+            sizes=[size for size in SIZES if size <= largest],
+            within_one_way=fv.within_one_way,
+            model=fv.device_model,
+            progress=_teller(stages),
+        )
+    finally:
+        backend.close()
+
+
+def _teller(stages: Stages) -> Callable[[str, float], None]:
+    """Makes a stage of each new text."""
+    last = ""
+
+    def tell(text: str, fraction: float) -> None:
+        nonlocal last
+        if text != last:
+            last = text
+            stages.stage(f"{text} ({fraction:.0%} done)")
+
+    return tell
+
+
+def _backend(fv: flags.FlagValues) -> Backend:
+    from tfplace.measure.cluster import Cluster
+    from tfplace.measure.local import LocalDevices
+
+    if fv.cluster:
+        return Cluster.connect(fv.cluster.split(","))
+    return LocalDevices() if fv.local else Cluster.start(fv.workers)
+
+
+def _devices(topology: Topology) -> Table:
+    headings = ("device", "float32", "float64", "memory bandwidth", "op overhead", "memory", "workspace")
+    table = _table(", ".join(dict.fromkeys(d.model for d in topology.devices)), *headings)
+    for d in topology.devices:
+        rates = [f"{d.flops[dtype] / 1e9:.0f} GFLOP/s" for dtype in ("float32", "float64")]
+        memory = map(format_bytes, (d.memory_bytes, d.workspace_bytes))
+        table.add_row(d.name, *rates, f"{d.memory_bandwidth / 1e9:.1f} GB/s", format_seconds(d.op_overhead_s), *memory)
+    return table
+
+
+def _transfers(fit: LinkFit) -> Table:
+    from tfplace.measure.calibrate import describe_fit
+
+    heading = f"{fit.link.src} -> {fit.link.dst}"
+    table = _table(heading, "size", "one way", "fitted", "residual", "sender's core", "receiver's core", "model in all")
+    for row in describe_fit(fit):
+        table.add_row(*row)
+    return table
+
+
+def _links(topology: Topology) -> Table:
+    table = _table("Links", "link", "latency", "bandwidth", "sending", "receiving")
+    for link in topology.links:
+        table.add_row(
+            f"{link.src} -> {link.dst}",
+            format_seconds(link.latency_s),
+            f"{link.bandwidth / 1e9:.3g} GB/s",
+            f"{format_seconds(link.send_overhead_s)} + {link.send_overhead_s_per_byte * 1e9:.2f} ns/B",
+            f"{format_seconds(link.receive_overhead_s)} + {link.receive_overhead_s_per_byte * 1e9:.2f} ns/B",
+        )
+    return table
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if i else "left")
+    return table

@@ -1,0 +1,140 @@
+"""`tfplace profile`: measures how long models' ops take, and writes it to a file."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absl import flags
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tfplace.cli import options, source
+from tfplace.cli.console import say
+from tfplace.cli.flagset import describe_flags, read_flags
+from tfplace.cli.quiet import load_tensorflow
+from tfplace.core.graph import OpGraph
+from tfplace.cost.profile import Profile
+from tfplace.errors import InputError
+from tfplace.report.progress import Stages
+from tfplace.units import format_seconds
+
+if TYPE_CHECKING:
+    from tfplace.measure.backend import Backend
+    from tfplace.measure.profile import Outcome
+
+NAME = "tfplace profile"
+
+
+def profile_flags() -> flags.FlagValues:
+    """A fresh set of flags, apart from absl's global ones."""
+    fv = flags.FlagValues()
+    text, repeated, switch = flags.DEFINE_string, flags.DEFINE_multi_string, flags.DEFINE_bool
+    text("output", None, "The profile file to write.", flag_values=fv)
+    flags.DEFINE_integer("batch", None, "Examples in one step; by default the models' own.", flag_values=fv)
+    repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
+    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
+    switch("inference", False, "Keras models: profile inference instead of the training step.", flag_values=fv)
+    flags.DEFINE_enum("device_type", "CPU", ["CPU", "GPU"], "Which kind of device of this machine.", flag_values=fv)
+    text("cluster", None, "host:port of a worker to use instead.", flag_values=fv)
+    text("device_model", None, "What to call the device's product; by default what the system says.", flag_values=fv)
+    text("cache", None, "Where measurements are kept, or 'none'; by default the user's cache.", flag_values=fv)
+    flags.DEFINE_integer("steps", 10, "Traced steps that count.", lower_bound=1, flag_values=fv)
+    switch("quiet", False, "No progress on stderr.", flag_values=fv)
+    return fv
+
+
+def profile_command(argv: Sequence[str]) -> None:
+    """Runs `tfplace profile` with these flags.
+
+    Raises:
+      InputError: see the exit codes in docs/cli.md.
+    """
+    if {"--help", "-h"} & set(argv):
+        say(describe_flags(f"{NAME} MODEL...: measures how long models' ops take on one device.", profile_flags()))
+        return
+    fv = profile_flags()
+    models = read_flags(NAME, fv, argv)
+    if not models:
+        raise InputError(f"{NAME} without a model", "models, such as `tfplace profile lstm_lm --output=profile.json`")
+    if not fv.output:
+        raise InputError("no --output", "--output=profile.json", "The file is what `tfplace place --profile` reads.")
+    for model in models:
+        source.find(model)
+    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        load_tensorflow(gpus=fv.device_type == "GPU")
+        done = [_profile(fv, stages, model) for model in models]
+    profile = Profile()
+    for _, outcome in done:
+        profile = profile.updated(outcome.device)
+    profile.save(fv.output)
+    Console().print(_table(done))
+    say(f"profile    {fv.output}\n")
+
+
+def _profile(fv: flags.FlagValues, stages: Stages, model: str) -> tuple[OpGraph, Outcome]:
+    from tfplace.api import extract
+    from tfplace.measure.profile import default_cache, profile_graph
+
+    stages.stage(f"building {model}")
+    built = source.find(model)(fv.batch, dict(options.pairs("param", fv.param, "NAME=VALUE")))
+    stages.stage("reading its graph")
+    training = False if fv.inference else None
+    graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
+    open_backend, device_model = _device(fv)
+    outcome = profile_graph(
+        graph,
+        open_backend,
+        device_model,
+        device_type=fv.device_type,
+        batch=built.batch,
+        cache=None if fv.cache == "none" else Path(fv.cache or default_cache()),
+        steps=fv.steps,
+        progress=stages.stage,
+    )
+    if outcome.unrun:
+        stages.note(f"{model}: {outcome.unrun} ops did not run; their seconds stay analytic")
+    if outcome.miscounted:
+        stages.note(f"{model}: {outcome.miscounted} ops ran more or less often than the graph says")
+    return graph, outcome
+
+
+def _device(fv: flags.FlagValues) -> tuple[Callable[[], Backend], str]:
+    """What opens the device, and its model."""
+    from tfplace.measure.cluster import Cluster
+    from tfplace.measure.local import LocalDevices
+    from tfplace.measure.rates import core_model, gpu_model
+
+    if fv.cluster:
+        return lambda: Cluster.connect([fv.cluster]), fv.device_model or "a worker's processor"
+    if fv.device_type == "GPU":
+        return LocalDevices, fv.device_model or gpu_model(0)
+    # one inter-op thread: ops that ran side by side would count one another's time
+    return lambda: Cluster.start(1, inter_op=1), fv.device_model or core_model()
+
+
+def _table(done: Sequence[tuple[OpGraph, Outcome]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("graph", "ops", "signatures", "measured now", "step", "in kernels", "executor", "costs / step"):
+        table.add_column(heading, justify="left" if heading == "graph" else "right")
+    for graph, outcome in done:
+        table.add_row(*_row(graph, outcome))
+    return table
+
+
+def _row(graph: OpGraph, outcome: Outcome) -> list[str]:
+    from tfplace.cost.profiled import step_ratio
+    from tfplace.cost.signature import signatures
+
+    kinds = len({s for v, s in enumerate(signatures(graph)) if not graph.replicable[v]})
+    row = [graph.name, f"{graph.num_ops:,}", f"{kinds:,}", f"{outcome.new:,}" if outcome.ran else "0"]
+    step = outcome.device.step(graph.fingerprint)
+    if step is None:
+        return [*row, "known", "", "", ""]
+    ratio = step_ratio(graph, outcome.device)
+    rest = max(0.0, step.step_s - step.empty_s - step.ops_s)
+    return [*row, *map(format_seconds, (step.step_s, step.ops_s, rest)), f"{ratio:.3f}"]

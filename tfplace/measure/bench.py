@@ -1,0 +1,128 @@
+"""Small made-up steps, timed in turns: what a calibration consists of."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfplace.core.arrays import FloatArray
+from tfplace.errors import ApplyError
+from tfplace.measure.backend import Backend
+from tfplace.measure.interference import process_seconds
+
+Build = Callable[[], Sequence[Any]]
+"""Adds ops to the default graph and returns those a step must run."""
+
+WARMUP = 2
+_SMALLEST, _LARGEST = 64, 1024
+_PIECES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Timings:
+    """Steps that took turns. [R] turns, [B] steps, [P] processes.
+
+    Attributes:
+      step_s: [R, B] seconds from the call to its return.
+      core_s: [R, B, P] processor seconds of each of the backend's processes meanwhile.
+    """
+
+    step_s: FloatArray
+    core_s: FloatArray
+
+    def extra_s(self, more: int = 1, less: int = 0) -> float:
+        """Median over the turns of how much longer one step took than another."""
+        return float(np.median(self.step_s[:, more] - self.step_s[:, less]))
+
+    def extra_core_s(self, process: int, more: int = 1, less: int = 0) -> float:
+        """The same of a process's processor seconds."""
+        return float(np.median(self.core_s[:, more, process] - self.core_s[:, less, process]))
+
+
+def time_steps(backend: Backend, builds: Sequence[Build], repeats: int) -> Timings:
+    """Runs several made-up steps in turns.
+
+    Args:
+      backend: where they run.
+      builds: [B] each step's ops.
+      repeats: turns that count; two are run before them.
+
+    Raises:
+      ApplyError: a step fails.
+    """
+    sessions: list[Any] = []
+    try:
+        steps = [_open(backend, build, sessions) for build in builds]
+        turns = [[_timed(backend, step) for step in steps] for _ in range(WARMUP + repeats)][WARMUP:]
+    except Exception as error:
+        failure = backend.failure_of(error)
+        if failure is None:
+            raise
+        raise ApplyError(f"a calibration step that fails: {failure}", "devices that run it") from error
+    finally:
+        for session in sessions:
+            backend.end_session(session)
+    step_s = [[seconds for seconds, _ in turn] for turn in turns]
+    core_s = [[cores for _, cores in turn] for turn in turns]
+    return Timings(np.array(step_s), np.array(core_s).reshape(repeats, len(builds), -1))
+
+
+def _open(backend: Backend, build: Build, sessions: list[Any]) -> Callable[[], Any]:
+    graph = tf.Graph()
+    with graph.as_default():
+        targets = list(build())
+        initial = [v.initializer for v in tf.compat.v1.global_variables()]
+    session = backend.session(graph)
+    sessions.append(session)
+    session.run(initial)
+    step: Callable[[], Any] = session.make_callable(targets)
+    return step
+
+
+def _timed(backend: Backend, step: Callable[[], Any]) -> tuple[float, list[float]]:
+    before = [process_seconds(pid) for pid in backend.pids]
+    began = time.perf_counter()
+    step()
+    took = time.perf_counter() - began
+    return took, [process_seconds(pid) - b for pid, b in zip(backend.pids, before, strict=True)]
+
+
+def process_of(backend: Backend, device: str) -> int | None:
+    """Which of the backend's processes runs a device; None for this process and for those of other machines."""
+    task = tf.DeviceSpec.from_string(device).task
+    return int(task) if task is not None and task < len(backend.pids) else None
+
+
+def value(device: str, shape: Sequence[int], dtype: Any = tf.float32, fill: float = 1.0) -> Any:
+    """A tensor read from a variable on a device."""
+    with tf.device(device):
+        number = len(tf.compat.v1.global_variables())
+        variable = tf.compat.v1.get_variable(
+            f"value_{number}",
+            initializer=lambda: tf.fill(list(shape), tf.constant(fill, dtype)),
+            use_resource=True,
+            trainable=False,
+        )
+        return variable.read_value()
+
+
+def products(device: str, count: int, side: int, dtype: Any = tf.float32) -> list[Any]:
+    """A chain of products of square matrices on a device; all their values stay what they are."""
+    w = value(device, [side, side], dtype, 1 / side)
+    chain = [w]
+    with tf.device(device):
+        for _ in range(count):
+            chain.append(tf.matmul(chain[-1], w))
+    return chain[1:]
+
+
+def products_for(flop: float) -> tuple[int, int]:
+    """How many products of which side make that many floating-point operations."""
+    side = int(min(max((flop / _PIECES / 2) ** (1 / 3), _SMALLEST), _LARGEST))
+    return max(1, math.ceil(flop / (2 * side**3))), side

@@ -1,0 +1,136 @@
+"""How fast a device computes and copies, what an op costs it, and what its process holds besides tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.cost.analytic import EFFICIENCY
+from tfplace.measure.backend import Backend
+from tfplace.measure.bench import Build, products, time_steps, value
+from tfplace.measure.machine import read_machine
+
+SIDE = 1024
+COPY_BYTES = 64 * 2**20
+_DTYPES = {"float32": tf.float32, "float64": tf.float64}
+_FEW_OPS, _MANY_OPS = 1000, 5000
+_REPEATS = 10
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What was measured on one device.
+
+    Attributes:
+      matmul_flops: dtype name -> operations per second in products of two square matrices of side `SIDE`.
+      copy_bandwidth: bytes read and written per second in the negation of `COPY_BYTES`.
+      op_overhead_s: seconds of an op that adds two scalars, in a chain of them.
+      workspace_bytes: memory of the process after those products, less their tensors; 0 where it cannot be asked.
+    """
+
+    matmul_flops: Mapping[str, float]
+    copy_bandwidth: float
+    op_overhead_s: float
+    workspace_bytes: int
+
+    @property
+    def peak_flops(self) -> dict[str, float]:
+        """Rates for `Device.flops`, of which the analytic costs take a fraction: theirs for MatMul is then measured."""
+        return {dtype: rate / EFFICIENCY["matmul"] for dtype, rate in self.matmul_flops.items()}
+
+
+def measure_rates(backend: Backend, device: str, process: int | None = None) -> Rates:
+    """Measures one device; the others should be idle.
+
+    Each rate comes from the difference between a short and a long chain of ops, so that what a step takes by itself
+    drops out.
+
+    Args:
+      backend: where the device is.
+      device: full name.
+      process: which of the backend's processes runs it, if that can be asked for its memory.
+
+    Raises:
+      ApplyError: a step fails.
+    """
+    flops = {name: 2 * SIDE**3 / _per_op(backend, _matmuls(device, dtype), 1, 4) for name, dtype in _DTYPES.items()}
+    workspace = 0
+    if process is not None:
+        tensors = 3 * SIDE**2 * tf.float64.size  # two operands and a result, of the larger type
+        workspace = max(0, _resident_bytes(backend.pids[process]) - tensors)
+    return Rates(
+        matmul_flops=flops,
+        copy_bandwidth=2 * COPY_BYTES / _per_op(backend, _copies(device), 1, 4),
+        op_overhead_s=_per_op(backend, _additions(device), _FEW_OPS, _MANY_OPS),
+        workspace_bytes=workspace,
+    )
+
+
+def device_model(backend: Backend, device: str) -> str:
+    """What to call a device's product; profiles of one model serve all devices of it."""
+    spec = tf.DeviceSpec.from_string(device)
+    if spec.device_type == "GPU":
+        return gpu_model(spec.device_index)
+    if spec.job == "localhost":
+        return read_machine().model
+    return core_model() if backend.pids else "a worker's processor"
+
+
+def core_model() -> str:
+    """The product of a worker started on this machine, which has one core."""
+    return f"one core of {read_machine().model}"
+
+
+def gpu_model(index: int) -> str:
+    """The product of this process's GPU."""
+    mine = [d for d in tf.config.list_physical_devices("GPU") if d.name.endswith(f"GPU:{index}")]
+    return str(tf.config.experimental.get_device_details(mine[0]).get("device_name", "GPU")) if mine else "GPU"
+
+
+def _per_op(backend: Backend, chain: Any, few: int, many: int) -> float:
+    timings = time_steps(backend, [chain(few), chain(many)], _REPEATS)
+    return max(timings.extra_s() / (many - few), 1e-9)
+
+
+def _matmuls(device: str, dtype: Any) -> Any:
+    return lambda count: _ended(lambda: products(device, count, SIDE, dtype))
+
+
+def _ended(chain: Any) -> Build:
+    return lambda: [chain()[-1].op]
+
+
+def _copies(device: str) -> Any:
+    def chain(count: int) -> list[Any]:
+        ends = [value(device, [COPY_BYTES // 4])]
+        with tf.device(device):
+            for _ in range(count):
+                ends.append(tf.negative(ends[-1]))
+        return ends
+
+    return lambda count: _ended(lambda: chain(count))
+
+
+def _additions(device: str) -> Any:
+    def chain(count: int) -> list[Any]:
+        one = value(device, [])
+        ends = [one]
+        with tf.device(device):
+            for _ in range(count):
+                ends.append(tf.add(ends[-1], one))
+        return ends
+
+    return lambda count: _ended(lambda: chain(count))
+
+
+def _resident_bytes(pid: int) -> int:
+    """Memory of a process that is in use now; 0 where the system does not tell."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        return 0
+    lines = [line for line in status.read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(lines[0].split()[1]) * 1024 if lines else 0
