@@ -36,8 +36,12 @@ def input_op(text: str) -> str:
     return text.removeprefix("^").partition(":")[0]
 
 
-def check_graph(meta: Any) -> None:
+def check_graph(meta: Any, *, flat: bool = True) -> None:
     """Refuses a MetaGraphDef that Grappler would crash on or misunderstand.
+
+    Args:
+      meta: the MetaGraphDef.
+      flat: whether calls of functions are refused too: Grappler's cost model does not look into them.
 
     Raises:
       GrapplerInputError: no fetches, absent fetches, names that occur twice, unknown ops, inputs or functions that are
@@ -58,7 +62,7 @@ def check_graph(meta: Any) -> None:
             "Without them Grappler has nothing to run.",
         )
     for node in nodes:
-        _check_node(node, names, functions)
+        _check_node(node, names, functions, flat)
     for function in meta.graph_def.library.function:
         _check_types((node.op for node in function.node_def), functions, f"function {function.signature.name!r}")
         for node in function.node_def:
@@ -88,9 +92,9 @@ def check_devices(meta: Any, devices: Collection[str]) -> None:
             )
 
 
-def _check_node(node: Any, names: Collection[str], functions: Collection[str]) -> None:
+def _check_node(node: Any, names: Collection[str], functions: Collection[str], flat: bool) -> None:
     _check_types([node.op], functions, f"op {node.name!r}")
-    if node.op in _CALLS or node.op in functions:
+    if flat and (node.op in _CALLS or node.op in functions):
         raise GrapplerInputError(
             f"op {node.name!r}, which calls a function ({node.op})",
             "a flat graph: Grappler counts no called op",

@@ -53,8 +53,8 @@ def grappler_errors(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except GrapplerInputError:
+    except (GrapplerInputError, GrapplerError):
         raise
-    except (tf.errors.OpError, ValueError) as error:
+    except (tf.errors.OpError, ValueError, LookupError, RuntimeError) as error:
         said = str(getattr(error, "message", error)).strip().splitlines()
         raise GrapplerError(f"Grappler failed to {what}: {said[0] if said else type(error).__name__}") from error

@@ -51,12 +51,15 @@ def infer_properties(graph_def: Any, fetches: Sequence[str]) -> dict[str, list[T
       fetches: ops to keep; Grappler refuses an item without any.
 
     Raises:
-      ValueError: no fetches, or one that is absent.
+      GrapplerInputError: as `fetching`.
+      GrapplerError: Grappler gave up.
     """
     meta = fetching(graph_def, fetches)
     _trust_placeholders(meta.graph_def)
-    item = grappler_item.Item(meta)
-    return {op: [_properties(p) for p in outputs] for op, outputs in item.GetOpProperties().items()}
+    item = grappler_item_of(meta)
+    with grappler_errors("infer shapes"):
+        found = item.GetOpProperties()
+    return {op: [_properties(p) for p in outputs] for op, outputs in found.items()}
 
 
 def _trust_placeholders(graph_def: Any) -> None:

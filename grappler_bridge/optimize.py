@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
 
+from grappler_bridge.errors import grappler_errors
 from grappler_bridge.metagraph import fetching
 
 
@@ -24,7 +25,9 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
       passes: Grappler optimizer names, in order.
 
     Raises:
-      ValueError: no fetches, or a fetch that is not in the graph (Grappler would crash or drop everything).
+      GrapplerInputError: no fetches, or one that is not in the graph, unknown ops, absent functions or inputs, names
+        that occur twice.
+      GrapplerError: Grappler gave up.
     """
     meta = fetching(graph_def, fetches)
     config = tf.compat.v1.ConfigProto()
@@ -32,4 +35,5 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     options.min_graph_nodes = -1
     options.meta_optimizer_iterations = 1  # RewriterConfig.ONE
     options.optimizers.extend(passes)
-    return tf_optimizer.OptimizeGraph(config, meta, verbose=False)
+    with grappler_errors("optimize the graph"):
+        return tf_optimizer.OptimizeGraph(config, meta, verbose=False)

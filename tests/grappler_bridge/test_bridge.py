@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from grappler_bridge.errors import GrapplerError, GrapplerInputError
 from grappler_bridge.item import infer_properties
 from grappler_bridge.optimize import optimize_graph
 
@@ -16,10 +17,38 @@ def graph_of(function, *specs):
 @pytest.mark.parametrize("fetches", [[], ["absent"]])
 def test_fetches_that_would_crash_are_refused(fetches):
     graph_def = graph_of(tf.exp, tf.TensorSpec([2]))
-    with pytest.raises(ValueError, match="fetches that are in the graph"):
+    with pytest.raises(ValueError, match="names of ops of the graph in the `train_op`"):
         optimize_graph(graph_def, fetches, ["pruning"])
-    with pytest.raises(ValueError, match="fetches that are in the graph"):
+    with pytest.raises(ValueError, match="names of ops of the graph in the `train_op`"):
         infer_properties(graph_def, fetches)
+
+
+def test_functions_and_ops_that_are_not_there_are_refused():
+    @tf.function
+    def inner(x):
+        return tf.exp(x)
+
+    whole = graph_of(lambda x: tf.sin(inner(x)), tf.TensorSpec([2]))
+    for spoil, said in (
+        (lambda g: g.library.Clear(), "functions that are in the graph's library"),
+        (lambda g: setattr(g.library.function[0].node_def[0], "op", "Frobnicate"), "Frobnicate"),
+        (lambda g: setattr(g.node[-1], "op", "Frobnicate"), "Frobnicate"),
+        (lambda g: g.node[-1].input.append("^nowhere"), "nowhere"),
+        (lambda g: g.node.add().CopyFrom(g.node[0]), "two ops"),  # shape inference ends the process on it
+    ):
+        graph_def = tf.compat.v1.GraphDef()
+        graph_def.CopyFrom(whole)
+        spoil(graph_def)
+        for ask in (infer_properties, lambda g, fetches: optimize_graph(g, fetches, ["function"])):
+            with pytest.raises(GrapplerInputError, match=said):
+                ask(graph_def, ["Identity"])
+
+
+def test_errors_of_native_code_are_no_raw_ones():
+    graph_def = graph_of(tf.exp, tf.TensorSpec([2]))
+    graph_def.node[-1].input[0] = "Exp:5"
+    with pytest.raises(GrapplerError, match="Grappler failed to"):
+        infer_properties(graph_def, ["Identity"])
 
 
 def test_calls_are_inlined_and_what_is_not_fetched_is_dropped():
