@@ -1,7 +1,8 @@
-"""Measured steps on this process's own devices."""
+"""Measured steps on several devices of one process: this one's own, or logical devices that act like cores."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -9,8 +10,12 @@ import tensorflow as tf
 from tfplace.apply.devices import available_devices
 from tfplace.apply.session import session_config
 from tfplace.core.stepcost import Failure
+from tfplace.errors import ClusterError
+from tfplace.measure.cluster import Cluster
 from tfplace.measure.failures import failure_of
 from tfplace.measure.interference import own_cores
+from tfplace.measure.processes import WorkerProcesses
+from tfplace.measure.worker import Settings
 
 TIMEOUT_S = 120.0
 
@@ -61,3 +66,85 @@ class LocalDevices:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+class ChainedLogicalDevices:
+    """Logical CPU devices of one process, each of which runs one op at a time. A backend.
+
+    TensorFlow gives all logical CPU devices of a process the same threads, so that an op runs whenever a core is free,
+    whatever its device. Here the ops of each device are chained: each waits for the one before it in the order of the
+    simulated schedule. With one thread per op, N devices then act like N single cores between which transfers are
+    nearly free. What that leaves out: TensorFlow's freedom to run what is ready first, and the cost of communication.
+    What it needs: a graph without loops and branches. A `Cluster` has none of these limits.
+
+    They are those of a worker process, because a process has one setting of threads per op for its whole life.
+
+    Args:
+      count: how many.
+      cores: cores of the worker, by default one for each device.
+      memory_limit: bytes it may allocate beyond what it has after its start, for all devices together.
+      timeout_s: seconds a run may take, where `session` is not told.
+
+    Raises:
+      ClusterError: more devices than cores, or the worker does not start.
+    """
+
+    def __init__(
+        self,
+        count: int = 2,
+        *,
+        cores: Sequence[int] | None = None,
+        memory_limit: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        chosen = own_cores()[:count] if cores is None else tuple(cores)
+        if not 1 <= count <= len(chosen):
+            raise ClusterError(f"{count} chained devices on {len(chosen)} cores", "at least one, and a core for each")
+        settings = Settings(cores=chosen, memory_limit=memory_limit, inter_op=2 * count, intra_op=1, cpus=count)
+        processes = WorkerProcesses()
+        try:
+            started = processes.launch([settings])
+            self._cluster = Cluster([worker.address for worker in started], started, processes, timeout_s)
+        except BaseException:
+            processes.close()
+            raise
+        self.devices = self._cluster.devices
+
+    def __repr__(self) -> str:
+        return f"ChainedLogicalDevices({len(self.devices)})"
+
+    def __enter__(self) -> ChainedLogicalDevices:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The worker."""
+        return self._cluster.pids
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """Those the worker is pinned to."""
+        return self._cluster.cores
+
+    def session(self, graph: Any, *, timeout_s: float | None = None) -> Any:
+        """A session on the worker; see `Cluster.session`."""
+        return self._cluster.session(graph, timeout_s=timeout_s)
+
+    def end_session(self, session: Any) -> None:
+        """Closes it."""
+        self._cluster.end_session(session)
+
+    def failure_of(self, error: Exception) -> Failure | None:
+        """What an exception of a run means; see `Cluster.failure_of`."""
+        return self._cluster.failure_of(error)
+
+    def repair(self) -> None:
+        """Restarts the worker if need be."""
+        self._cluster.repair()
+
+    def close(self) -> None:
+        """Ends the worker; calling it again does nothing."""
+        self._cluster.close()

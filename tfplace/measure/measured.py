@@ -16,6 +16,7 @@ from tfplace.errors import ApplyError, PlacementError
 from tfplace.measure.backend import Backend, backend_devices
 from tfplace.measure.chain import refuse_control_flow, schedule
 from tfplace.measure.interference import ProcessorWatch
+from tfplace.measure.local import ChainedLogicalDevices, LocalDevices
 from tfplace.measure.program import StepGraph
 from tfplace.measure.running import Running, empty_step_s
 from tfplace.measure.sampling import REPEATS, TOLERANCE, WARMUP, Agreement, split_half, take_samples
@@ -71,7 +72,7 @@ class MeasuredEvaluator:
         self.source = MEASURED
         self.taken: list[Samples] = []
         self._owned = backend is None
-        self.backend = backend if backend is not None else _local()
+        self.backend = backend if backend is not None else LocalDevices()
         self.device_names = backend_devices(problem.topology, self.backend.devices, devices)
         self._protocol: dict[str, Any] = {"warmup": warmup, "repeats": repeats, "tolerance": tolerance}
         self._timeout_s = timeout_s
@@ -169,9 +170,7 @@ class MeasuredEvaluator:
         return self._checked(reference)
 
     def _chaining_order(self) -> Simulator | None:
-        from tfplace.measure import local
-
-        if not isinstance(self.backend, getattr(local, "ChainedLogicalDevices", ())):
+        if not isinstance(self.backend, ChainedLogicalDevices):
             return None
         refuse_control_flow(self.problem.graph)
         return Simulator(self.problem)
@@ -237,9 +236,3 @@ def fastest_single(problem: Problem) -> IntArray:
     fastest = problem.unit_seconds.argmin(axis=1)
     chosen: IntArray = np.where(problem.allowed[:, device], device, fastest).astype(np.int32)
     return chosen
-
-
-def _local() -> Backend:
-    from tfplace.measure.local import LocalDevices
-
-    return LocalDevices()

@@ -43,6 +43,7 @@ class Settings:
       inter_op: threads that run ops side by side. With 1, an op that computes keeps the worker from answering others.
       intra_op: threads within an op.
       gpus: value of CUDA_VISIBLE_DEVICES; empty for none.
+      cpus: logical CPU devices, which share the worker's cores and threads.
     """
 
     host: str = "127.0.0.1"
@@ -52,6 +53,7 @@ class Settings:
     inter_op: int = 4
     intra_op: int = 1
     gpus: str = ""
+    cpus: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -80,6 +82,7 @@ def serve(settings: Settings) -> tuple[Any, str]:
     config = tf.compat.v1.ConfigProto(
         inter_op_parallelism_threads=settings.inter_op, intra_op_parallelism_threads=settings.intra_op
     )
+    config.device_count["CPU"] = settings.cpus
     if not settings.gpus:
         config.device_count["GPU"] = 0
     cluster = {BOOT_JOB: [f"{settings.host}:{settings.port}"]}
