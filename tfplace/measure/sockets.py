@@ -98,6 +98,9 @@ def hear_loopback_only(port: int, interface: str = "lo") -> int:
 
 def _listening(port: int) -> Iterator[socket.socket]:
     for entry in list(Path("/proc/self/fd").iterdir()):
+        # A duplicate of anything but a socket would stay open: a pipe's other end then never hears of its end.
+        if not entry.is_socket():
+            continue
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as candidate:
             internet = candidate.family in (socket.AF_INET, socket.AF_INET6)
             listens = internet and candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
