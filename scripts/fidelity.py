@@ -1,0 +1,100 @@
+"""Simulated against measured step times on one-core TensorFlow workers of this machine.
+
+    python scripts/fidelity.py                                  # all models, rewrites benchmarks/fidelity.json
+    python scripts/fidelity.py --models=two_tower --repeats=20
+
+The machine should do nothing else meanwhile. About half a minute to calibrate, then some minutes a model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.core.topology import Topology  # noqa: E402
+from tfplace.report.progress import Stages  # noqa: E402
+
+MODELS = {
+    "inception_v3": {"batch": 4, "size": 139, "classes": 100},
+    "lstm_lm": {"batch": 16, "steps": 12, "layers": 4, "units": 384, "vocabulary": 1000},
+    "lstm_small": {"batch": 16, "steps": 12, "layers": 2, "units": 128, "vocabulary": 1000},
+    "transformer": {"batch": 8, "length": 64, "layers": 4, "width": 256, "heads": 4, "vocabulary": 1000},
+    "two_tower": {"batch": 128},
+    "wide_mlp": {"batch": 128},
+}
+ZOO = {"lstm_small": "lstm_lm"}
+
+_MODELS = flags.DEFINE_list("models", list(MODELS), "Which models.")
+_WORKERS = flags.DEFINE_integer("workers", 2, "Workers, each on a core of its own.", 2)
+_TOPOLOGY = flags.DEFINE_string("topology", None, "A file of `tfplace calibrate`; by default calibrated now.")
+_REPEATS = flags.DEFINE_integer("repeats", 20, "Steps measured for each placement.", 2)
+_SEED = flags.DEFINE_integer("seed", 0, "Of the placements.")
+_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "fidelity.json"), "The results.")
+_PLOT = flags.DEFINE_string("plot", str(ROOT / "docs" / "fidelity.png"), "The scatter plot; empty for none.")
+
+
+def main(argv: list[str]) -> None:
+    """Runs the experiment and writes results after every model, so that nothing measured is lost."""
+    del argv
+    load_tensorflow(gpus=False)
+    from tfplace.compare.workers import run_experiment
+    from tfplace.measure.calibrate import calibrate
+    from tfplace.measure.cluster import Cluster
+
+    out = Path(_OUT.value)
+    with Stages() as stages, Cluster.start(workers=_WORKERS.value) as cluster:
+        if _TOPOLOGY.value:
+            topology = Topology.load(_TOPOLOGY.value)
+        else:
+            stages.stage("calibrating")
+            topology = calibrate(cluster).topology
+        results = {
+            "command": "python scripts/fidelity.py",
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+            "repeats": _REPEATS.value,
+            "seed": _SEED.value,
+            "topology": topology.to_dict(),
+            "experiments": [],
+        }
+        for name in _MODELS.value:
+            graph = _graph(name)
+            experiment = run_experiment(
+                graph, topology, cluster, seed=_SEED.value, repeats=_REPEATS.value, tell=stages.stage
+            )
+            results["experiments"].append(experiment.to_dict())
+            out.write_text(json.dumps(results, indent=1) + "\n")
+    _show(results)
+
+
+def _graph(name: str):  # noqa: ANN202
+    import tfplace
+    from models import zoo
+
+    built = zoo.build(ZOO.get(name, name), **MODELS[name])
+    return tfplace.extract(built.model, built.batch, name=name)
+
+
+def _show(results: dict) -> None:
+    from tfplace.compare.tables import fidelity_tables
+    from tfplace.report.plots import scatter
+
+    print(fidelity_tables(results))
+    if _PLOT.value:
+        panels = {}
+        for e in results["experiments"]:
+            rows = e["placements"]
+            panels[e["graph"]] = ([r["simulated_ratio"] for r in rows], [r["measured_ratio"] for r in rows])
+        scatter(_PLOT.value, panels, axes=("simulated ratio", "measured ratio"))
+
+
+if __name__ == "__main__":
+    app.run(main)

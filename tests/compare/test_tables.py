@@ -1,0 +1,34 @@
+from tfplace.compare.tables import fidelity_tables
+
+ROW = {"name": "single CPU:0", "simulated_ratio": 1.0, "measured_ratio": 1.01}
+RESULTS = {
+    "experiments": [
+        {
+            "graph": "towers",
+            "ops": 1234,
+            "agreement": {
+                "placements": 2,
+                "spearman": 0.91,
+                "kendall": 0.8,
+                "median_error": 0.05,
+                "p90_error": 0.1,
+                "bias": -0.02,
+                "regret": 0.0,
+            },
+            "split_half": 0.95,
+            "placements": [ROW, {"name": "search 50", "simulated_ratio": 0.5, "measured_ratio": 0.6}],
+            "plain_tensorflow_ratio": 0.55,
+        }
+    ]
+}
+
+
+def test_tables_say_what_was_found():
+    first, second = fidelity_tables(RESULTS).split("\n\n")
+    assert "| towers | 1,234 | 2 " in first
+    assert "0.910" in first
+    assert "-2.0 %" in first
+    assert "| towers | search 50" in second
+    assert "| 0.600 " in second
+    assert second.rstrip().endswith("| 0.550                      |")
+    assert len({len(line) for line in first.splitlines()}) == 1

@@ -1,0 +1,68 @@
+"""Results of experiments as tables in Markdown, which a terminal shows as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def fidelity_tables(results: Mapping[str, Any]) -> str:
+    """Agreement by graph, and the placements that decide: best single worker, simulated best, plain TensorFlow.
+
+    Args:
+      results: what `scripts/fidelity.py` writes.
+    """
+    experiments = results["experiments"]
+    return "\n\n".join((_table(_AGREEMENT, map(_agreement, experiments)), _table(_SPEED, map(_speed, experiments))))
+
+
+_AGREEMENT = (
+    "graph",
+    "ops",
+    "placements",
+    "Spearman",
+    "of the measurement's halves",
+    "Kendall",
+    "median error",
+    "90th percentile",
+    "bias",
+    "top-1 regret",
+)
+_SPEED = ("graph", "simulated best", "simulated", "measured", "best single, measured", "plain TensorFlow, measured")
+
+
+def _agreement(e: Mapping[str, Any]) -> tuple[str, ...]:
+    a = e["agreement"]
+    return (
+        e["graph"],
+        f"{e['ops']:,}",
+        str(a["placements"]),
+        f"{a['spearman']:.3f}",
+        f"{e['split_half']:.3f}",
+        f"{a['kendall']:.3f}",
+        *(f"{100 * a[key]:.1f} %" for key in ("median_error", "p90_error")),
+        f"{100 * a['bias']:+.1f} %",
+        f"{100 * a['regret']:.1f} %",
+    )
+
+
+def _speed(e: Mapping[str, Any]) -> tuple[str, ...]:
+    rows = e["placements"]
+    found = min(rows, key=lambda row: float(row["simulated_ratio"]))
+    single = min(float(row["measured_ratio"]) for row in rows if row["name"].startswith("single "))
+    return (
+        e["graph"],
+        found["name"],
+        *(f"{found[key]:.3f}" for key in ("simulated_ratio", "measured_ratio")),
+        f"{single:.3f}",
+        f"{e['plain_tensorflow_ratio']:.3f}",
+    )
+
+
+def _table(head: Sequence[str], rows: Any) -> str:
+    lines = [head, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    texts = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    return "\n".join([texts[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *texts[1:]])

@@ -1,0 +1,148 @@
+"""The fidelity experiment: models on one-core workers of this machine, simulated and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfplace.api import formulate
+from tfplace.compare.fidelity import Fidelity, fidelity
+from tfplace.core.arrays import IntArray
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.core.topology import Topology
+from tfplace.cost.profile import Profile
+from tfplace.cost.profiled import profiled_costs, profiled_share
+from tfplace.measure.cluster import Cluster
+from tfplace.measure.interference import ProcessorWatch
+from tfplace.measure.measured import MeasuredEvaluator
+from tfplace.measure.profile import profile_graph
+from tfplace.measure.program import StepGraph
+from tfplace.measure.running import Running
+from tfplace.measure.sampling import take_samples
+from tfplace.simulate.bounds import lower_bound
+from tfplace.simulate.evaluate import Simulator
+from tfplace.testing.variety import variety
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What one model's experiment gave.
+
+    Attributes:
+      fidelity: simulated against measured.
+      ops: of the graph.
+      bound_s: no placement is simulated to be faster.
+      profiled: share of the simulated seconds that were measured op by op.
+      plain_ratio: step time of plain TensorFlow, one process on all the workers' cores, over the reference placement's.
+    """
+
+    fidelity: Fidelity
+    ops: int
+    bound_s: float
+    profiled: float
+    plain_ratio: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            **self.fidelity.to_dict(),
+            "ops": self.ops,
+            "bound_s": self.bound_s,
+            "profiled_share": self.profiled,
+            "plain_tensorflow_ratio": self.plain_ratio,
+        }
+
+
+def run_experiment(
+    graph: OpGraph,
+    topology: Topology,
+    cluster: Cluster,
+    *,
+    batch: Any = None,
+    cache: str | Path | None = None,
+    seed: int = 0,
+    repeats: int = 10,
+    tell: Progress = lambda text: None,
+) -> Experiment:
+    """Profiles a graph, places it in many ways, and simulates and measures them all.
+
+    Args:
+      graph: an extracted graph.
+      topology: of the workers, calibrated.
+      cluster: workers, one for each of the topology's devices.
+      batch: what a step is given.
+      cache: a profile file that is read and added to.
+      seed: of the placements.
+      repeats: steps measured for each placement.
+      tell: what is being done.
+    """
+    tell(f"{graph.name}: profiling ops on one worker")
+    problem = formulate(graph, topology, costs=profiled_costs(graph, topology, _profile(graph, topology, batch, cache)))
+    tell(f"{graph.name}: making placements")
+    placements = variety(problem, seed=seed)
+    reference = next(iter(placements))
+    evaluator = MeasuredEvaluator(problem, cluster, batch=batch, reference=placements[reference], repeats=repeats)
+    try:
+        result = fidelity(
+            problem,
+            Simulator(problem),
+            evaluator,
+            placements,
+            reference=reference,
+            progress=lambda done, total: tell(f"{graph.name}: measured {done} of {total} placements"),
+        )
+    finally:
+        evaluator.close()
+    tell(f"{graph.name}: plain TensorFlow")
+    return Experiment(
+        result,
+        graph.num_ops,
+        lower_bound(problem).seconds,
+        profiled_share(problem.costs),
+        plain_ratio(problem, cluster, placements[reference], batch, repeats),
+    )
+
+
+def _profile(graph: OpGraph, topology: Topology, batch: Any, cache: str | Path | None) -> Profile:
+    """Op seconds on one worker that runs one op at a time."""
+    device = topology.devices[0]
+    one = profile_graph(graph, lambda: Cluster.start(workers=1, inter_op=1), device.model, batch=batch, cache=cache)
+    return one.profile
+
+
+def plain_ratio(problem: Problem, cluster: Cluster, reference: IntArray, batch: Any, repeats: int) -> float:
+    """Step time without any placement, in one process on all cores of the cluster, over the reference placement's.
+
+    That process has one thread per core within ops and as many between ops, as plain TensorFlow has.
+
+    Args:
+      problem: what is placed.
+      cluster: runs the reference.
+      reference: [U] devices.
+      batch: what a step is given.
+      repeats: steps measured.
+    """
+    cores = cluster.cores
+    program = StepGraph(problem.graph, batch)
+    twin = program.twin()
+    with Cluster.start(workers=1, cores=[cores], inter_op=len(cores), intra_op=len(cores)) as plain:
+        program.place(dict.fromkeys(problem.graph.op_names, plain.devices[0]))
+        names = np.array(cluster.devices)[problem.expand(reference)]
+        twin.place(dict(zip(problem.graph.op_names, names.tolist(), strict=True)))
+        candidate = Running(program, plain, None)
+        beside = Running(twin, cluster, None)
+        try:
+            watch = ProcessorWatch((*plain.pids, *cluster.pids), cores)
+            ratio = take_samples(candidate, beside, watch, repeats=repeats).ratio
+        finally:
+            candidate.close()
+            beside.close()
+    assert ratio is not None  # there was a reference
+    return ratio
