@@ -19,6 +19,7 @@ from tfplace.errors import InputError
 if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
     from tfplace.apply.placed import Placed
+    from tfplace.cost.profile import Profile
     from tfplace.search.study import Progress
 
 
@@ -58,6 +59,7 @@ def formulate(
     constraints: Constraints | None = None,
     max_memory: Mapping[str, int | str] | None = None,
     costs: CostTable | None = None,
+    profile: Profile | str | Path | None = None,
 ) -> Problem:
     """Joins a graph, a topology, costs and the user's rules into what placers work on.
 
@@ -66,7 +68,9 @@ def formulate(
       topology: a `Topology`, a preset's name or a file; by default the devices of the running TensorFlow.
       constraints: pin, forbid, colocate by op-name pattern.
       max_memory: device -> bytes or "10GiB"; overrides `constraints.max_memory`.
-      costs: op seconds; by default the analytic roofline of `tfplace.cost.analytic`.
+      costs: op seconds; by default from `profile`.
+      profile: measured op times, or a file of `tfplace profile`; what it does not know, and everything without one, is
+        the analytic roofline of `tfplace.cost.analytic`.
 
     Raises:
       TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
@@ -80,6 +84,11 @@ def formulate(
     constraints = constraints or Constraints()
     if max_memory:
         constraints = dataclasses.replace(constraints, max_memory={**constraints.max_memory, **max_memory})
+    if costs is None and profile is not None:
+        from tfplace.cost.profile import Profile
+        from tfplace.cost.profiled import profiled_costs
+
+        costs = profiled_costs(graph, topology, Profile.load(profile))
     costs = costs if costs is not None else analytic_costs(graph, topology)
     return formulate_problem(graph, topology, costs, constraints)
 

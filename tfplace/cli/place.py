@@ -14,10 +14,12 @@ from rich.console import Console
 
 from tfplace.cli import options, source
 from tfplace.cli.console import say
+from tfplace.cli.evaluator import check_evaluator, open_evaluator
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
+from tfplace.core.stepcost import SIMULATED
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.registry import PLACERS
@@ -63,6 +65,7 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
     rules = options.constraints(fv)
     topology = Topology.load(fv.topology) if fv.topology else None
     Budget.parse(fv.budget)
+    check_evaluator(fv, topology)
     if fv.placer not in PLACERS:
         raise UnknownNameError("placer", fv.placer, PLACERS)
     for name in (*rules.max_memory, *rules.pin.values(), *(d for ds in rules.forbid.values() for d in ds)):
@@ -103,9 +106,12 @@ def _search(
     from tfplace.api import formulate, place
 
     stages.stage("estimating costs")
-    problem: Problem = formulate(graph, topology, constraints=rules)
-    stages.stage("searching")
-    return place(problem, placer=fv.placer, budget=fv.budget, seed=fv.seed, progress=stages.search)
+    problem: Problem = formulate(graph, topology, constraints=rules, profile=fv.profile)
+    if fv.evaluator != SIMULATED:
+        stages.stage(f"starting the {fv.evaluator} evaluator")
+    with open_evaluator(fv, problem) as judge:
+        stages.stage("searching")
+        return place(problem, placer=fv.placer, budget=fv.budget, seed=fv.seed, progress=stages.search, evaluator=judge)
 
 
 def _write(stages: Stages, placement: Placement, out: Path) -> dict[str, str]:

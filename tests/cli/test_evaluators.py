@@ -1,0 +1,69 @@
+"""`tfplace place` with evaluators other than the simulator."""
+
+import json
+
+import pytest
+
+from tests.cli.test_place import SMALL
+from tfplace.cli import BAD_INPUT, PLACED, main
+from tfplace.core.topology import Topology
+
+TWO_CPUS = {
+    "name": "two workers",
+    "devices": [
+        {
+            "name": f"CPU:{i}",
+            "type": "CPU",
+            "memory": "4GiB",
+            "flops": {"float32": "50GFLOP/s"},
+            "memory_bandwidth": "10GB/s",
+            "op_overhead": "5us",
+        }
+        for i in range(2)
+    ],
+    "links": [{"src": "*", "dst": "*", "bandwidth": "1GB/s", "latency": "100us"}],
+}
+
+
+@pytest.fixture
+def two_cpus(tmp_path):
+    Topology.from_dict(TWO_CPUS).save(tmp_path / "two.json")
+    return tmp_path / "two.json"
+
+
+@pytest.mark.cluster
+def test_a_search_measured_on_workers(two_cpus, capsys):
+    flags = ["--evaluator=measured", "--workers=2", "--budget=4 evaluations", "--placer=local_search"]
+    assert main([*SMALL, f"--topology={two_cpus}", *flags, "--json"]) == PLACED
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["measured"]["step_s"] > 0
+    assert facts["measured"]["steps"] == 10
+    assert facts["measured"]["ratio"] > 0
+    assert facts["simulated"]["step_s"] > 0
+    singles = [b for b in facts["measured"]["baselines"] if b["name"].startswith("single ")]
+    assert len(singles) == 2
+    assert all(b["step_s"] > 0 for b in singles)
+
+
+def test_a_search_under_grappler(capsys):
+    flags = ["--evaluator=grappler", "--budget=3 evaluations", "--placer=single", "--topology=2xP100"]
+    assert main([*SMALL, *flags]) == PLACED
+    out = capsys.readouterr().out
+    assert "grappler step time" in out
+    assert "Step times (grappler)" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--evaluator=guess"], "one of grappler, measured, simulated"),
+        (["--workers=2"], "expected --evaluator=measured"),
+        (["--workers=2", "--evaluator=measured"], "tfplace calibrate --workers=2"),
+        (["--workers=2", "--cluster=localhost:1", "--evaluator=measured"], "one of the two"),
+        (["--profile=nowhere.json"], "nowhere.json"),
+        (["--workers=two"], "--workers=two"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(flags, message, capsys):
+    assert main([*SMALL, *flags]) == BAD_INPUT
+    assert message in capsys.readouterr().err

@@ -1,0 +1,64 @@
+"""The evaluator that `--evaluator`, `--workers` and `--cluster` ask for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from tfplace.core.evaluator import Evaluator
+from tfplace.core.problem import Problem
+from tfplace.core.stepcost import MEASURED
+from tfplace.core.topology import Topology
+from tfplace.errors import InputError, UnknownNameError
+from tfplace.registry import EVALUATORS
+
+if TYPE_CHECKING:
+    from tfplace.measure.backend import Backend
+
+
+def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
+    """Everything that can be wrong without a model.
+
+    Raises:
+      InputError: flags that do not go together, or a topology without as many devices as there are workers.
+    """
+    if fv.evaluator not in EVALUATORS:
+        raise UnknownNameError("evaluator", fv.evaluator, EVALUATORS)
+    if not fv.workers and not fv.cluster:
+        return
+    flag = f"--workers={fv.workers}" if fv.workers else f"--cluster={','.join(fv.cluster)}"
+    if fv.evaluator != MEASURED:
+        raise InputError(f"{flag} with --evaluator={fv.evaluator}", f"--evaluator={MEASURED}")
+    if fv.workers and fv.cluster:
+        raise InputError(f"{flag} and --cluster={','.join(fv.cluster)}", "one of the two")
+    if topology is None:
+        raise InputError(
+            f"{flag} without --topology",
+            "a topology of the workers' devices",
+            f"Make one with: tfplace calibrate {flag} --output=topology.json",
+        )
+
+
+@contextlib.contextmanager
+def open_evaluator(fv: flags.FlagValues, problem: Problem) -> Iterator[Evaluator]:
+    """The evaluator, closed in the end together with what it needed."""
+    with contextlib.ExitStack() as stack:
+        if fv.evaluator == MEASURED and (fv.workers or fv.cluster):
+            from tfplace.measure.measured import MeasuredEvaluator
+
+            backend = _workers(fv)
+            stack.callback(backend.close)
+            judge: Evaluator = MeasuredEvaluator(problem, backend)
+        else:
+            judge = EVALUATORS[fv.evaluator](problem)
+        stack.callback(judge.close)
+        yield judge
+
+
+def _workers(fv: flags.FlagValues) -> Backend:
+    from tfplace.measure.cluster import Cluster
+
+    return Cluster.connect(fv.cluster) if fv.cluster else Cluster.start(workers=fv.workers)
