@@ -91,13 +91,13 @@ def test_a_worker_that_stops_answering(problem, cluster):
 
 
 def _hungry():
-    """Two branches that each hold 240 MiB."""
+    """Two branches that each hold 600 MiB."""
 
     @tf.function
     def step(a, b):
         sums = []
         for x in (a, b):
-            parts = [tf.fill((MIB // 4, 20), x + i) for i in range(6)]
+            parts = [tf.fill((MIB // 4, 50), x + i) for i in range(6)]
             sums.append(tf.reduce_max(tf.stack(parts)))
         return sums
 
@@ -106,7 +106,7 @@ def _hungry():
 
 @pytest.fixture(scope="module")
 def small_workers(logical_cpus):
-    with Cluster.start(2, cores=_two_cores(), memory_limit=420 * MIB) as cluster:
+    with Cluster.start(2, cores=_two_cores(), memory_limit=1000 * MIB) as cluster:
         yield cluster
 
 
@@ -124,10 +124,10 @@ def test_a_search_goes_on_when_placements_run_out_of_memory(small_workers):
     problem = problem_of(_hungry())
     apart = _apart(problem)
     evaluator = MeasuredEvaluator(problem, small_workers, reference=None, timeout_s=60, **QUICK)
-    together = np.zeros(problem.num_units, int)
-    costs = [evaluator(units) for units in (apart, together, apart, 1 - together, 1 - apart, apart)]
+    together = np.zeros(problem.num_units, int)  # TensorFlow waits ten seconds for memory before it gives up
+    costs = [evaluator(units) for units in (apart, 1 - apart, together, apart, 1 - apart, apart)]
     kinds = [cost.failure and cost.failure.kind for cost in costs]
-    assert kinds == [None, FailureKind.OUT_OF_MEMORY, None, FailureKind.OUT_OF_MEMORY, None, None]
+    assert kinds == [None, None, FailureKind.OUT_OF_MEMORY, None, None, None]
     best = min(costs, key=lambda cost: cost.key)
     assert best.failure is None
 
