@@ -1,6 +1,8 @@
 """A second simulator, plain and slow, written from docs/simulator.md alone. Shares nothing with tfplace.simulate."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 # (op type, output slot or None for every slot) -> the aliased input position; None for the same one
 ALIASES = {
@@ -12,6 +14,11 @@ ALIASES = {
     ("IdentityN", None): None,
 }
 
+# of the op types that tests use: input positions a kernel takes from host memory
+FROM_HOST = {("Reshape", 1), ("Split", 0), ("Switch", 1)}
+WITHOUT_DATA = {"Shape"}
+HANDLES = {"resource", "variant", "string"}
+
 
 @dataclass
 class Message:
@@ -22,6 +29,7 @@ class Message:
     size: int
     readers: set
     alias_of: tuple | None = None
+    crossing: set = field(default_factory=set)  # readers that want it in the other memory
 
     @property
     def key(self):
@@ -33,22 +41,63 @@ class Transfer:
     message: Message
     src: int
     dst: int
-    start: float
-    end: float
+    copy: bool
+    number: int  # in the order of requests
+    order: int = -1  # on the wire
+    start: float = -1.0
+    end: float = -1.0
+    landed: bool = False
+
+
+@dataclass
+class Work:
+    transfer: Transfer
+    seconds: float
+    asked: float
+
+
+@dataclass
+class Place:
+    """Where a task runs: an op (int) or Work."""
+
+    task: object = None
+    finish: float = float("inf")
+    tasks: int = 1  # for which `finish` holds
+    kept: list = field(default_factory=list)  # ops to run next, "inline"
+
+
+class Device:
+    def __init__(self, options):
+        self.places = [Place() for _ in range(options.parallel)]
+        self.interrupt = Place()
+        self.waiting = []  # Work
+        self.ready = []  # ops; for "inline" the pool in its order
+        self.available = set()  # keys of messages
+        self.copied = set()  # keys of messages of its own that are available in its other memory too
+        self.work_s = 0.0
+
+    @property
+    def everywhere(self):
+        return [*self.places, self.interrupt]
+
+    @property
+    def running(self):
+        return [place for place in self.places if place.task is not None]
 
 
 class Oracle:
-    def __init__(self, problem, op_device):
+    def __init__(self, problem, op_device, options):
         graph, topology = problem.graph, problem.topology
-        self.graph, self.topology, self.problem = graph, topology, problem
+        self.graph, self.topology, self.problem, self.options = graph, topology, problem, options
         self.where = [int(d) for d in op_device]
         self.devices = range(len(topology.devices))
+        self.state = [Device(options) for _ in self.devices]
         self.ops = [v for v in range(graph.num_ops) if not graph.replicable[v]]
+        self.rank = np.random.default_rng(options.seed).permutation(graph.num_ops)
         self.messages = self._find_messages()
-        self.inputs = {v: {k for k, m in self.messages.items() if v in m.readers} for v in self.ops}
+        self.inputs = {v: [k for k, m in self.messages.items() if v in m.readers] for v in self.ops}
         self.start, self.finish, self.ready = {}, {}, {}
-        self.available = {d: set() for d in self.devices}
-        self.transfers, self.waiting = [], []
+        self.transfers, self.wired = [], 0
         self.free = dict.fromkeys(topology.channel_names, 0.0)
         self._simulate()
 
@@ -70,6 +119,8 @@ class Oracle:
                 key = src, int(graph.tensor_slot[tensor])
                 messages[key].readers.add(dst)
                 sources[dst, int(graph.edge_slot[e])] = key
+                if self._crosses(e):
+                    messages[key].crossing.add(dst)
         for m in messages.values():
             kind = graph.op_types[m.op]
             for slot in (m.slot, None):
@@ -78,78 +129,217 @@ class Oracle:
                     m.alias_of = sources.get((m.op, m.slot if position is None else position))
         return {k: m for k, m in messages.items() if not graph.replicable[m.op]}
 
+    def _crosses(self, e):
+        """Whether a data edge goes from one of a device's two memories to the other."""
+        graph, src, dst = self.graph, self.graph.edge_src[e], self.graph.edge_dst[e]
+        kind = graph.op_types[dst]
+        if kind in WITHOUT_DATA or graph.tensor_dtype[graph.edge_tensor[e]] in HANDLES:
+            return False
+        from_host = graph.host_memory[dst] or (kind, int(graph.edge_slot[e])) in FROM_HOST
+        return bool(graph.host_memory[src]) != bool(from_host)
+
+    def _host(self, d):
+        """The device whose memory is the second one of d, or None."""
+        types = [device.type for device in self.topology.devices]
+        if not self.options.host_copies or types[d] == "CPU" or "CPU" not in types:
+            return None
+        return types.index("CPU")
+
     # ---- time ----------------------------------------------------------------------------------------------------
 
     def _simulate(self):
         now = 0.0
-        self._find_ready(now)
+        for v in self.ops:
+            if not self.inputs[v]:
+                self._is_ready(v, now)
         while True:
             while self._instant(now):
                 pass
-            later = [f for v, f in self.finish.items() if f > now] + [x.end for x in self.transfers if x.end > now]
-            if not later:
+            self._share(now)
+            ends = [place.finish for state in self.state for place in state.everywhere if place.task is not None]
+            ends += [x.end for x in self.transfers if x.order >= 0 and not x.landed]
+            if not ends:
                 break
-            now = min(later)
+            now = min(ends)
         assert set(self.finish) == set(self.ops)
         self.step_s = now
 
     def _instant(self, now):
         """One round of rule 6; whether anything happened."""
-        happened = False
-        for v in sorted(v for v in self.running() if self.finish[v] == now):
-            happened = True
-            self.done.add(v)
-            for key in self._messages_of(v):
-                self._offer(self.messages[key], now)
-        for x in [x for x in self.transfers if x.end == now and id(x) not in self.landed]:
-            happened = True
-            self.landed.add(id(x))
-            self.available[x.dst].add(x.message.key)
-        self._find_ready(now)
-        busy = {self.where[v] for v in self.running()}
-        for d in self.devices:
-            mine = [(t, v) for v, t in self.ready.items() if self.where[v] == d and v not in self.start]
-            if d not in busy and mine:
-                happened = True
-                v = min(mine)[1]
-                self.start[v] = now
-                self.finish[v] = now + float(self.problem.costs.compute_s[v, d])
-        return happened
+        ended = [(d, place) for d in self.devices for place in self.state[d].everywhere]
+        ended = [(d, place, place.task) for d, place in ended if place.task is not None and place.finish == now]
+        for _, place, _ in ended:
+            place.task = None
+        for d, place, v in sorted((end for end in ended if isinstance(end[2], int)), key=lambda end: end[2]):
+            self._finish(d, place, v, now)
+        works = [(work.transfer, d) for d, _, work in ended if isinstance(work, Work)]
+        for x, d in sorted(works, key=lambda end: end[0].number):
+            if d == x.src:
+                self._wire(x, now)
+            else:
+                self._deliver(x, now)
+        landing = [x for x in self.transfers if x.order >= 0 and x.end == now and not x.landed]
+        for x in sorted(landing, key=lambda x: x.order):
+            x.landed = True
+            if not self._ask_for_work(x, x.dst, now):
+                self._deliver(x, now)
+        started = [self._fill(d, now) for d in self.devices]
+        return bool(ended) or bool(landing) or any(started)
 
-    done: set
-    landed: set
+    def _finish(self, d, place, v, now):
+        self.finish[v] = now
+        expensive = []
+        for key in sorted((k for k in self.messages if k[0] == v), key=lambda k: (k[1] == -1, k[1])):
+            message = self.messages[key]
+            self.state[d].available.add(key)
+            host = self._host(d)
+            for u in self._made_ready(message, d, message.readers - message.crossing if host is not None else None):
+                if self.options.order != "inline":
+                    self._is_ready(u, now)
+                    continue
+                self.ready[u] = now
+                if self._cheap(u, d):
+                    place.kept.append(u)
+                else:
+                    expensive.append(u)
+            if host is not None and any(self.where[r] == d for r in message.crossing):
+                ends = (host, d) if self.graph.host_memory[v] else (d, host)
+                self._request(message, *ends, True, now)
+            for dst in sorted({self.where[r] for r in message.readers} - {d}):
+                self._request(message, d, dst, False, now)
+        if expensive and not place.kept:
+            place.kept.append(expensive.pop())
+        for u in expensive:
+            self.state[d].ready.insert(0, u)
 
-    def __new__(cls, *_):
-        self = super().__new__(cls)
-        self.done, self.landed = set(), set()
-        return self
+    def _cheap(self, v, d):
+        seconds = float(self.problem.costs.compute_s[v, d])
+        return self.topology.devices[d].type != "CPU" or seconds <= self.options.cheap_s * float(self.graph.trips[v])
 
-    def running(self):
-        return [v for v in self.start if v not in self.done]
+    def _made_ready(self, message, d, readers=None):
+        """Ops on d that wait for nothing more, now that this message is available to some of its readers."""
+        readers = message.readers if readers is None else readers
+        return [r for r in sorted(readers) if self.where[r] == d and r not in self.ready and self._has_all(r)]
 
-    def _messages_of(self, v):
-        mine = [k for k in self.messages if k[0] == v]
-        return sorted(mine, key=lambda k: (k[1] == -1, k[1]))
+    def _has_all(self, v):
+        d = self.where[v]
+        state = self.state[d]
+        for key in self.inputs[v]:
+            message = self.messages[key]
+            crosses = self.where[message.op] == d and self._host(d) is not None and v in message.crossing
+            if key not in (state.copied if crosses else state.available):
+                return False
+        return True
 
-    def _offer(self, message, now):
-        src = self.where[message.op]
-        self.available[src].add(message.key)
-        for dst in sorted({self.where[r] for r in message.readers} - {src}):
-            names = [self.topology.channel_names[c] for c in self.topology.channels[src, dst] if c >= 0]
-            start = max([now] + [self.free[name] for name in names])
-            trips = float(self.graph.trips[message.op])
-            latency = float(self.topology.latency_s[src, dst])
-            lasts = trips * latency + trips * message.size / float(self.topology.bandwidth[src, dst])
-            for name in names:
-                self.free[name] = start + lasts
-            self.transfers.append(Transfer(message, src, dst, start, start + lasts))
+    def _is_ready(self, v, now):
+        self.ready[v] = now
+        self.state[self.where[v]].ready.append(v)
 
-    def _find_ready(self, now):
-        for v in self.ops:
-            if v not in self.ready and self.inputs[v] <= self.available[self.where[v]]:
-                self.ready[v] = now
+    def _request(self, message, src, dst, copy, now):
+        x = Transfer(message, src, dst, copy, len(self.transfers))
+        self.transfers.append(x)
+        if not self._ask_for_work(x, src, now):
+            self._wire(x, now)
+
+    def _ask_for_work(self, x, d, now):
+        if x.copy or not self.options.overheads:
+            return False
+        send_s, send_s_per_byte, receive_s, receive_s_per_byte = self.topology.link_overheads[:, x.src, x.dst].tolist()
+        trips = float(self.graph.trips[x.message.op])
+        if d == x.src:
+            seconds = trips * send_s + trips * x.message.size * send_s_per_byte
+        else:
+            seconds = trips * receive_s + trips * x.message.size * receive_s_per_byte
+        if seconds > 0:
+            self.state[d].waiting.append(Work(x, seconds, now))
+        return seconds > 0
+
+    def _wire(self, x, now):
+        names = [self.topology.channel_names[c] for c in self.topology.channels[x.src, x.dst] if c >= 0]
+        trips = float(self.graph.trips[x.message.op])
+        latency = float(self.topology.latency_s[x.src, x.dst])
+        lasts = trips * latency + trips * x.message.size / float(self.topology.bandwidth[x.src, x.dst])
+        x.start = max([now] + [self.free[name] for name in names])
+        x.end = x.start + lasts
+        x.order = self.wired
+        self.wired += 1
+        for name in names:
+            self.free[name] = x.end
+
+    def _deliver(self, x, now):
+        d = self.where[x.message.op] if x.copy else x.dst
+        (self.state[d].copied if x.copy else self.state[d].available).add(x.message.key)
+        for v in self._made_ready(x.message, d, x.message.crossing if x.copy else None):
+            self._is_ready(v, now)
+
+    # ---- what a device does next ---------------------------------------------------------------------------------
+
+    def _fill(self, d, now):
+        """Starts what device d can start; whether anything."""
+        state, started = self.state[d], False
+        if self.options.overhead_order == "preempt":
+            if state.interrupt.task is None and state.waiting:
+                started = True
+                self._share_device(state, now)
+                self._start_work(state, state.interrupt, now)
+                for place in state.running:
+                    place.finish += state.interrupt.task.seconds
+            if state.interrupt.task is not None:
+                return started
+        for place in state.places:
+            if place.task is None:
+                started |= self._start_next(state, place, now)
+        return started
+
+    def _start_next(self, state, place, now):
+        v = self._next_op(state, place)
+        if state.waiting and (
+            self.options.overhead_order == "first" or v is None or state.waiting[0].asked <= self.ready[v]
+        ):
+            self._start_work(state, place, now)
+            return True
+        if v is None:
+            return False
+        (place.kept if v in place.kept else state.ready).remove(v)
+        self.start[v] = now
+        self._start(place, v, float(self.problem.costs.compute_s[v, self.where[v]]), now)
+        return True
+
+    def _next_op(self, state, place):
+        order = self.options.order
+        if order == "inline":
+            return next(iter(place.kept + state.ready), None)
+        keys = {
+            "fifo": lambda v: (self.ready[v], v),
+            "lifo": lambda v: (-self.ready[v], v),
+            "random": lambda v: self.rank[v],
+        }
+        return min(state.ready, key=keys[order], default=None)
+
+    def _start_work(self, state, place, now):
+        work = state.waiting.pop(0)
+        state.work_s += work.seconds
+        self._start(place, work, work.seconds, now)
+
+    def _start(self, place, task, seconds, now):
+        place.task, place.finish, place.tasks = task, now + seconds, 1
+
+    def _share(self, now):
+        for state in self.state:
+            self._share_device(state, now)
+
+    def _share_device(self, state, now):
+        tasks = len(state.running)
+        for place in state.running:
+            if place.tasks != tasks:
+                place.finish = now + (place.finish - now) * tasks / place.tasks
+                place.tasks = tasks
 
     # ---- what comes back -----------------------------------------------------------------------------------------
+
+    @property
+    def work_s(self):
+        return [state.work_s for state in self.state]
 
     @property
     def compute_s(self):
@@ -179,7 +369,8 @@ class Oracle:
             home = self.where[m.op]
             if m.alias_of is None:
                 out.append((home, self.start[m.op], self._freed(m, home), m.size))
-            out += [(x.dst, x.start, self._freed(m, x.dst), m.size) for x in self.transfers if x.message is m]
+            mine = [x for x in self.transfers if x.message is m and not x.copy]
+            out += [(x.dst, x.start, self._freed(m, x.dst), m.size) for x in mine]
         return out
 
     def _freed(self, m, device):

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 
 import tfplace
 from tfplace.errors import PlacementError, UnknownNameError
+from tfplace.simulate import event
 from tfplace.simulate.evaluate import Simulator, simulate_devices, timeline_of
-from tfplace.simulate.event import key as kernel_key
 from tfplace.simulate.memory import aliased_input
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_graph, random_problem
 from tfplace.testing.strategies import placed_problems
@@ -157,10 +157,10 @@ def test_aliases(kind, slot, position):
 def test_any_array_of_integers_is_taken_without_compiling_again(problem):
     sim = Simulator(problem)
     expected = sim.key(np.array([1, 0], np.int32))
-    compiled = len(kernel_key.signatures)
+    compiled = len(event.keys_plain.signatures)
     frozen = np.array([1, 0], np.int32)
     frozen.setflags(write=False)
     for devices in (frozen, np.array([1, 0]), np.array([1, 5, 0, 5])[::2], [1, 0]):
         assert sim.key(devices) == expected
         assert sim(devices).key == expected
-    assert len(kernel_key.signatures) == compiled
+    assert len(event.keys_plain.signatures) == compiled

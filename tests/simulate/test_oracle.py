@@ -1,19 +1,21 @@
-"""The kernel and the plain simulator in oracle.py agree on every op, transfer and byte."""
+"""The kernel and the plain simulator in oracle.py agree on every op, transfer and byte, by any rules."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from tests.simulate.oracle import Oracle
+from tests.simulate.varied import random_options, random_variation, varied_problems
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.options import DEFAULT
 from tfplace.testing import random_devices, random_problem
 from tfplace.testing.strategies import placed_problems
 
 
-def check_agreement(problem, unit_device):
+def check_agreement(problem, unit_device, options=DEFAULT):
     op_device = problem.spread(unit_device)
-    oracle = Oracle(problem, op_device)
-    simulator = Simulator(problem)
+    oracle = Oracle(problem, op_device, options)
+    simulator = Simulator(problem, options)
     cost = simulator(unit_device)
     timeline = simulator.timeline(op_device)
 
@@ -43,21 +45,39 @@ def check_agreement(problem, unit_device):
     assert cost.peak_bytes.tolist() == [max(size for _, size in row) for row in memory]
     np.testing.assert_allclose(cost.compute_s, oracle.compute_s, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(cost.transfer_s, oracle.transfer_s, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(cost.idle_s, oracle.step_s - np.array(oracle.compute_s), rtol=1e-9, atol=1e-9)
+    busy = np.array(oracle.compute_s) + oracle.work_s
+    np.testing.assert_allclose(cost.idle_s, oracle.step_s - busy, rtol=1e-9, atol=1e-9)
     assert simulator.key(unit_device) == cost.key == simulator.devices(op_device).key
+    assert simulator.key(unit_device, cost.step_s) == cost.key
     assert (np.diff(timeline.memory_s) >= 0).all()
 
 
 @pytest.mark.parametrize("ties", [True, False])
 @pytest.mark.parametrize("block", range(10))
 def test_agrees_with_the_oracle_on_seeded_problems(block, ties):
-    for seed in range(100 * block, 100 * block + 100):
+    for seed in range(50 * block, 50 * block + 50):
         rng = np.random.default_rng([seed, ties])
         problem = random_problem(rng, int(rng.integers(1, 30)), int(rng.integers(1, 6)), ties=ties)
         check_agreement(problem, random_devices(rng, problem))
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.parametrize("ties", [True, False])
+@pytest.mark.parametrize("block", range(10))
+def test_agrees_with_the_oracle_on_seeded_problems_and_options(block, ties):
+    for seed in range(100 * block, 100 * block + 100):
+        rng = np.random.default_rng([seed, ties, 1])
+        problem = random_problem(rng, int(rng.integers(1, 30)), int(rng.integers(1, 6)), ties=ties)
+        problem = random_variation(rng, problem)
+        check_agreement(problem, random_devices(rng, problem), random_options(rng))
+
+
+@settings(max_examples=300, deadline=None)
 @given(placed_problems())
 def test_agrees_with_the_oracle_on_any_problem(placed):
     check_agreement(*placed)
+
+
+@settings(max_examples=500, deadline=None)
+@given(varied_problems())
+def test_agrees_with_the_oracle_on_any_problem_and_options(varied):
+    check_agreement(*varied)

@@ -123,7 +123,7 @@ class StepCost:
       compute_s: [D] seconds each device computes; NaN where it is not known.
       transfer_s: [D] seconds in which at least one of the device's channels is sending or receiving; NaN where it is
         not known.
-      idle_s: [D] seconds each device does not compute (`step_s - compute_s`).
+      idle_s: [D] seconds each device neither computes nor is kept busy by sending and receiving (the links' overheads).
       peak_bytes: [D] highest memory in use at any time; `UNKNOWN_BYTES` where nobody looked.
       limit_bytes: [D] memory that may be used.
       moved_bytes: bytes sent between devices; `UNKNOWN_BYTES` if nobody looked.

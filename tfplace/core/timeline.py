@@ -33,6 +33,7 @@ class Timeline:
       memory_bytes: [N] bytes in use there from then on.
       replicated: [V] ops that are copies of constants and take no time of their own.
       source: "simulated" or "measured". Measured ops of one device may overlap: TensorFlow runs several at once.
+      parallel: how many simulated ops of one device may overlap.
     """
 
     device_names: tuple[str, ...]
@@ -52,20 +53,27 @@ class Timeline:
     memory_bytes: LongArray
     replicated: BoolArray
     source: str = SIMULATED
+    parallel: int = 1
 
     def __post_init__(self) -> None:
         if np.any(self.finish_s < self.start_s) or np.any(self.moved_finish_s < self.moved_start_s):
             raise GraphError("an op or transfer that ends before it starts", "finish of at least start")
         for device in range(len(self.device_names)) if self.source == SIMULATED else ():
             mine = np.flatnonzero((self.op_device == device) & ~self.replicated)
-            order = mine[np.lexsort((self.finish_s[mine], self.start_s[mine]))]
-            late = self.start_s[order[1:]] < self.finish_s[order[:-1]] - 1e-12
+            begun = mine[np.argsort(self.start_s[mine], kind="stable")]
+            done = mine[np.argsort(self.finish_s[mine], kind="stable")]
+            # as an op starts, all before it but `parallel - 1` must have finished
+            late = self.start_s[begun[self.parallel :]] < self.finish_s[done[: -self.parallel]] - 1e-12
             if np.any(late):
                 a = int(np.flatnonzero(late)[0])
-                both = f"{self.op_names[order[a]]} and {self.op_names[order[a + 1]]}"
-                raise GraphError(f"{both} at once on {self.device_names[device]}", "one op at a time per device")
+                both = f"{self.op_names[done[a]]} and {self.op_names[begun[a + self.parallel]]}"
+                raise GraphError(f"{both} at once on {self.device_names[device]}", self._at_once)
         for array in (self.op_device, self.start_s, self.finish_s, self.moved_start_s, self.moved_finish_s):
             freeze(array)
+
+    @property
+    def _at_once(self) -> str:
+        return "one op at a time per device" if self.parallel == 1 else f"at most {self.parallel} ops at a time"
 
     def __repr__(self) -> str:
         return f"Timeline({len(self.op_names)} ops, {len(self.moved)} transfers, {len(self.device_names)} devices)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,67 +13,95 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key, StepCost
 from tfplace.core.timeline import Timeline
 from tfplace.errors import PlacementError, near_names
-from tfplace.simulate.event import CHANGES, MOVED, SENT, key, run, spread
-from tfplace.simulate.program import compile_problem, make_scratch
+from tfplace.simulate.batch import Kernel, Threads
+from tfplace.simulate.event import CHANGES, MOVED, SENT, Batch
+from tfplace.simulate.options import DEFAULT, Options
 
 
 class Simulator:
-    """Simulates placements of one problem, as docs/simulator.md defines.
+    """Simulates placements of one problem, as docs/simulator.md defines; an `Evaluator`.
 
     The problem is laid out once; each call only runs the kernel. It owns the arrays the kernel works in, so use one per
     thread.
 
     Args:
       problem: what is placed.
+      options: what is taken into account.
+      threads: of a batch; by default one per processor this process may use.
     """
 
     source = SIMULATED
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, options: Options = DEFAULT, *, threads: int | None = None) -> None:
         self.problem = problem
+        self.options = options
         self.calls = 0
-        self._program = compile_problem(problem)
-        self._scratch = make_scratch(self._program)
-        # The kernel is compiled anew for each kind of array (other integers, read-only), so it only ever sees this one.
-        self._units = np.zeros(problem.num_units, np.int32)
+        self.threads = _processors() if threads is None else threads
+        self._kernel = Kernel(problem, options)
+        self._scratch = self._kernel.scratch()
+        # The kernel is compiled anew for each kind of array (other integers, read-only), so it only ever sees these.
+        self._one = Batch(np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1))
+        self._pool: Threads | None = None
 
     def __call__(self, unit_device: ArrayLike) -> StepCost:
         """The cost of a step with unit u on device `unit_device[u]`; [U] indices, whether allowed is not checked."""
-        self._units[:] = self._checked(unit_device, self.problem.num_units)
-        spread(self._program, self._scratch, self._units)
-        return self._cost(self._run())
+        units = self._checked(unit_device, self.problem.num_units)
+        return self._cost(self._run(self.problem.spread(units)))
 
-    def key(self, unit_device: ArrayLike) -> Key:
+    def key(self, unit_device: ArrayLike, limit_s: float = np.inf) -> Key:
         """(bytes over the limits, step seconds) of `unit_device` [U]; smaller is better. The quickest way to ask.
 
         Nothing is checked: an index out of range is undefined behaviour.
-        """
-        self.calls += 1
-        self._units[:] = unit_device
-        over, step_s = key(self._program, self._scratch, self._units)
-        return int(over), float(step_s)
 
-    def keys(self, unit_devices: ArrayLike) -> tuple[LongArray, FloatArray]:
-        """Keys of many placements, [B, U]: bytes over the limits [B] and step seconds [B]."""
-        keys = [self.key(row) for row in np.asarray(unit_devices, np.int32)]
-        return np.array([over for over, _ in keys], np.int64), np.array([step_s for _, step_s in keys])
+        Args:
+          unit_device: [U] indices.
+          limit_s: a longer step is given up as soon as it is seen to be longer. Its key is
+            `(FAILED_BYTES, infinite)`, which loses against every placement that was simulated to its end; the key of
+            any other step is the same as without a limit.
+        """
+        self._one.units[0] = unit_device
+        self._kernel.keys(self._scratch, self._one, limit_s, 0, 1)
+        self.calls += 1
+        return int(self._one.over[0]), float(self._one.step_s[0])
+
+    def keys(self, unit_devices: ArrayLike, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
+        """`key` of every row of [B, U]: bytes over the limits [B] and step seconds [B]; on several threads.
+
+        Raises:
+          PlacementError: rows of another length.
+        """
+        units = np.array(unit_devices, np.int32, order="C", ndmin=2)
+        if units.ndim != 2 or (len(units) and units.shape[1] != self.problem.num_units):
+            raise PlacementError(f"devices of shape {units.shape}", f"shape (placements, {self.problem.num_units})")
+        batch = Batch(units, np.zeros(len(units), np.int64), np.zeros(len(units)))
+        self.calls += len(units)
+        if self.threads < 2 or len(units) < 2:
+            self._kernel.keys(self._scratch, batch, limit_s, 0, len(units))
+        else:
+            self._pool = self._pool or Threads(self._kernel, self.threads)
+            self._pool.keys(batch, limit_s)
+        return batch.over, batch.step_s
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Ends the threads of batches; they start again when they are needed."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
     def devices(self, op_device: ArrayLike) -> StepCost:
         """The cost of a step with op v on device `op_device[v]`; [V] indices, whether allowed is not checked.
 
         What is given for a replicable constant makes no difference.
         """
-        return self._cost(self._run_devices(op_device))
+        return self._cost(self._run(self._checked(op_device, self.problem.graph.num_ops)))
 
     def timeline(self, op_device: ArrayLike) -> Timeline:
         """When everything happens with op v on device `op_device[v]`; [V] indices."""
-        self._run_devices(op_device, record=True)
-        s, p, graph = self._scratch, self._program, self.problem.graph
-        sent, changes = int(s.counter[SENT]), int(s.counter[CHANGES])
-        makers = p.maker[s.sent[:sent]]
+        self._run(self._checked(op_device, self.problem.graph.num_ops))
+        s, p, graph = self._scratch, self._kernel.program, self.problem.graph
+        transfers = s.transfers[: s.counter[SENT]]
+        changes = s.changes[: s.counter[CHANGES]]
+        makers = p.messages["maker"][transfers["message"]]
         return Timeline(
             device_names=self.problem.topology.device_names,
             op_names=graph.op_names,
@@ -81,24 +110,22 @@ class Simulator:
             start_s=s.start.copy(),
             finish_s=s.finish.copy(),
             moved=tuple(graph.op_names[v] for v in makers.tolist()),
-            moved_bytes=p.moved[s.sent[:sent]],
-            moved_src=s.device[makers],
-            moved_dst=s.sent_to[:sent].copy(),
-            moved_start_s=s.sent_start[:sent].copy(),
-            moved_finish_s=s.sent_end[:sent].copy(),
-            memory_s=s.change_s[:changes].copy(),
-            memory_device=s.change_device[:changes].copy(),
-            memory_bytes=s.change_bytes[:changes].copy(),
+            moved_bytes=p.messages["moved"][transfers["message"]],
+            moved_src=transfers["src"].copy(),
+            moved_dst=transfers["dst"].copy(),
+            moved_start_s=transfers["start"].copy(),
+            moved_finish_s=transfers["end"].copy(),
+            memory_s=changes["when"].copy(),
+            memory_device=changes["device"].copy(),
+            memory_bytes=changes["in_use"].copy(),
             replicated=graph.replicable.copy(),
+            parallel=self.options.parallel,
         )
 
-    def _run_devices(self, op_device: ArrayLike, record: bool = False) -> float:
-        self._scratch.device[:] = self._checked(op_device, self.problem.graph.num_ops)
-        return self._run(record)
-
-    def _run(self, record: bool = False) -> float:
+    def _run(self, op_device: IntArray) -> float:
         self.calls += 1
-        return float(run(self._program, self._scratch, record))
+        self._scratch.device[:] = op_device
+        return self._kernel.run(self._scratch)
 
     def _checked(self, devices: ArrayLike, length: int) -> IntArray:
         array = np.asarray(devices, np.int32)
@@ -109,31 +136,37 @@ class Simulator:
         return array
 
     def _cost(self, step_s: float) -> StepCost:
-        s = self._scratch
-        compute: FloatArray = s.compute.copy()
-        peak: LongArray = s.peak.copy()
+        devices = self._scratch.devices
+        compute: FloatArray = devices["compute"].copy()
+        peak: LongArray = devices["peak"].copy()
         return StepCost(
             step_s=step_s,
             compute_s=compute,
-            transfer_s=s.transfer.copy(),
-            idle_s=np.maximum(step_s - compute, 0.0),
+            transfer_s=devices["transfer"].copy(),
+            idle_s=np.maximum(step_s - compute - devices["work"], 0.0),
             peak_bytes=peak,
-            limit_bytes=self._program.limit.copy(),
-            moved_bytes=int(s.counter[MOVED]),
+            limit_bytes=self._kernel.program.limit.copy(),
+            moved_bytes=int(self._scratch.counter[MOVED]),
         )
 
 
-def timeline_of(problem: Problem, op_device: ArrayLike) -> Timeline:
+def _processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def timeline_of(problem: Problem, op_device: ArrayLike, options: Options = DEFAULT) -> Timeline:
     """When everything happens with op v on device `op_device[v]`; [V] indices."""
-    return Simulator(problem).timeline(op_device)
+    return Simulator(problem, options).timeline(op_device)
 
 
-def simulate_devices(problem: Problem, devices: Mapping[str, str]) -> StepCost:
+def simulate_devices(problem: Problem, devices: Mapping[str, str], options: Options = DEFAULT) -> StepCost:
     """The cost of a step with ops on named devices.
 
     Args:
       problem: the graph, its devices and what is allowed.
       devices: op name -> device name; replicable constants may be left out, they follow their readers.
+      options: what is taken into account.
 
     Raises:
       PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that touch the same
@@ -142,7 +175,7 @@ def simulate_devices(problem: Problem, devices: Mapping[str, str]) -> StepCost:
     """
     op_device = _indices(problem, devices)
     _check_allowed(problem, op_device)
-    return Simulator(problem).devices(op_device)
+    return Simulator(problem, options).devices(op_device)
 
 
 def _indices(problem: Problem, devices: Mapping[str, str]) -> IntArray:

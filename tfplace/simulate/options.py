@@ -1,0 +1,57 @@
+"""Options: what the simulator takes into account, and in what order devices work. docs/simulator.md defines each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfplace.errors import InputError, UnknownNameError
+
+ORDERS = ("fifo", "lifo", "inline", "random")
+OVERHEAD_ORDERS = ("first", "in turn", "preempt")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a step is simulated. `Options()` is the best predictor known; everything that simulates takes it by default.
+
+    Attributes:
+      overheads: transfers keep their sending and receiving devices from computing for as long as the topology's
+        `link_overheads` say. Without such overheads, which none of the presets has, it makes no difference.
+      overhead_order: when a device does that work. "first": as soon as the op at hand is done; "in turn": in the order
+        of ready times, with the ops; "preempt": at once, the op at hand waits.
+      order: which ready op a device starts next. "fifo": the one ready first; "lifo": the one ready last, so that work
+        goes depth first; "inline": as TensorFlow's executor, whose threads go on with the cheap successors of what
+        they have run and leave the others to a pool; "random": by a random rank of the ops, which shows how much the
+        order matters.
+      seed: of the ranks in a "random" order.
+      cheap_s: in an "inline" order an op of a CPU is cheap if one execution takes at most this long (TensorFlow: 8,000
+        cycles). Ops of other devices are all cheap.
+      parallel: how many ops a device runs at once; n at once each run at 1/n of the speed.
+      host_copies: ops whose results lie in host memory, on a device that is no CPU, and readers there that want them
+        in the device's memory cost a transfer over the link from the host, and the other way round.
+
+    >>> Options(order="fastest")
+    Traceback (most recent call last):
+    tfplace.errors.UnknownNameError: received order 'fastest'; expected one of fifo, inline, lifo, random.
+    """
+
+    overheads: bool = True
+    overhead_order: str = "first"
+    order: str = "fifo"
+    seed: int = 0
+    cheap_s: float = 3e-6
+    parallel: int = 1
+    host_copies: bool = False
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise UnknownNameError("order", self.order, ORDERS)
+        if self.overhead_order not in OVERHEAD_ORDERS:
+            raise UnknownNameError("overhead order", self.overhead_order, OVERHEAD_ORDERS)
+        if self.parallel < 1:
+            raise InputError(f"parallel {self.parallel!r}", "at least 1 op at once")
+        if not self.cheap_s >= 0:
+            raise InputError(f"cheap_s {self.cheap_s!r}", "seconds of at least 0")
+
+
+DEFAULT = Options()
