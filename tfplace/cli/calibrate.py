@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, read_flags
+from tfplace.cli.flagset import describe_flags, read_flags, wide_console
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.errors import InputError
 from tfplace.report.progress import Stages
@@ -64,7 +63,7 @@ def calibrate_command(argv: Sequence[str]) -> None:
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         found = _measure(fv, stages, largest)
     found.topology.save(fv.output)
-    console = Console()
+    console = wide_console()
     console.print(_devices(found.topology))
     for fit in found.fits:
         console.print(_transfers(fit))

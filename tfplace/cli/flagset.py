@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from absl import flags
+from rich.console import Console
 
 from tfplace.errors import InputError
+
+_WIDTH = 120
+
+
+def wide_console() -> Console:
+    """For tables: as wide as the terminal, or wide enough for every column where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
 
 
 def read_flags(command: str, fv: flags.FlagValues, argv: Sequence[str]) -> list[str]:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from tfplace.cli import options, source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, read_flags
+from tfplace.cli.flagset import describe_flags, read_flags, wide_console
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
@@ -72,7 +71,7 @@ def profile_command(argv: Sequence[str]) -> None:
     for _, outcome in done:
         profile = profile.updated(outcome.device)
     profile.save(fv.output)
-    Console().print(_table(done))
+    wide_console().print(_table(done))
     say(f"profile    {fv.output}\n")
 
 
@@ -97,7 +96,7 @@ def _profile(fv: flags.FlagValues, stages: Stages, model: str) -> tuple[OpGraph,
         progress=stages.stage,
     )
     if outcome.unrun:
-        stages.note(f"{model}: {outcome.unrun} ops did not run; their seconds stay analytic")
+        stages.note(f"{model}: {outcome.unrun} ops did not run by themselves: merged into others, or not taken")
     if outcome.miscounted:
         stages.note(f"{model}: {outcome.miscounted} ops ran more or less often than the graph says")
     return graph, outcome

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfplace.core.arrays import FloatArray
 from tfplace.core.graph import OpGraph
+from tfplace.cost.flops import Op, rule_of
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile, ProfiledStep
 from tfplace.cost.signature import signatures
 from tfplace.errors import ApplyError, InputError
@@ -45,7 +46,8 @@ class Outcome:
       device: the device model's part of it.
       ran: whether the step had to be run.
       new: signatures measured now.
-      unrun: ops that did not run, such as those of a branch not taken; their numbers stay analytic.
+      unrun: ops that did not run by themselves. TensorFlow merges some (a convolution and its bias) into one of their
+        readers, with which they then share its time; others were of a branch not taken, and count as nothing.
       miscounted: ops that ran more or less often than the graph says.
       rejected: traced steps left out because something else used the processor.
     """
@@ -229,26 +231,39 @@ def _refuse_overlap(turns: Sequence[_Turn], device: str) -> None:
 
 def _collect(graph: OpGraph, turns: Sequence[_Turn], empty_s: float, key: tuple[str, str, str, str]) -> DeviceProfile:
     """Times pooled by signature: each op's median over the steps, added up over the ops and divided by executions."""
-    chosen = [v for v in range(graph.num_ops) if not graph.replicable[v]]
-    table = np.array([[t.stats.seconds.get(graph.op_names[v], (0.0, 0)) for v in chosen] for t in turns])
+    table = np.array([[t.stats.seconds.get(name, (0.0, 0)) for name in graph.op_names] for t in turns])
     median, spread = np.median(table[:, :, 0], axis=0), _iqr(table[:, :, 0])
     executions = np.median(table[:, :, 1], axis=0).astype(int)
+    for v in np.flatnonzero((executions == 0) & ~graph.replicable).tolist():
+        executions[v] = max(1, int(graph.trips[v]))
+        median[v] = _take_share(graph, v, median)
     members: dict[str, list[int]] = {}
-    texts = signatures(graph)
-    for i, v in enumerate(chosen):
-        if executions[i]:
-            members.setdefault(texts[v], []).append(i)
-    ops = {text: _pooled(rows, median, spread, executions, len(turns)) for text, rows in members.items()}
+    for v, text in enumerate(signatures(graph)):
+        if not graph.replicable[v]:
+            members.setdefault(text, []).append(v)
     step = ProfiledStep(
         graph=graph.name,
         fingerprint=graph.fingerprint,
         measured=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         step_s=float(np.median([t.step_s for t in turns])),
         empty_s=empty_s,
-        ops_s=float(median.sum()),
-        executions=int(executions.sum()),
+        ops_s=float(median[~graph.replicable].sum()),
+        executions=int(executions[~graph.replicable].sum()),
     )
+    ops = {text: _pooled(rows, median, spread, executions, len(turns)) for text, rows in members.items()}
     return DeviceProfile(*key, ops, (step,))
+
+
+def _take_share(graph: OpGraph, v: int, seconds: FloatArray) -> float:
+    """Seconds of an op that was merged into a reader: taken from that reader's, by how many operations each makes."""
+    readers = graph.edge_dst[(graph.edge_src == v) & (graph.edge_tensor >= 0)]
+    if not len(readers):
+        return 0.0
+    reader = int(readers[np.argmax(seconds[readers])])
+    mine, its = (1.0 + rule_of(graph.op_types[u])[1](Op(graph, u)) for u in (v, reader))
+    share = float(seconds[reader]) * mine / (mine + its)
+    seconds[reader] -= share
+    return share
 
 
 def _pooled(rows: Sequence[int], median: FloatArray, spread: FloatArray, executions: Any, steps: int) -> OpTime:

@@ -40,8 +40,8 @@ def measure_transfers(
 
     The ends: steps in which both devices compute all the time, `src` sending a tensor every now and then or, for
     comparison, keeping it. The difference in processor time of a device's process, per transfer, is what a transfer
-    takes of its core. Where that does not tell (processes of other machines, GPUs) only one end computes, and the
-    difference in the step's time stands for it.
+    takes of its core. Where that does not tell (processes of other machines, GPUs, two devices of one process) only one
+    end computes, and the difference in the step's time stands for it.
 
     Args:
       backend: where both devices are.
@@ -98,7 +98,7 @@ class _Pair:
         """Seconds a transfer takes of each end, with `work_flop` operations computed between two."""
         count, repeats = (32, 15) if size < _SMALL else (8, 10) if size < _LARGE else (3, 5)
         src, dst = (process_of(self.backend, d) if "device:CPU" in d else None for d in (self.src, self.dst))
-        if src is not None and dst is not None:
+        if src is not None and dst is not None and src != dst:
             timings = self._kept_and_sent(size, count, work_flop, repeats, busy=(self.src, self.dst))
             return timings.extra_core_s(src) / count, timings.extra_core_s(dst) / count
         ends = [self._kept_and_sent(size, count, work_flop, repeats, busy=(d,)) for d in (self.src, self.dst)]

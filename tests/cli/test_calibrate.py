@@ -1,0 +1,34 @@
+import pytest
+
+from tfplace import Topology
+from tfplace.cli import BAD_INPUT, PLACED, main
+
+
+def test_help_lists_flags(capsys):
+    assert main(["calibrate", "--help"]) == PLACED
+    text = capsys.readouterr().out
+    assert all(f"--{flag} " in text for flag in ("output", "workers", "cluster", "max_size", "within_one_way"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "no --output"),
+        (["stray", "--output=x.json"], "'stray'"),
+        (["--output=x.json", "--workers=0"], "--workers"),
+        (["--output=x.json", "--max_size=1KiB"], "at least 4 KiB"),
+        (["--output=x.json", "--max_size=much"], "'much'"),
+    ],
+)
+def test_bad_input(argv, message, capsys):
+    assert main(["calibrate", *argv]) == BAD_INPUT
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.cluster
+def test_two_workers(tmp_path, capsys, logical_cpus):
+    out = tmp_path / "topology.json"
+    assert main(["calibrate", f"--output={out}", "--max_size=4KiB", "--quiet"]) == PLACED
+    text = capsys.readouterr().out
+    assert "CPU:0 -> CPU:1" in text and "residual" in text and str(out) in text
+    assert Topology.load(out).device_names == ("CPU:0", "CPU:1")

@@ -1,0 +1,44 @@
+import pytest
+
+from tfplace.cli import BAD_INPUT, PLACED, main
+from tfplace.cost.profile import Profile
+
+SMALL = [f"--param={p}" for p in ("steps=2", "units=8", "vocabulary=50", "layers=1")]
+
+
+def test_help_lists_flags(capsys):
+    assert main(["profile", "--help"]) == PLACED
+    text = capsys.readouterr().out
+    assert all(
+        f"--{flag} " in text for flag in ("output", "batch", "param", "cache", "device_type", "cluster", "steps")
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "without a model"),
+        (["lstm_lm"], "no --output"),
+        (["lstm_lmm", "--output=x.json"], "Did you mean 'lstm_lm'"),
+        (["lstm_lm", "--output=x.json", "--steps=0"], "--steps"),
+        (["lstm_lm", "--ouput=x.json"], "Unknown command line flag 'ouput'"),
+    ],
+)
+def test_bad_input(argv, message, capsys):
+    assert main(["profile", *argv]) == BAD_INPUT
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.cluster
+def test_a_model_is_profiled_and_then_known(tmp_path, capsys, logical_cpus):
+    out, cache = tmp_path / "profile.json", tmp_path / "cache.json"
+    argv = ["profile", "lstm_lm", "--batch=2", *SMALL, f"--output={out}", f"--cache={cache}", "--steps=2", "--quiet"]
+    assert main(argv) == PLACED
+    text = capsys.readouterr().out
+    assert "lstm_lm" in text and str(out) in text and "costs / step" in text
+    (device,) = Profile.load(out).devices
+    assert device.model.startswith("one core of ")
+    assert len(device.ops) > 20
+    again = tmp_path / "again.json"
+    assert main([*argv, f"--output={again}"]) == PLACED
+    assert Profile.load(again).devices == Profile.load(out).devices

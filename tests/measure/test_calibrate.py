@@ -1,0 +1,126 @@
+"""A calibration on two real workers: sane, complete, and a topology that loads again."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfplace.core.topology import Topology
+from tfplace.errors import ApplyError, InputError
+from tfplace.measure.bench import products, products_for, time_steps, value
+from tfplace.measure.calibrate import calibrate, describe_fit
+from tfplace.measure.cluster import Cluster
+from tfplace.measure.local import LocalDevices
+from tfplace.measure.transfers import measure_transfers
+
+SIZES = (1024, 65536, 2**20)
+
+
+@pytest.fixture(scope="module")
+def cluster(logical_cpus):
+    with Cluster.start(2) as workers:
+        yield workers
+
+
+@pytest.fixture(scope="module")
+def done(cluster):
+    told = []
+    found = calibrate(cluster, sizes=SIZES, progress=lambda text, fraction: told.append((text, fraction)))
+    return found, told
+
+
+@pytest.mark.cluster
+def test_devices_are_measured(done):
+    topology = done[0].topology
+    assert topology.device_names == ("CPU:0", "CPU:1")
+    for device in topology.devices:
+        assert 1e9 < device.flops["float64"] < device.flops["float32"] < 1e13
+        assert 1e8 < device.memory_bandwidth < 1e12
+        assert 1e-8 < device.op_overhead_s < 1e-4
+        assert 50e6 < device.workspace_bytes < 2e9
+        assert device.model.startswith("one core of ")
+
+
+@pytest.mark.cluster
+def test_links_are_measured(done):
+    fits = done[0].fits
+    assert {(f.link.src, f.link.dst) for f in fits} == {("CPU:0", "CPU:1"), ("CPU:1", "CPU:0")}
+    for fit in fits:
+        times = fit.times
+        assert (times.one_way_s > 0).all()
+        assert times.one_way_s[-1] > times.one_way_s[0]
+        assert times.send_s[-1] > 0 and times.receive_s[-1] > 0
+        assert 5e-6 < fit.one_way(1024) < 20e-3
+        link = fit.link
+        assert link.send_overhead_s + link.receive_overhead_s > 0
+        # sending, wire and receiving are at least the one way, and more only by what the ends do at once
+        assert (fit.modelled_s > 0.99 * fit.one_way(times.size_bytes)).all()
+        assert len(describe_fit(fit)) == len(SIZES)
+
+
+@pytest.mark.cluster
+def test_the_topology_says_what_was_measured_and_loads_again(done, tmp_path):
+    topology = done[0].topology
+    assert "measured on 20" in topology.source and "median error" in topology.source
+    topology.save(tmp_path / "topology.json")
+    assert Topology.load(tmp_path / "topology.json").fingerprint == topology.fingerprint
+
+
+@pytest.mark.cluster
+def test_progress_reaches_its_end(done):
+    fractions = [fraction for _, fraction in done[1]]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    assert any("CPU:1 -> CPU:0" in text for text, _ in done[1])
+
+
+def test_without_processes_to_ask_the_step_tells(logical_cpus):
+    backend = LocalDevices()
+    times = measure_transfers(backend, *backend.devices[:2], flops=1e11, sizes=(1024, 4096))
+    assert times.one_way_s.shape == times.send_s.shape == times.receive_s.shape == (2,)
+    assert (times.one_way_s > 0).all()
+
+
+def test_one_size_is_no_line(logical_cpus):
+    with pytest.raises(InputError, match="two different sizes"):
+        calibrate(LocalDevices(), sizes=[1024])
+
+
+@pytest.mark.parametrize("flop", [1.0, 1e6, 1e8, 1e11])
+def test_products_make_about_the_work_asked_for(flop):
+    count, side = products_for(flop)
+    assert 64 <= side <= 1024
+    assert count * 2 * side**3 >= flop
+    assert count * 2 * side**3 <= 2 * max(flop, 2 * 64**3)
+
+
+def test_steps_take_turns_and_their_values_stay(logical_cpus):
+    backend = LocalDevices()
+    device = backend.devices[0]
+    results = []
+
+    def chain(count):
+        def build():
+            last = products(device, count, 64)[-1]
+            results.append(last)
+            return [last.op]
+
+        return build
+
+    timings = time_steps(backend, [chain(1), chain(400)], repeats=3)
+    assert timings.step_s.shape == (3, 2)
+    assert timings.core_s.shape == (3, 2, 0)
+    assert timings.extra_s() > 0
+    with tf.compat.v1.Session(graph=results[1].graph) as session:
+        session.run(results[1].graph.get_collection("variables")[0].initializer)
+        assert np.allclose(session.run(results[1]), 1 / 64)
+
+
+def test_a_step_that_fails_says_so(logical_cpus):
+    backend = LocalDevices()
+
+    def build():
+        with tf.device(backend.devices[0]):
+            return [tf.raw_ops.CheckNumerics(tensor=value(backend.devices[0], [2], fill=float("nan")), message="m").op]
+
+    with pytest.raises(ApplyError, match="a calibration step that fails"):
+        time_steps(backend, [build], 1)

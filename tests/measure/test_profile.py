@@ -1,0 +1,151 @@
+"""Op seconds from real steps: they add up to the step, are kept, and are not measured twice."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+from tests.extract.models import cnn_batch, keras_cnn
+from tfplace.core.topology import Device, Topology
+from tfplace.cost.profile import Profile
+from tfplace.cost.profiled import profiled_costs, profiled_share, step_ratio
+from tfplace.errors import ApplyError, InputError
+from tfplace.measure import profile as profiling
+from tfplace.measure.local import LocalDevices
+
+MODEL = "the tests' processor"
+
+
+class OneOpAtATime(LocalDevices):
+    """This process's devices, with sessions of one inter-op thread."""
+
+    def session(self, graph, *, timeout_s=None):
+        threads = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
+        config = tf.compat.v1.ConfigProto(**threads, use_per_session_threads=True, device_count={"CPU": 4})
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = -1
+        return tf.compat.v1.Session(graph=graph, config=config)
+
+
+@pytest.fixture(scope="module")
+def graph(logical_cpus):
+    return tfplace.extract(keras_cnn(), cnn_batch(64))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache") / "deep" / "profiles.json"
+
+
+@pytest.fixture(scope="module")
+def outcome(graph, cache):
+    return profiling.profile_graph(graph, OneOpAtATime, MODEL, cache=cache, steps=5)
+
+
+def _never():
+    raise AssertionError("opened a device for what is known")
+
+
+def test_ops_add_up_to_the_step(graph, outcome):
+    assert outcome.ran and outcome.new == len(outcome.device.ops) > 50
+    step = outcome.device.step(graph.fingerprint)
+    assert 0.3 * step.step_s < step.ops_s < 1.5 * step.step_s
+    assert 0 < step.empty_s < step.step_s
+    assert 0.5 < step_ratio(graph, outcome.device) < 1.5
+    assert all(time.spread_s >= 0 and time.steps == 5 for time in outcome.device.ops.values())
+    assert sum(time.ops for time in outcome.device.ops.values()) == (~graph.replicable).sum()
+
+
+def test_an_op_merged_into_its_reader_shares_the_time(graph, outcome):
+    """TensorFlow's oneDNN pass makes one op of a convolution and its bias; elsewhere both run."""
+    times = {text.partition("(")[0]: time.seconds for text, time in outcome.device.ops.items()}
+    assert times["Conv2D"] > times["BiasAdd"] > 0
+
+
+def test_work_takes_longer_than_none(graph, outcome):
+    seconds = {text.partition("(")[0]: time.seconds for text, time in outcome.device.ops.items()}
+    assert seconds["Conv2D"] > 5 * seconds["NoOp"]
+
+
+def test_costs_of_the_profile_say_where_they_come_from(graph, outcome):
+    device = Device("CPU:0", "CPU", 2**30, {"float32": 1e9}, 1e9, 1e-6, model=MODEL)
+    costs = profiled_costs(graph, Topology("t", (device,)), outcome.profile)
+    assert profiled_share(costs) > 0.99
+    assert {p.partition(":")[0] for p, c in zip(costs.provenance, graph.replicable, strict=True) if not c} == {
+        "profiled"
+    }
+
+
+def test_a_known_graph_needs_no_run(graph, outcome, cache):
+    again = profiling.profile_graph(graph, _never, MODEL, cache=cache)
+    assert not again.ran and again.new == 0
+    assert again.device == outcome.device
+    assert Profile.load(cache).devices == outcome.profile.devices
+
+
+def test_nor_does_another_graph_of_known_signatures(graph, outcome, cache):
+    other = tfplace.extract(keras_cnn(), cnn_batch(64), name="the same under another name")
+    data = json.loads(cache.read_text())
+    data["devices"][0]["steps"][0]["fingerprint"] = "other"
+    cache.with_name("known.json").write_text(json.dumps(data))
+    assert not profiling.profile_graph(other, _never, MODEL, cache=cache.with_name("known.json")).ran
+
+
+def test_other_sizes_models_and_settings_do(graph, outcome, cache):
+    smaller = tfplace.extract(keras_cnn(), cnn_batch(2))
+    for changed, model, threads in (
+        (smaller, MODEL, profiling.ONE_THREAD),
+        (graph, "x", profiling.ONE_THREAD),
+        (graph, MODEL, "x"),
+    ):
+        with pytest.raises(AssertionError, match="for what is known"):
+            profiling.profile_graph(changed, _never, model, threads=threads, cache=cache)
+
+
+def test_what_was_measured_stays_when_more_is_added(outcome, cache):
+    smaller = tfplace.extract(keras_cnn(), cnn_batch(2))
+    more = profiling.profile_graph(smaller, OneOpAtATime, MODEL, cache=cache, steps=2)
+    assert more.ran and 0 < more.new < len(more.device.ops)
+    assert {text: more.device.ops[text] for text in outcome.device.ops} == outcome.device.ops
+    assert {s.fingerprint for s in more.device.steps} > {s.fingerprint for s in outcome.device.steps}
+
+
+def test_loops_are_counted_by_execution(logical_cpus):
+    @tf.function
+    def step(x):
+        return tf.while_loop(lambda i, y: i < 20, lambda i, y: (i + 1, tf.matmul(y, y)), (0, x))[1]
+
+    graph = tfplace.extract(step, (np.zeros((64, 64), "float32"),))
+    found = profiling.profile_graph(graph, OneOpAtATime, MODEL, steps=3)
+    product = graph.op_types.index("MatMul")
+    assert graph.trips[product] == 20
+    assert found.miscounted == 0
+    assert step_ratio(graph, found.device) == pytest.approx(1, abs=0.5)
+
+
+def test_ops_side_by_side_are_refused(logical_cpus):
+    @tf.function
+    def step(x):
+        return [tf.linalg.matmul(x + i, x) for i in range(8)]
+
+    graph = tfplace.extract(step, (np.zeros((400, 400), "float32"),))
+
+    def several():
+        backend = LocalDevices()
+        backend.session = lambda graph, timeout_s=None: tf.compat.v1.Session(
+            graph=graph,
+            config=tf.compat.v1.ConfigProto(
+                inter_op_parallelism_threads=8, use_per_session_threads=True, device_count={"CPU": 4}
+            ),
+        )
+        return backend
+
+    with pytest.raises(ApplyError, match="one inter-op thread"):
+        profiling.profile_graph(graph, several, MODEL, steps=3)
+
+
+def test_no_device_of_the_type(graph):
+    with pytest.raises(InputError, match="a device of type GPU"):
+        profiling.profile_graph(graph, OneOpAtATime, MODEL, device_type="GPU")

@@ -1,0 +1,128 @@
+"""What the tracer said, as executions, transfers, memory and a timeline."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+from tests.extract.models import keras_lstm
+from tfplace.errors import PlacementError
+from tfplace.measure.local import LocalDevices
+from tfplace.measure.program import StepGraph
+from tfplace.measure.running import Running
+from tfplace.measure.stepstats import measured_timeline, read_stats
+from tfplace.report.trace import trace_events
+
+A, B = (f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in (0, 1))
+STEP_START = 1_700_000_000_000_000_000
+
+
+def metadata(*parts):
+    """A `RunMetadata` of (device, records), a record a dict of fields with times in ns after the step's start."""
+    out = tf.compat.v1.RunMetadata()
+    for device, records in parts:
+        part = out.step_stats.dev_stats.add(device=device)
+        for record in records:
+            part.node_stats.append(_node(**record))
+    return out
+
+
+def _node(name, *, start=0, length=0, memory=None, label="", size=None):
+    node = tf.compat.v1.RunMetadata().step_stats.dev_stats.add().node_stats.add(node_name=name, timeline_label=label)
+    if size is not None:  # as the tracer writes transfers: microseconds only
+        node.all_start_micros = (STEP_START + start) // 1000
+        node.op_end_rel_micros = length // 1000
+        node.output.add().tensor_description.allocation_description.requested_bytes = size
+        return node
+    node.all_start_nanos = STEP_START + start - 100
+    node.op_start_rel_nanos, node.op_end_rel_nanos = 100, 100 + length
+    for allocator, used in (memory or {}).items():
+        node.memory.add(allocator_name=allocator, allocator_bytes_in_use=used)
+    return node
+
+
+def test_executions_add_up_and_bookkeeping_is_left_out():
+    stats = read_stats(metadata((A, [{"name": "_SOURCE", "start": -50}, {"name": "b", "start": 500, "length": 30}])))
+    assert stats.names == ("b",)
+    stats = read_stats(metadata((A, [{"name": "b", "start": s, "length": 1000} for s in (4000, 0, 9000)])))
+    assert stats.seconds == {"b": (pytest.approx(3e-6), 3)}
+    assert stats.start_s == pytest.approx([0, 4e-6, 9e-6])
+    assert stats.finish_s[-1] == pytest.approx(10e-6)
+
+
+def test_transfers_have_their_exact_size_and_ends():
+    label = f"[1.0MB] [13.0Gb/s] edge_11_dense/MatMul from {A} to {B}"
+    received = {"name": "RecvTensor", "start": 20_000, "length": 500_000, "label": label, "size": 1_048_577}
+    stats = read_stats(metadata((B, [received]), (A, [{"name": "dense/MatMul", "start": 0, "length": 15_000}])))
+    (moved,) = stats.transfers
+    assert (moved.op, moved.src, moved.dst, moved.size_bytes) == ("dense/MatMul", A, B, 1_048_577)
+    assert (moved.start_s, moved.finish_s) == (pytest.approx(20e-6), pytest.approx(520e-6))
+    assert "RecvTensor" not in stats.names
+
+
+def test_memory_is_the_devices_own():
+    used = {"mklcpu": 4096, "GPU_0_bfc": 10}
+    stats = read_stats(metadata((A, [{"name": "a", "start": 0, "length": 10, "memory": used}, {"name": "b"}])))
+    assert stats.memory_bytes.tolist() == [4096]
+    assert stats.memory_device == (A,)
+
+
+def test_kernel_times_of_a_gpu_come_from_its_stream():
+    gpu = "/job:localhost/replica:0/task:0/device:GPU:0"
+    launched = [{"name": n, "start": i * 1000, "length": 50} for i, n in enumerate(("m", "shape"))]
+    kernels = [{"name": "m:MatMul", "start": 5000 + 100 * i, "length": 700} for i in range(2)]
+    other = (gpu + "/memcpy", [{"name": "m:MEMCPYHtoD", "start": 0, "length": 9}])
+    stats = read_stats(metadata((gpu, launched), (gpu + "/stream:all", kernels), (gpu + "/stream:13", kernels), other))
+    assert stats.names == ("m", "shape")
+    assert stats.kernel_s == pytest.approx([1.4e-6, 0])
+    assert stats.finish_s[0] == pytest.approx(50e-9)
+
+
+@pytest.fixture(scope="module")
+def traced(logical_cpus):
+    """A small model with a loop, its step traced on two devices."""
+    graph = tfplace.extract(keras_lstm(), (np.zeros((4, 7), "int32"), np.zeros((4, 7), "int32")))
+    backend = LocalDevices()
+    placement = {name: "right" if name.startswith("compile_loss") else "left" for name in graph.op_names}
+    devices = {"left": backend.devices[0], "right": backend.devices[1]}
+    program = StepGraph(graph)
+    program.place({name: devices[where] for name, where in placement.items()})
+    running = Running(program, backend, None)
+    try:
+        running()
+        return graph, placement, devices, running.traced()
+    finally:
+        running.close()
+
+
+def test_a_traced_step_is_a_timeline(traced):
+    graph, placement, devices, run_metadata = traced
+    timeline = measured_timeline(run_metadata, graph, ["left", "right"], placement, devices=devices)
+    assert timeline.source == "measured"
+    ran = ~timeline.replicated
+    assert ran.sum() > 0.9 * (~graph.replicable).sum()
+    assert not ran[graph.replicable].any()
+    assert (timeline.finish_s[ran] > timeline.start_s[ran]).all()
+    assert timeline.start_s[ran].min() < 1e-3
+    assert timeline.finish_s.max() < 60
+    assert (timeline.finish_s[~ran] == 0).all() and (timeline.start_s[~ran] == 0).all()
+    assert set(timeline.op_device[ran]) == {0, 1}
+    forward = ~graph.edge_back
+    src, dst = graph.edge_src[forward], graph.edge_dst[forward]
+    once = ran[src] & ran[dst] & (graph.trips[src] == 1) & (graph.trips[dst] == 1)
+    assert (timeline.start_s[dst[once]] >= timeline.start_s[src[once]]).all()
+    assert any(event["ph"] == "X" for event in trace_events(timeline))
+
+
+def test_loops_run_as_often_as_the_graph_says(traced):
+    graph, _, _, run_metadata = traced
+    counts = {name: count for name, (_, count) in read_stats(run_metadata).seconds.items()}
+    inside = [v for v in range(graph.num_ops) if graph.trips[v] > 1 and graph.op_types[v] == "MatMul"]
+    assert inside
+    assert {counts[graph.op_names[v]] for v in inside} == {7}
+
+
+def test_an_op_without_a_device_is_refused(traced):
+    graph, placement, devices, run_metadata = traced
+    with pytest.raises(PlacementError, match="'elsewhere'"):
+        measured_timeline(run_metadata, graph, ["left"], placement | {graph.op_names[0]: "elsewhere"}, devices=devices)
