@@ -15,7 +15,11 @@ import pytest
 import tensorflow as tf
 
 import tfplace
+from grappler_bridge.cluster import VirtualDevice
+from grappler_bridge.costs import measure_costs
+from tfplace.core.costs import CostTable
 from tfplace.core.stepcost import UNKNOWN_BYTES, FailureKind
+from tfplace.core.topology import Topology
 from tfplace.errors import GraphError, PlacementError, TopologyError
 from tfplace.measure.grappler import GrapplerEvaluator
 from tfplace.placers.base import compute_devices, single_device
@@ -107,6 +111,25 @@ def test_it_ranks_placements_much_as_the_simulator_does(evaluator, problem):
     assert rank_correlation(step_s, simulated) > 0.8
     own = [evaluator.figures(devices)[0] for devices in named.values()]
     assert rank_correlation(own, simulated) < 0
+
+
+def test_given_the_same_op_seconds_the_simulator_says_the_same():
+    # of two devices, since a transfer then waits for both of its ends or for neither (docs/grappler.md)
+    graph, topology = training_graph(), Topology.preset("2xP100")
+    columns = []
+    for device in topology.devices:
+        alone = VirtualDevice(device.name, device.type, device.flops["float32"], device.memory_bandwidth)
+        costs = measure_costs(graph.metagraph(dict.fromkeys(graph.op_names, device.name)), [alone])
+        seconds = {op.name: op.seconds for op in costs.ops}
+        columns.append([seconds.get(op, 0.0) for op in graph.op_names])
+    table = CostTable(np.array(columns).T, ("grappler",) * graph.num_ops)
+    problem = tfplace.formulate(graph, topology, costs=table)
+    named, simulator = variety(problem, searches=(50,)), Simulator(problem)
+    with GrapplerEvaluator(problem) as evaluator:
+        _, step_s = evaluator.keys(list(named.values()))
+    simulated = [simulator(devices).step_s for devices in named.values()]
+    np.testing.assert_allclose(step_s, simulated, rtol=0.05)
+    assert np.median(np.abs(step_s / simulated - 1)) < 0.005
 
 
 def test_peak_memory_is_plausible(evaluator, problem, single, scattered):
