@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tfplace.measure.interference import ProcessorWatch, waited_s
+from tfplace.measure.interference import ProcessorWatch
 
 SPIN = "print(flush=True)\nwhile True: pass"
 TICK_S = 0.01
@@ -125,18 +125,36 @@ def test_accounting_to_the_nanosecond_where_there_is_one(tmp_path):
     assert watch.since(before).foreign_s == pytest.approx(3, abs=0.05)
 
 
+def _listed(tmp_path, pid, core):
+    """A process under a made-up /proc."""
+    thread = tmp_path / str(pid) / "task" / str(pid)
+    thread.mkdir(parents=True)
+    (thread / "stat").write_text(f"{pid} (a ) name) R {' '.join(['0'] * 35)} {core} 0 0\n")
+
+
+@pytest.mark.parametrize("last_core", [3, 4])
+def test_other_processes_clocks_where_there_is_no_accounting(spinner, tmp_path, last_core):
+    process, _ = spinner
+    _listed(tmp_path, process.pid, last_core)
+    watch = ProcessorWatch(cores=[3], proc=tmp_path, cgroup=tmp_path)
+    assert watch.source == "other processes' clocks"
+    before = watch.read()
+    time.sleep(0.3)
+    assert (watch.since(before).foreign_s > 0.05) == (last_core == 3)
+
+
+def test_our_own_processes_clocks_are_not_others(spinner, tmp_path):
+    process, _ = spinner
+    _listed(tmp_path, process.pid, 0)
+    watch = ProcessorWatch(pids=[process.pid], cores=[0], proc=tmp_path, cgroup=tmp_path)
+    before = watch.read()
+    time.sleep(0.2)
+    seen = watch.since(before)
+    assert seen.foreign_s == 0 and seen.own_s > 0.05
+
+
 def test_a_system_that_does_not_tell(tmp_path):
-    watch = ProcessorWatch(pids=[2**22 + 1], proc=tmp_path, cgroup=tmp_path)
+    nowhere = tmp_path / "none"
+    watch = ProcessorWatch(pids=[2**22 + 1], proc=nowhere, cgroup=nowhere)
     assert "does not tell" in watch.source
     assert watch() == 0
-    assert waited_s([os.getpid()], proc=tmp_path) == 0
-
-
-def test_threads_wait_where_two_processes_share_a_core(spinner, one_core):
-    process, core = spinner
-    if not waited_s([os.getpid()]):
-        pytest.skip("this system does not tell of waiting")
-    before = waited_s([process.pid])
-    _spin_here(0.2)
-    assert core == one_core
-    assert waited_s([process.pid]) - before > 0.02

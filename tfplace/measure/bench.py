@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfplace.core.arrays import FloatArray
 from tfplace.errors import ApplyError
 from tfplace.measure.backend import Backend
-from tfplace.measure.interference import process_seconds
+from tfplace.measure.counters import process_seconds
 
 Build = Callable[[], Sequence[Any]]
 """Adds ops to the default graph and returns those a step must run."""

@@ -12,8 +12,8 @@ from tfplace.apply.session import session_config
 from tfplace.core.stepcost import Failure
 from tfplace.errors import ClusterError
 from tfplace.measure.cluster import Cluster
+from tfplace.measure.counters import own_cores
 from tfplace.measure.failures import failure_of
-from tfplace.measure.interference import own_cores
 from tfplace.measure.processes import WorkerProcesses
 from tfplace.measure.worker import Settings
 
