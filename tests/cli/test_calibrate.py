@@ -1,7 +1,12 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from tfplace import Topology
 from tfplace.cli import BAD_INPUT, PLACED, main
+from tfplace.cli.calibrate import calibrate_flags
+from tfplace.cli.profile import profile_flags
 
 
 def test_help_lists_flags(capsys):
@@ -32,3 +37,9 @@ def test_two_workers(tmp_path, capsys, logical_cpus):
     text = capsys.readouterr().out
     assert "CPU:0 -> CPU:1" in text and "residual" in text and str(out) in text
     assert Topology.load(out).device_names == ("CPU:0", "CPU:1")
+
+
+def test_docs_name_every_flag_of_both_commands():
+    text = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
+    documented = set(re.findall(r"`--(\w+)", text)) - {"topology", "headroom"}
+    assert documented == {*profile_flags(), *calibrate_flags()}

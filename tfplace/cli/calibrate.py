@@ -14,6 +14,7 @@ from rich.table import Table
 from tfplace.cli.console import say
 from tfplace.cli.flagset import describe_flags, read_flags, wide_console
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.cost.calibrate import MAX_BANDWIDTH
 from tfplace.errors import InputError
 from tfplace.report.progress import Stages
 from tfplace.units import format_bytes, format_seconds, parse_bytes
@@ -134,12 +135,12 @@ def _transfers(fit: LinkFit) -> Table:
 
 
 def _links(topology: Topology) -> Table:
-    table = _table("Links", "link", "latency", "bandwidth", "sending", "receiving")
+    table = _table("Links", "link", "wire's latency", "wire's limit", "sending", "receiving")
     for link in topology.links:
         table.add_row(
             f"{link.src} -> {link.dst}",
             format_seconds(link.latency_s),
-            f"{link.bandwidth / 1e9:.3g} GB/s",
+            f"{link.bandwidth / 1e9:.3g} GB/s" if link.bandwidth < MAX_BANDWIDTH else "none",
             f"{format_seconds(link.send_overhead_s)} + {link.send_overhead_s_per_byte * 1e9:.2f} ns/B",
             f"{format_seconds(link.receive_overhead_s)} + {link.receive_overhead_s_per_byte * 1e9:.2f} ns/B",
         )
