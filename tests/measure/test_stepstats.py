@@ -6,7 +6,9 @@ import tensorflow as tf
 
 import tfplace
 from tests.extract.models import keras_lstm
+from tests.measure.steps import problem_of, two_towers
 from tfplace.errors import PlacementError
+from tfplace.measure.cluster import Cluster
 from tfplace.measure.local import LocalDevices
 from tfplace.measure.program import StepGraph
 from tfplace.measure.running import Running
@@ -126,3 +128,31 @@ def test_an_op_without_a_device_is_refused(traced):
     graph, placement, devices, run_metadata = traced
     with pytest.raises(PlacementError, match="'elsewhere'"):
         measured_timeline(run_metadata, graph, ["left"], placement | {graph.op_names[0]: "elsewhere"}, devices=devices)
+
+
+@pytest.mark.cluster
+def test_tensors_between_workers_are_transfers_of_their_true_size(logical_cpus):
+    graph = problem_of(two_towers(64)).graph
+    placement = {name: "right" if "MatMul_1" in name else "left" for name in graph.op_names}
+    with Cluster.start(2) as cluster:
+        devices = dict(zip(("left", "right"), cluster.devices, strict=True))
+        program = StepGraph(graph)
+        program.place({name: devices[where] for name, where in placement.items()})
+        running = Running(program, cluster, None)
+        running()
+        timeline = measured_timeline(running.traced(), graph, ["left", "right"], placement, devices=devices)
+        running.close()
+    crossing = {
+        graph.op_names[s]
+        for s, d, t in zip(graph.edge_src, graph.edge_dst, graph.edge_tensor, strict=True)
+        if t >= 0 and placement[graph.op_names[s]] != placement[graph.op_names[d]]
+    }
+    assert crossing and crossing == {
+        name for name, size in zip(timeline.moved, timeline.moved_bytes, strict=True) if size
+    }
+    assert set(timeline.moved_bytes[timeline.moved_bytes > 0]) == {64 * 64 * 4}
+    for name, src, start in zip(timeline.moved, timeline.moved_src, timeline.moved_start_s, strict=True):
+        made = graph.index[name]
+        assert timeline.op_device[made] == src
+        assert start > timeline.start_s[made]
+    assert (timeline.moved_dst != timeline.moved_src).all()
