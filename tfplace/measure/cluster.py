@@ -33,8 +33,9 @@ GRACE_S = 2.0
 """What a call gets beyond its time-out, for TensorFlow to keep the time-out by itself."""
 
 _END_S = 1.0
+_PAUSE_S = 0.2
 _ATTEMPTS = 3
-_NO_MEMORY = ("bad_alloc", "Cannot allocate memory", "Resource temporarily unavailable")
+_NO_MEMORY = ("bad_alloc", "cannot allocate memory", "pthread_create() failed")
 
 
 class Cluster:
@@ -60,7 +61,7 @@ class Cluster:
         self._end = weakref.finalize(self, _end, self._sessions, processes)
         self.restarts = 0
         self._chief = chief_for(addresses)
-        self.devices = self._find_devices()
+        self.devices = self._meet()
 
     @classmethod
     def start(
@@ -163,7 +164,9 @@ class Cluster:
           ClusterError: workers are lost and cannot be brought back.
         """
         self.repair()
-        timeout_s = timeout_s or self._timeout_s
+        return self._open(graph, timeout_s or self._timeout_s)
+
+    def _open(self, graph: Any, timeout_s: float) -> GuardedSession:
         guard = functools.partial(self._guarded, limit_s=timeout_s + GRACE_S)
         config = session_config(self._chief, self._addresses, timeout_s)
         session = GuardedSession(f"grpc://{self._chief}", graph, config, guard)
@@ -186,26 +189,34 @@ class Cluster:
                 self._kill(task)  # and the call returns, if it waits for this one
             raise TimeoutError(f"no answer from the workers within {limit_s - GRACE_S:g} s") from error
 
-    def _find_devices(self) -> tuple[str, ...]:
-        graph = tf.Graph()
-        with graph.as_default():
-            nothing = tf.no_op()
-        session = self.session(graph, timeout_s=RETURN_S)
-        try:
-            session.run(nothing)  # which makes the session; list_devices would, too, but blocks the interpreter
-            names = [tf.DeviceSpec.from_string(device.name) for device in session.list_devices()]
-        except (tf.errors.OpError, TimeoutError, WorkerLostError) as error:
-            failure = self.failure_of(error)
-            raise ClusterError(
-                f"servers at {', '.join(self._addresses)} that make no cluster ({failure})",
-                "workers of the same TensorFlow",
-                "Start them with `tfplace worker`.",
-            ) from error
-        finally:
-            self.end_session(session)
-        found = [n for n in names if n.job == "worker" and n.device_type in ("CPU", "GPU")]
-        found.sort(key=lambda n: (n.task, n.device_type, n.device_index))
-        return tuple(n.to_string() for n in found)
+    def _meet(self) -> tuple[str, ...]:
+        """Has every worker receive something from every other; gives back their devices.
+
+        Connections to a worker that was lost are tried again only once a second, and by each worker on its own.
+
+        Raises:
+          ClusterError: they do not find one another.
+        """
+        graph, meetings = _meetings(len(self._addresses))
+        deadline = time.monotonic() + RETURN_S
+        while True:
+            session = self._open(graph, RETURN_S)
+            try:
+                session.run(meetings)
+                return _worker_devices(session)  # asked before the session is made, it would block the interpreter
+            except Exception as error:
+                failure = _known(error)
+                if failure is None:
+                    raise
+                if failure.kind is not FailureKind.WORKER_LOST or self._ended() or time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"workers at {', '.join(self._addresses)} that make no cluster ({failure})",
+                        "workers with the same TensorFlow that find one another at these addresses",
+                        "Start them with `tfplace worker --host=HOST`, HOST being what the others call them.",
+                    ) from error
+                time.sleep(_PAUSE_S)
+            finally:
+                self.end_session(session)
 
     # ---- failures ------------------------------------------------------------------------------------------------
 
@@ -223,9 +234,12 @@ class Cluster:
             # An op cannot be interrupted: it may compute, or wait for memory, long after the step was given up. And
             # memory once taken stays in pieces of the sizes it was taken in, which would hinder the next placement.
             self._suspects = set(range(len(self._addresses)))
-        if failure.kind is FailureKind.TIME_OUT and (silent := self.health()):
-            return Failure(failure.kind, failure.message, _device(silent[0]))
-        return failure
+        if failure.kind is not FailureKind.TIME_OUT:
+            return failure
+        silent = self.health()
+        limited = any(worker.settings.memory_limit is not None for worker in self._workers)
+        hint = " (perhaps for want of memory: TensorFlow tries for 10 s and more)" if limited and not silent else ""
+        return Failure(failure.kind, failure.message + hint, _device(silent[0]) if silent else failure.device)
 
     def _lost(self, failure: Failure) -> Failure:
         """Which worker was lost, and whether for want of memory."""
@@ -233,7 +247,7 @@ class Cluster:
         if ended is None:
             return failure
         worker, device = self._workers[ended], _device(ended)
-        words = worker.processes.last_words()
+        words = worker.processes.last_words().lower()
         if worker.settings.memory_limit is not None and any(sign in words for sign in _NO_MEMORY):
             return Failure(FailureKind.OUT_OF_MEMORY, "the worker ended because it got no more memory", device)
         return Failure(failure.kind, f"worker process {worker.pid} ended with exit status {worker.ended}", device)
@@ -262,14 +276,17 @@ class Cluster:
           ClusterError: a worker does not come back.
         """
         if self._processes is None:
-            self._suspects.clear()
-            _await_answers(self._addresses)
+            if self._suspects or self.health():
+                _await_answers(self._addresses)
+                self._meet()
+                self._suspects.clear()
             return
         for _ in range(_ATTEMPTS):
             lost = sorted(self._suspects) or self.health()
             if not lost:
                 return
             self._restart(lost)
+            self._meet()
         raise ClusterError(f"workers {lost}, which do not come back", "workers that can be restarted")
 
     def close(self) -> None:
@@ -283,6 +300,7 @@ class Cluster:
             self._processes.close()
             self._processes = WorkerProcesses()
             self._end = weakref.finalize(self, _end, self._sessions, self._processes)
+        self._processes.last_words()  # no longer news
         for task in tasks:
             self._kill(task)
             self._workers[task] = self._workers[task].again(self._processes)
@@ -309,6 +327,28 @@ def _known(error: BaseException) -> Failure | None:
     if isinstance(error, WorkerLostError):
         return Failure(FailureKind.WORKER_LOST, str(error))
     return failure_of(error) if isinstance(error, Exception) else None
+
+
+def _meetings(workers: int) -> tuple[Any, list[Any]]:
+    """A graph in which every worker receives something from every other, and what to fetch."""
+    graph = tf.Graph()
+    fetches = []
+    with graph.as_default():
+        for sender in range(workers):
+            with tf.device(_device(sender)):
+                something = tf.constant(0.0)
+                fetches.append(something.op)
+            for receiver in set(range(workers)) - {sender}:
+                with tf.device(_device(receiver)):
+                    fetches.append(tf.identity(something).op)
+    return graph, fetches
+
+
+def _worker_devices(session: GuardedSession) -> tuple[str, ...]:
+    names = [tf.DeviceSpec.from_string(device.name) for device in session.list_devices()]
+    found = [name for name in names if name.job == "worker" and name.device_type in ("CPU", "GPU")]
+    found.sort(key=lambda name: (name.task, name.device_type, name.device_index))
+    return tuple(name.to_string() for name in found)
 
 
 def _device(task: int) -> str:
@@ -342,4 +382,4 @@ def _await_answers(addresses: Sequence[str]) -> None:
                 "a worker at each address",
                 "Start it there with `tfplace worker --port=PORT --host=HOST`.",
             )
-        time.sleep(0.2)
+        time.sleep(_PAUSE_S)

@@ -20,8 +20,10 @@ _NO_KERNEL = re.compile(
     r"No OpKernel|No registered '\w+' OpKernel|[Cc]annot assign a device|[Cc]ould not satisfy explicit device"
     r"|no supported kernel"
 )
+# What the server logged lately, about other steps too.
+_LOGS = re.compile(r"Recent warning and error logs:.*?(?=\n[A-Z_]+: From |\n=+|\Z)", re.DOTALL)
 # Where the graph was built, which here is where it was imported; it may come several times, for several errors in one.
-_TRACE = re.compile(r"^(Graph execution error:|Detected at node .*|    File .*|Node: .*|=+|[A-Z_]+: (?=From /job:))$")
+_TRACE = re.compile(r"^(Graph execution error:|Detected at node .*|    File .*|Node: .*|=+)$")
 _STATUS = re.compile(r"^[A-Z_]+: (?=From )")
 _REPORTED_BY = re.compile(r"^From /job:\w+/replica:\d+/task:\d+:$")
 _DEVICE = re.compile(r"/job:\w+/replica:\d+/task:\d+/device:\w+:\d+")
@@ -36,7 +38,7 @@ def failure_of(error: Exception) -> Failure | None:
     kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), None)
     if kind is None:
         return None
-    said = str(getattr(error, "message", error))
+    said = _LOGS.sub("", str(getattr(error, "message", error)))
     if kind is FailureKind.ERROR and _NO_KERNEL.search(said):
         kind = FailureKind.NO_KERNEL
     return Failure(kind, _one_line(said) or type(error).__name__, _device(said))

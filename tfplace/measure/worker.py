@@ -17,6 +17,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +29,9 @@ BOOT_JOB = "tfplace"
 """The job a server starts under. A session gives it another name and task; TensorFlow refuses to give the same."""
 
 _PR_SET_PDEATHSIG = 1
+_SESSION_THREADS = 16  # a session starts about five
+_STACK_BYTES = 8 * 2**20
+_SETTLE_S = 0.1
 _LONGEST = 1000  # an event is written at once: less than a pipe takes in one piece
 
 
@@ -72,11 +76,10 @@ def serve(settings: Settings) -> tuple[Any, str]:
       The server, to be kept, and its address, "host:port".
     """
     if settings.cores:
+        if not set(settings.cores) <= os.sched_getaffinity(0):
+            raise ValueError(f"cores {settings.cores} are not among {sorted(os.sched_getaffinity(0))}")
         os.sched_setaffinity(0, settings.cores)
     os.environ["CUDA_VISIBLE_DEVICES"] = settings.gpus
-    if settings.memory_limit is not None:
-        # oneDNN's allocator keeps its own account of big tensors, and refuses them more cleanly than the kernel does.
-        os.environ["TF_MKL_ALLOC_MAX_BYTES"] = str(settings.memory_limit)
     import tensorflow as tf
 
     config = tf.compat.v1.ConfigProto(
@@ -97,11 +100,19 @@ def serve(settings: Settings) -> tuple[Any, str]:
 
 
 def _limit_memory(limit: int) -> None:
-    """Refuses more than `limit` bytes of data beyond what the process has now."""
+    """Refuses more than `limit` bytes of data beyond what the process has once the server's threads have started.
+
+    A thread's stack counts from its start, though little of it is ever used: those of sessions' are allowed for.
+    """
     import resource
 
+    threads = -1
+    while threads != (threads := len(os.listdir("/proc/self/task"))):  # noqa: PTH208  # only counted
+        time.sleep(_SETTLE_S)
     now = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
-    most = int(now.split()[1]) * 1024 + limit
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    stacks = _SESSION_THREADS * (stack if stack != resource.RLIM_INFINITY else _STACK_BYTES)
+    most = int(now.split()[1]) * 1024 + stacks + limit
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
