@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError, InputError
-from tfplace.measure.bench import products, products_for, time_steps, value
+from tfplace.measure.bench import products, time_steps, value
 from tfplace.measure.calibrate import calibrate, describe_fit
 from tfplace.measure.cluster import Cluster
 from tfplace.measure.local import LocalDevices
@@ -83,14 +83,6 @@ def test_without_processes_to_ask_the_step_tells(logical_cpus):
 def test_one_size_is_no_line(logical_cpus):
     with pytest.raises(InputError, match="two different sizes"):
         calibrate(LocalDevices(), sizes=[1024])
-
-
-@pytest.mark.parametrize("flop", [1.0, 1e6, 1e8, 1e11])
-def test_products_make_about_the_work_asked_for(flop):
-    count, side = products_for(flop)
-    assert 64 <= side <= 1024
-    assert count * 2 * side**3 >= flop
-    assert count * 2 * side**3 <= 2 * max(flop, 2 * 64**3)
 
 
 def test_steps_take_turns_and_their_values_stay(logical_cpus):

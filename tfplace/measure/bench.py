@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,6 @@ Build = Callable[[], Sequence[Any]]
 """Adds ops to the default graph and returns those a step must run."""
 
 WARMUP = 2
-_SMALLEST, _LARGEST = 64, 1024
-_PIECES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +117,3 @@ def products(device: str, count: int, side: int, dtype: Any = tf.float32) -> lis
         for _ in range(count):
             chain.append(tf.matmul(chain[-1], w))
     return chain[1:]
-
-
-def products_for(flop: float) -> tuple[int, int]:
-    """How many products of which side make that many floating-point operations."""
-    side = int(min(max((flop / _PIECES / 2) ** (1 / 3), _SMALLEST), _LARGEST))
-    return max(1, math.ceil(flop / (2 * side**3))), side

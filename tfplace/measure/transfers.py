@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +12,19 @@ import tensorflow as tf
 
 from tfplace.cost.calibrate import TransferTimes
 from tfplace.measure.backend import Backend
-from tfplace.measure.bench import Build, Timings, process_of, products, products_for, time_steps, value
+from tfplace.measure.bench import Build, Timings, process_of, products, time_steps, value
 
 SIZES = tuple(1024 * 4**i for i in range(9))
 """1 KiB to 64 MiB."""
 
 _FLOAT_BYTES = 4
 _SMALL, _LARGE = 2**20, 2**24
-_MIN_WORK_S = 200e-6
 _WORK = 1.5
 """Computation between two transfers, in transfer times, so that the computation is what the step waits for."""
+
+_SIDE = 448
+"""Of the products computed between two transfers: three such matrices (2.4 MB) sweep the cache of a core, as the ops of
+a model do. With products that leave the cache alone, small transfers take half as long."""
 
 
 def measure_transfers(
@@ -59,7 +63,7 @@ def measure_transfers(
     one_way, send, receive = [], [], []
     for size in sizes:
         one_way.append(max(pair.round_s(size) - back_s, back_s))
-        ends = pair.core_s(size, max(_MIN_WORK_S, _WORK * one_way[-1]) * flops)
+        ends = pair.core_s(size, max(1, math.ceil(_WORK * one_way[-1] * flops / (2 * _SIDE**3))))
         send.append(ends[0])
         receive.append(ends[1])
         if progress is not None:
@@ -94,30 +98,29 @@ class _Pair:
 
         return build
 
-    def core_s(self, size: int, work_flop: float) -> tuple[float, float]:
-        """Seconds a transfer takes of each end, with `work_flop` operations computed between two."""
+    def core_s(self, size: int, work: int) -> tuple[float, float]:
+        """Seconds a transfer takes of each end, with `work` products computed between two."""
         count, repeats = (32, 15) if size < _SMALL else (8, 10) if size < _LARGE else (3, 5)
         src, dst = (process_of(self.backend, d) if "device:CPU" in d else None for d in (self.src, self.dst))
         if src is not None and dst is not None and src != dst:
-            timings = self._kept_and_sent(size, count, work_flop, repeats, busy=(self.src, self.dst))
+            timings = self._kept_and_sent(size, count, work, repeats, busy=(self.src, self.dst))
             return timings.extra_core_s(src) / count, timings.extra_core_s(dst) / count
-        ends = [self._kept_and_sent(size, count, work_flop, repeats, busy=(d,)) for d in (self.src, self.dst)]
+        ends = [self._kept_and_sent(size, count, work, repeats, busy=(d,)) for d in (self.src, self.dst)]
         return ends[0].extra_s() / count, ends[1].extra_s() / count
 
-    def _kept_and_sent(self, size: int, count: int, work_flop: float, repeats: int, *, busy: Sequence[str]) -> Timings:
-        builds = [self._stream(size, count, work_flop, busy, to=to) for to in (self.src, self.dst)]
+    def _kept_and_sent(self, size: int, count: int, work: int, repeats: int, *, busy: Sequence[str]) -> Timings:
+        builds = [self._stream(size, count, work, busy, to=to) for to in (self.src, self.dst)]
         return time_steps(self.backend, builds, repeats)
 
-    def _stream(self, size: int, count: int, work_flop: float, busy: Sequence[str], *, to: str) -> Build:
+    def _stream(self, size: int, count: int, work: int, busy: Sequence[str], *, to: str) -> Build:
         """`count` stretches of computation on the busy devices; after each of the sender's, a tensor is for `to`."""
 
         def build() -> list[Any]:
-            each, side = products_for(work_flop)
-            chains = {device: products(device, count * each, side) for device in busy}
+            chains = {device: products(device, count * work, _SIDE) for device in busy}
             data = value(self.src, [max(1, size // _FLOAT_BYTES)])
             ends = [chain[-1].op for chain in chains.values()]
             for i in range(count):
-                after = [chains[self.src][(i + 1) * each - 1].op] if self.src in chains else []
+                after = [chains[self.src][(i + 1) * work - 1].op] if self.src in chains else []
                 with tf.device(self.src), tf.control_dependencies(after):
                     sent = tf.identity(data)
                 with tf.device(to):
