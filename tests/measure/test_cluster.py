@@ -282,6 +282,34 @@ def test_a_loop_that_does_not_end_is_a_time_out(cluster):
     trained(cluster)
 
 
+def test_a_session_from_before_a_restart_is_lost(cluster):
+    graph, init, step, _ = training_graph()
+    session = cluster.session(graph)
+    session.run(init)
+    before = cluster.restarts
+    os.kill(cluster.pids[1], signal.SIGKILL)
+    assert soon(lambda: cluster.health() == [1])
+    cluster.repair()
+    assert cluster.restarts == before + 1
+    assert failure(cluster, lambda: session.run(step)).kind is FailureKind.WORKER_LOST
+    cluster.end_session(session)
+    trained(cluster)
+
+
+def test_workers_that_do_not_start_are_tried_again(cluster, monkeypatch):
+    launch, refusals = cluster._processes.launch, [ClusterError("a refusal", "none")] * 3
+
+    def unreliable(settings):
+        if refusals:
+            raise refusals.pop()
+        return launch(settings)
+
+    monkeypatch.setattr(cluster._processes, "launch", unreliable)
+    os.kill(cluster.pids[1], signal.SIGKILL)
+    trained(cluster)
+    assert not refusals
+
+
 def test_an_op_without_a_kernel(cluster):
     def reduce():
         return tf.raw_ops.NcclAllReduce(input=tf.constant(1.0), reduction="sum", num_devices=1, shared_name="x")
@@ -335,7 +363,11 @@ def test_steps_too_large_for_a_limited_worker():
         assert cluster.health() == []
         assert sums_up(cluster, 2**24)
         workers = cluster.pids
+        session = cluster.session(tf.Graph())
     assert not any(running(pid) for pid in workers)
+    session.close()
+    with pytest.raises(ClusterError, match="closed"):
+        cluster.session(tf.Graph())
 
 
 def out_of_memory(cluster, build):

@@ -245,6 +245,8 @@ class Cluster:
         """Which worker was lost, and whether for want of memory."""
         ended = self._first_ended()
         if ended is None:
+            if self._processes is None:  # it may be back already, though not all may have noticed
+                self._suspects = set(range(len(self._addresses)))
             return failure
         worker, device = self._workers[ended], _device(ended)
         words = worker.processes.last_words().lower()
@@ -275,19 +277,26 @@ class Cluster:
         Raises:
           ClusterError: a worker does not come back.
         """
+        if not self._end.alive:
+            raise ClusterError("a closed cluster", "an open one")
         if self._processes is None:
             if self._suspects or self.health():
                 _await_answers(self._addresses)
                 self._meet()
                 self._suspects.clear()
             return
-        for _ in range(_ATTEMPTS):
-            lost = sorted(self._suspects) or self.health()
+        for attempt in range(_ATTEMPTS):
+            lost = sorted(self._suspects.union(self._ended())) or self.health()
             if not lost:
                 return
-            self._restart(lost)
-            self._meet()
-        raise ClusterError(f"workers {lost}, which do not come back", "workers that can be restarted")
+            try:
+                self._restart(lost)
+                self._meet()
+                return
+            except ClusterError:
+                self._suspects = set(range(len(self._addresses)))
+                if attempt == _ATTEMPTS - 1:
+                    raise
 
     def close(self) -> None:
         """Ends the sessions, and the workers if they were started here; calling it again does nothing."""

@@ -51,13 +51,17 @@ class WorkerProcesses:
         self._facts: dict[tuple[str, int], Any] = {}
         self._requests = 0
         self._gone = False
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the processes that write to it
+        self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # as long as the processes that write to it
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND | os.O_RDWR)  # wherever it is being read
         self._process: subprocess.Popen[str] | None = None
         # Of its own, and to the end: the kernel ends the process when the *thread* that started it ends.
         self._thread = threading.Thread(target=self._run, name="tfplace workers", daemon=True)
         self._thread.start()
-        self._wait(lambda: ("ready", 0) in self._facts, LOAD_TIMEOUT_S, "a process that loads TensorFlow")
+        try:
+            self._wait(lambda: ("ready", 0) in self._facts, LOAD_TIMEOUT_S, "a process that loads TensorFlow")
+        except BaseException:
+            self.close()
+            raise
         self.last_words()  # TensorFlow's greetings
 
     @property
@@ -124,23 +128,27 @@ class WorkerProcesses:
 
     def _run(self) -> None:
         """The thread's life: starts the process, then notes what it says until it ends."""
+        try:
+            with self._popen() as self._process:
+                for line in self._process.stdout or ():
+                    self._note(json.loads(line))
+        finally:
+            with self._changed:
+                self._gone = True
+                self._changed.notify_all()
+
+    def _popen(self) -> subprocess.Popen[str]:
         root = str(Path(__file__).parents[2])
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "2"} | dict(os.environ) | _ONE_THREAD
-        with subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-P", "-c", _CODE, root],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=environment,
+            env={"TF_CPP_MIN_LOG_LEVEL": "2"} | dict(os.environ) | _ONE_THREAD,
             text=True,
             bufsize=1,
             start_new_session=True,  # so that Ctrl-C is for us alone
-        ) as self._process:
-            for line in self._process.stdout or ():
-                self._note(json.loads(line))
-        with self._changed:
-            self._gone = True
-            self._changed.notify_all()
+        )
 
     def _note(self, event: dict[str, Any]) -> None:
         with self._changed:
