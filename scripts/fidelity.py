@@ -51,7 +51,7 @@ def main(argv: list[str]) -> None:
     from tfplace.measure.cluster import Cluster
 
     out = Path(_OUT.value)
-    with Stages() as stages, Cluster.start(workers=_WORKERS.value) as cluster:
+    with Stages(quiet=False) as stages, Cluster.start(workers=_WORKERS.value) as cluster:
         if _TOPOLOGY.value:
             topology = Topology.load(_TOPOLOGY.value)
         else:
@@ -68,7 +68,13 @@ def main(argv: list[str]) -> None:
         for name in _MODELS.value:
             graph = _graph(name)
             experiment = run_experiment(
-                graph, topology, cluster, seed=_SEED.value, repeats=_REPEATS.value, tell=stages.stage
+                graph,
+                topology,
+                cluster,
+                seed=_SEED.value,
+                repeats=_REPEATS.value,
+                tell=stages.stage,
+                progress=stages.part,
             )
             results["experiments"].append(experiment.to_dict())
             out.write_text(json.dumps(results, indent=1) + "\n")

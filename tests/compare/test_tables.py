@@ -17,6 +17,7 @@ RESULTS = {
             },
             "split_half": 0.95,
             "placements": [ROW, {"name": "search 50", "simulated_ratio": 0.5, "measured_ratio": 0.6}],
+            "options": {"default": {"median_error": 0.05, "spearman": 0.91}},
             "plain_tensorflow_ratio": 0.55,
         }
     ]
@@ -24,11 +25,12 @@ RESULTS = {
 
 
 def test_tables_say_what_was_found():
-    first, second = fidelity_tables(RESULTS).split("\n\n")
+    first, second, third = fidelity_tables(RESULTS).split("\n\n")
     assert "| towers | 1,234 | 2 " in first
     assert "0.910" in first
     assert "-2.0 %" in first
     assert "| towers | search 50" in second
     assert "| 0.600 " in second
     assert second.rstrip().endswith("| 0.550                      |")
+    assert "5.0 %, 0.910" in third
     assert len({len(line) for line in first.splitlines()}) == 1

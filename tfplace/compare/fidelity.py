@@ -68,6 +68,11 @@ class Fidelity:
         """Of the simulated with the measured ratios."""
         return agreement(*self.ratios())
 
+    def under(self, simulator: Evaluator, placements: Mapping[str, IntArray]) -> Fidelity:
+        """The same measurements against another simulator's predictions."""
+        rows = [Row(row.name, simulator(placements[row.name]), row.measured) for row in self.rows]
+        return Fidelity(self.graph, self.reference, tuple(rows))
+
     @property
     def split_half(self) -> float:
         """Rank correlation of the measurement with itself: its even against its odd steps."""

@@ -7,13 +7,19 @@ from typing import Any
 
 
 def fidelity_tables(results: Mapping[str, Any]) -> str:
-    """Agreement by graph, and the placements that decide: best single worker, simulated best, plain TensorFlow.
+    """Agreement by graph; the placements that decide (best single worker, simulated best, plain TensorFlow); options.
 
     Args:
       results: what `scripts/fidelity.py` writes.
     """
     experiments = results["experiments"]
-    return "\n\n".join((_table(_AGREEMENT, map(_agreement, experiments)), _table(_SPEED, map(_speed, experiments))))
+    options = list(experiments[0]["options"])
+    tables = (
+        _table(_AGREEMENT, map(_agreement, experiments)),
+        _table(_SPEED, map(_speed, experiments)),
+        _table(("median error, Spearman", *options), (_by_option(e, options) for e in experiments)),
+    )
+    return "\n\n".join(tables)
 
 
 _AGREEMENT = (
@@ -57,6 +63,11 @@ def _speed(e: Mapping[str, Any]) -> tuple[str, ...]:
         f"{single:.3f}",
         f"{e['plain_tensorflow_ratio']:.3f}",
     )
+
+
+def _by_option(e: Mapping[str, Any], options: Sequence[str]) -> tuple[str, ...]:
+    found = [e["options"][name] for name in options]
+    return (e["graph"], *(f"{100 * a['median_error']:.1f} %, {a['spearman']:.3f}" for a in found))
 
 
 def _table(head: Sequence[str], rows: Any) -> str:

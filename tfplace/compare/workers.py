@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,24 @@ from tfplace.measure.profile import profile_graph
 from tfplace.measure.program import StepGraph
 from tfplace.measure.running import Running
 from tfplace.measure.sampling import take_samples
+from tfplace.report.agreement import Agreement
 from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.options import Options
 from tfplace.testing.variety import variety
 
-Progress = Callable[[str], None]
+OPTIONS = {
+    "default": Options(),
+    "no overheads": Options(overheads=False),
+    "overheads first": Options(overhead_order="first"),
+    "overheads in turn": Options(overhead_order="in turn"),
+    "overheads preempt": Options(overhead_order="preempt"),
+    "lifo": Options(order="lifo"),
+    "inline": Options(order="inline"),
+    "random": Options(order="random"),
+    "4 ops at once": Options(parallel=4),
+}
+"""Ways to simulate that are compared."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,7 @@ class Experiment:
       ops: of the graph.
       bound_s: no placement is simulated to be faster.
       profiled: share of the simulated seconds that were measured op by op.
+      options: agreement under other options of the simulator, by name.
       plain_ratio: step time of plain TensorFlow, one process on all the workers' cores, over the reference placement's.
     """
 
@@ -47,6 +62,7 @@ class Experiment:
     ops: int
     bound_s: float
     profiled: float
+    options: Mapping[str, Agreement]
     plain_ratio: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,6 +72,7 @@ class Experiment:
             "ops": self.ops,
             "bound_s": self.bound_s,
             "profiled_share": self.profiled,
+            "options": {name: dataclasses.asdict(agreement) for name, agreement in self.options.items()},
             "plain_tensorflow_ratio": self.plain_ratio,
         }
 
@@ -69,7 +86,8 @@ def run_experiment(
     cache: str | Path | None = None,
     seed: int = 0,
     repeats: int = 10,
-    tell: Progress = lambda text: None,
+    tell: Callable[[str], None] = lambda text: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Experiment:
     """Profiles a graph, places it in many ways, and simulates and measures them all.
 
@@ -81,12 +99,14 @@ def run_experiment(
       cache: a profile file that is read and added to.
       seed: of the placements.
       repeats: steps measured for each placement.
-      tell: what is being done.
+      tell: called with what is being done.
+      progress: called with the placements measured and their number.
     """
     tell(f"{graph.name}: profiling ops on one worker")
     problem = formulate(graph, topology, costs=profiled_costs(graph, topology, _profile(graph, topology, batch, cache)))
     tell(f"{graph.name}: making placements")
     placements = variety(problem, seed=seed)
+    tell(f"{graph.name}: measuring placements")
     reference = next(iter(placements))
     evaluator = MeasuredEvaluator(problem, cluster, batch=batch, reference=placements[reference], repeats=repeats)
     try:
@@ -96,7 +116,7 @@ def run_experiment(
             evaluator,
             placements,
             reference=reference,
-            progress=lambda done, total: tell(f"{graph.name}: measured {done} of {total} placements"),
+            progress=progress,
         )
     finally:
         evaluator.close()
@@ -106,6 +126,7 @@ def run_experiment(
         graph.num_ops,
         lower_bound(problem).seconds,
         profiled_share(problem.costs),
+        {name: result.under(Simulator(problem, o), placements).agreement for name, o in OPTIONS.items()},
         plain_ratio(problem, cluster, placements[reference], batch, repeats),
     )
 

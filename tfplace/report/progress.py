@@ -74,6 +74,11 @@ class Stages:
         if self._task is not None:
             self._bar.update(self._task, description=self._stage + self._note, total=1.0, completed=progress.fraction)
 
+    def part(self, done: int, total: int) -> None:
+        """Shows how much of the stage is done."""
+        if self._task is not None:
+            self._bar.update(self._task, description=f"{self._stage}, {done} of {total}", total=total, completed=done)
+
     def note(self, text: str) -> None:
         """A line that stays."""
         self._console.print(text, highlight=False, soft_wrap=True)

@@ -36,7 +36,7 @@ class Options:
     """
 
     overheads: bool = True
-    overhead_order: str = "first"
+    overhead_order: str = "in turn"
     order: str = "fifo"
     seed: int = 0
     cheap_s: float = 3e-6
