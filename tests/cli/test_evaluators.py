@@ -32,9 +32,9 @@ def two_cpus(tmp_path):
 
 
 @pytest.mark.cluster
-def test_a_search_measured_on_workers(two_cpus, capsys):
+def test_a_search_measured_on_workers(two_cpus, tmp_path, capsys):
     flags = ["--evaluator=measured", "--workers=2", "--budget=4 evaluations", "--placer=local_search"]
-    assert main([*SMALL, f"--topology={two_cpus}", *flags, "--json"]) == PLACED
+    assert main([*SMALL, f"--topology={two_cpus}", *flags, "--json", f"--out={tmp_path / 'out'}"]) == PLACED
     facts = json.loads(capsys.readouterr().out)
     assert facts["measured"]["step_s"] > 0
     assert facts["measured"]["steps"] == 10
@@ -43,6 +43,12 @@ def test_a_search_measured_on_workers(two_cpus, capsys):
     singles = [b for b in facts["measured"]["baselines"] if b["name"].startswith("single ")]
     assert len(singles) == 2
     assert all(b["step_s"] > 0 for b in singles)
+    events = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
+    processes = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}
+    assert {"devices (simulated)", "devices (measured)"} <= set(processes)
+    for kind in ("simulated", "measured"):
+        ran = {e["name"] for e in events if e["ph"] == "X" and e["pid"] == processes[f"devices ({kind})"]}
+        assert any("lstm" in op for op in ran)
 
 
 def test_a_search_under_grappler(capsys):

@@ -46,6 +46,7 @@ def test_wrong_devices_are_refused(problem, devices, message):
 def test_units_stay_together(placed):
     problem, unit_device = placed
     op_device = problem.expand(unit_device)
+    assert problem.gather(op_device).tolist() == unit_device.tolist()
     for unit, members in enumerate(problem.grouping.members):
         assert len(members)
         assert (op_device[members] == unit_device[unit]).all()

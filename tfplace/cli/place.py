@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from absl import flags
 from rich.console import Console
@@ -19,7 +19,8 @@ from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
-from tfplace.core.stepcost import SIMULATED
+from tfplace.core.stepcost import MEASURED, SIMULATED
+from tfplace.core.timeline import Timeline
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.registry import PLACERS
@@ -31,6 +32,7 @@ from tfplace.search.budget import Budget
 
 if TYPE_CHECKING:
     from tfplace.core.problem import Problem
+    from tfplace.measure.measured import MeasuredEvaluator
 
 
 def place_command(argv: Sequence[str]) -> None:
@@ -47,8 +49,8 @@ def place_command(argv: Sequence[str]) -> None:
     # Models print what they like while they are built; stdout is for the result.
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         graph = _read(fv, stages, gpus=topology is None)
-        placement = _search(fv, stages, graph, topology, rules)
-        files = _write(stages, placement, out) if out is not None else {}
+        placement, measured = _search(fv, stages, graph, topology, rules)
+        files = _write(stages, placement, measured, out) if out is not None else {}
     if fv.json:
         say(json.dumps(placement_facts(placement) | {"files": files}, indent=1) + "\n")
     else:
@@ -102,7 +104,8 @@ def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph:
 
 def _search(
     fv: flags.FlagValues, stages: Stages, graph: OpGraph, topology: Topology | None, rules: Constraints
-) -> Placement:
+) -> tuple[Placement, list[Timeline]]:
+    """The placement, and the timeline of a measured step of it if it was measured and files are wanted."""
     from tfplace.api import formulate, place
 
     stages.stage("estimating costs")
@@ -111,16 +114,22 @@ def _search(
         stages.stage(f"starting the {fv.evaluator} evaluator")
     with open_evaluator(fv, problem) as judge:
         stages.stage("searching")
-        return place(problem, placer=fv.placer, budget=fv.budget, seed=fv.seed, progress=stages.search, evaluator=judge)
+        placement = place(
+            problem, placer=fv.placer, budget=fv.budget, seed=fv.seed, progress=stages.search, evaluator=judge
+        )
+        if not fv.out or judge.source != MEASURED:
+            return placement, []
+        stages.stage("tracing a step")
+        return placement, [cast("MeasuredEvaluator", judge).timeline(problem.gather(placement.op_device))]
 
 
-def _write(stages: Stages, placement: Placement, out: Path) -> dict[str, str]:
+def _write(stages: Stages, placement: Placement, measured: Sequence[Timeline], out: Path) -> dict[str, str]:
     """Writes everything there is to keep; returns what is where."""
     problem = placement.problem
     assert problem is not None  # placed here, so it is bound
     stages.stage("writing")
     placement.save(out / "placement.json")
-    placement.timeline().save(str(out / "trace.json"))
+    placement.timeline().save(str(out / "trace.json"), *measured)
     problem.graph.save(str(out / "placed.meta"), devices=placement.devices)
     problem.topology.save(out / "topology.json")
     (out / "report.html").write_text(placement_page(placement))

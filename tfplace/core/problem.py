@@ -96,6 +96,11 @@ class Problem:
             raise PlacementError(f"{op} on {device}", "a device that has its kernel and that the constraints allow")
         return self.spread(unit_device)
 
+    def gather(self, op_device: IntArray) -> IntArray:
+        """[V] devices of ops -> [U] devices of units, of which `expand` makes the same devices of ops again."""
+        first = [members[0] for members in self.grouping.members]
+        return np.asarray(op_device)[first].astype(np.int32)
+
     def spread(self, unit_device: IntArray) -> IntArray:
         """`expand` without the checks, for the inner loop of a search."""
         units = self.grouping.unit_of[self.follows]

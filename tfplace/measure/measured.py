@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, Failure, Key, Samples, StepCost, bare, failed
+from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, PlacementError
 from tfplace.measure.backend import Backend, backend_devices
 from tfplace.measure.chain import refuse_control_flow, schedule
@@ -20,6 +21,7 @@ from tfplace.measure.local import ChainedLogicalDevices, LocalDevices
 from tfplace.measure.program import StepGraph
 from tfplace.measure.running import Running, empty_step_s
 from tfplace.measure.sampling import REPEATS, TOLERANCE, WARMUP, Agreement, split_half, take_samples
+from tfplace.measure.stepstats import measured_timeline
 from tfplace.simulate.evaluate import Simulator
 
 _ATTEMPTS = 3
@@ -144,6 +146,19 @@ class MeasuredEvaluator:
         except Exception as error:
             failure = self._failure(error)
             raise ApplyError(f"a placement that failed ({failure})", "one that runs, to trace it") from error
+
+    def timeline(self, unit_device: ArrayLike) -> Timeline:
+        """When each op ran and each tensor moved in one traced step under a placement.
+
+        Raises:
+          PlacementError, ApplyError: as `step_stats`.
+        """
+        problem, names = self.problem, self.problem.topology.device_names
+        metadata = self.step_stats(unit_device)
+        op_device = problem.expand(self._checked(unit_device)).tolist()
+        placement = {op: names[d] for op, d in zip(problem.graph.op_names, op_device, strict=True)}
+        devices = dict(zip(names, self.device_names, strict=True))
+        return measured_timeline(metadata, problem.graph, names, placement, devices=devices)
 
     def empty_step_s(self, device: int = 0) -> float:
         """Median seconds of a step that does nothing on a device; see `tfplace.measure.running.empty_step_s`."""
