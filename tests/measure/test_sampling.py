@@ -113,6 +113,13 @@ def test_split_half_of_one_placement_has_no_correlation():
         split_half([])
 
 
+def test_a_single_step_has_no_halves():
+    alone = Samples(np.array([1.0]), np.array([1.0]))
+    assert split_half([alone, _samples(1.0, 2.0)]).placements == 1
+    with pytest.raises(InputError, match="two steps"):
+        split_half([alone])
+
+
 def test_spearman_against_a_worked_example():
     # ranks 1, 2.5, 2.5, 4 and 2, 1, 3, 4: products of (rank - 2.5) sum to 3, squares to 4.5 and 5
     a, b = np.array([1.0, 5.0, 5.0, 9.0]), np.array([20.0, 10.0, 30.0, 40.0])

@@ -128,16 +128,17 @@ def split_half(samples: Sequence[Samples]) -> Agreement:
     correlations; not applied here).
 
     Args:
-      samples: one per placement.
+      samples: one per placement; those of a single step have no halves and do not count.
 
     Raises:
-      InputError: none given.
+      InputError: none has two steps.
     """
-    if not samples:
-        raise InputError("no samples", "those of at least one placement")
-    even, odd = np.array([s.halves for s in samples]).T
+    halves = [s.halves for s in samples if len(s.step_s) > 1]
+    if not halves:
+        raise InputError(f"samples of {len(samples)} placements", "at least one with two steps or more")
+    even, odd = np.array(halves).T
     difference = float(np.median(np.abs(even - odd) / ((even + odd) / 2)))
-    return Agreement(spearman(even, odd), difference, len(samples))
+    return Agreement(spearman(even, odd), difference, len(halves))
 
 
 def spearman(a: FloatArray, b: FloatArray) -> float:
