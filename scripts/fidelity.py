@@ -1,7 +1,7 @@
 """Simulated against measured step times on one-core TensorFlow workers of this machine.
 
-    python scripts/fidelity.py                                  # all models, rewrites benchmarks/fidelity.json
-    python scripts/fidelity.py --models=two_tower --repeats=20
+    python scripts/fidelity.py   # all models; rewrites results, tables and plot
+    python scripts/fidelity.py --models=two_tower --out=towers.json --nopages --plot=
 
 The machine should do nothing else meanwhile. About half a minute to calibrate, then some minutes a model.
 """
@@ -36,9 +36,10 @@ ZOO = {"lstm_small": "lstm_lm"}
 _MODELS = flags.DEFINE_list("models", list(MODELS), "Which models.")
 _WORKERS = flags.DEFINE_integer("workers", 2, "Workers, each on a core of its own.", 2)
 _TOPOLOGY = flags.DEFINE_string("topology", None, "A file of `tfplace calibrate`; by default calibrated now.")
-_REPEATS = flags.DEFINE_integer("repeats", 20, "Steps measured for each placement.", 2)
+_REPEATS = flags.DEFINE_integer("repeats", 10, "Steps measured for each placement.", 2)
 _SEED = flags.DEFINE_integer("seed", 0, "Of the placements.")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "fidelity.json"), "The results.")
+_PAGES = flags.DEFINE_bool("pages", True, "Whether to rewrite the tables of README.md and docs/fidelity.md.")
 _PLOT = flags.DEFINE_string("plot", str(ROOT / "docs" / "fidelity.png"), "The scatter plot; empty for none.")
 
 
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> None:
             stages.stage("calibrating")
             topology = calibrate(cluster).topology
         results = {
-            "command": "python scripts/fidelity.py",
+            "command": " ".join(["python scripts/fidelity.py", *sys.argv[1:]]),
             "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
             "repeats": _REPEATS.value,
             "seed": _SEED.value,
@@ -90,10 +91,13 @@ def _graph(name: str):  # noqa: ANN202
 
 
 def _show(results: dict) -> None:
-    from tfplace.compare.tables import fidelity_tables
+    from tfplace.compare.tables import fidelity_tables, replace_between, speed_table
     from tfplace.report.plots import scatter
 
     print(fidelity_tables(results))
+    if _PAGES.value:
+        for page, tables in ((ROOT / "docs" / "fidelity.md", fidelity_tables), (ROOT / "README.md", speed_table)):
+            page.write_text(replace_between(page.read_text(), "fidelity", tables(results)))
     if _PLOT.value:
         panels = {}
         for e in results["experiments"]:

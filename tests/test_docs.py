@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tfplace import Topology
 from tfplace.cli.options import parse, place_flags
+from tfplace.compare.tables import fidelity_tables, speed_table
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,3 +41,9 @@ def test_links_between_documents_lead_somewhere():
     for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
         for target in re.findall(r"\]\(((?!https?:)[^)#]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name} -> {target}"
+
+
+def test_the_tables_of_fidelity_are_those_of_the_committed_results():
+    results = json.loads(text("benchmarks/fidelity.json"))
+    assert fidelity_tables(results) in text("docs/fidelity.md")
+    assert speed_table(results) in text("README.md")

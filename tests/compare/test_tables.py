@@ -1,4 +1,7 @@
-from tfplace.compare.tables import fidelity_tables
+import pytest
+
+from tfplace.compare.tables import fidelity_tables, replace_between
+from tfplace.errors import InputError
 
 ROW = {"name": "single CPU:0", "simulated_ratio": 1.0, "measured_ratio": 1.01}
 RESULTS = {
@@ -34,3 +37,10 @@ def test_tables_say_what_was_found():
     assert second.rstrip().endswith("| 0.550                      |")
     assert "5.0 %, 0.910" in third
     assert len({len(line) for line in first.splitlines()}) == 1
+
+
+def test_tables_go_where_the_page_wants_them():
+    page = "a\n<!-- tables: x -->\nold\n<!-- end -->\nz\n"
+    assert replace_between(page, "x", "new") == "a\n<!-- tables: x -->\n\nnew\n\n<!-- end -->\nz\n"
+    with pytest.raises(InputError, match="tables: y"):
+        replace_between(page, "y", "new")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfplace.errors import InputError
+
 
 def fidelity_tables(results: Mapping[str, Any]) -> str:
     """Agreement by graph; the placements that decide (best single worker, simulated best, plain TensorFlow); options.
@@ -16,7 +18,7 @@ def fidelity_tables(results: Mapping[str, Any]) -> str:
     options = list(experiments[0]["options"])
     tables = (
         _table(_AGREEMENT, map(_agreement, experiments)),
-        _table(_SPEED, map(_speed, experiments)),
+        speed_table(results),
         _table(("median error, Spearman", *options), (_by_option(e, options) for e in experiments)),
     )
     return "\n\n".join(tables)
@@ -35,6 +37,25 @@ _AGREEMENT = (
     "top-1 regret",
 )
 _SPEED = ("graph", "simulated best", "simulated", "measured", "best single, measured", "plain TensorFlow, measured")
+
+
+def speed_table(results: Mapping[str, Any]) -> str:
+    """The placements that decide: simulated best, best single worker, plain TensorFlow on the same cores."""
+    return _table(_SPEED, map(_speed, results["experiments"]))
+
+
+def replace_between(page: str, name: str, tables: str) -> str:
+    """A page with what is between `<!-- tables: name -->` and `<!-- end -->` replaced.
+
+    Raises:
+      InputError: the page has no such place.
+    """
+    begin, end = f"<!-- tables: {name} -->", "<!-- end -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise InputError(f"a page without {begin} and {end}", "both, around the tables")
+    return f"{before}{begin}\n\n{tables}\n\n{end}{after}"
 
 
 def _agreement(e: Mapping[str, Any]) -> tuple[str, ...]:
