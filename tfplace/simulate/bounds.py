@@ -1,4 +1,8 @@
-"""Step times that no placement can beat, by the rules of docs/simulator.md."""
+"""Step times that no placement can beat, by the rules of docs/simulator.md.
+
+Every bound is proven where it is computed, from two facts that hold under all options: an op on device d takes at least
+its seconds there, and a device does at most one second of its ops' work per second.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,12 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray
 from tfplace.core.problem import Problem
+from tfplace.simulate.options import DEFAULT, Options
+from tfplace.simulate.paths import after_s, allowed_seconds, before_s
+from tfplace.simulate.relaxation import Relaxation, relax
+
+_STEPS = 64
+"""Values tried for either end of a window."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +26,10 @@ class Bound:
     """The best of several lower bounds on the step time.
 
     Attributes:
-      seconds: no placement of the problem is simulated to be faster.
+      seconds: no placement of the problem that keeps to the allowed devices and the memory is simulated to be faster.
       kind: which bound that is.
-      all: every bound by kind: "critical path", "work", "largest unit".
+      all: every bound by kind: "critical path", "work", "largest unit", "window" and, if the devices' memory forces
+        variables apart, "memory". Only the last one needs the placement to fit.
     """
 
     seconds: float
@@ -26,56 +37,133 @@ class Bound:
     all: Mapping[str, float]
 
 
-def lower_bound(problem: Problem) -> Bound:
-    """The largest of the bounds on the step time of any placement that keeps to the allowed devices."""
-    unit_s = problem.unit_seconds
+def lower_bound(problem: Problem, options: Options = DEFAULT) -> Bound:
+    """The largest of the bounds on the step time of any placement that keeps to the allowed devices and the memory."""
+    paths = _paths(problem, options)
+    work = relax(problem.unit_seconds)
     bounds = {
-        "critical path": critical_path_s(problem),
-        "work": work_s(unit_s),
-        "largest unit": float(unit_s.min(axis=1).max(initial=0.0)),
+        "critical path": critical_path_s(paths),
+        "work": work.seconds,
+        "largest unit": largest_unit_s(problem, paths),
+        "window": window_s(paths, [work.weight, *np.eye(problem.num_devices)]),
     }
+    split = memory_split(problem)
+    if split is not None:
+        bounds["memory"] = split.seconds
     kind = max(bounds, key=bounds.__getitem__)
     # Sums of the same numbers in another order differ in the last digits; a bound must not pass the truth for that.
     return Bound(bounds[kind] * (1 - 1e-9), kind, bounds)
 
 
-def critical_path_s(problem: Problem) -> float:
-    """The longest path with every op at its fastest allowed device and transfers free, in seconds."""
-    graph = problem.graph
-    allowed = problem.allowed[problem.grouping.unit_of] if problem.num_units else np.zeros_like(problem.costs.compute_s)
-    fastest = np.where(allowed, problem.costs.compute_s, np.inf).min(axis=1)
-    fastest[graph.replicable] = 0.0
-    ends = fastest.tolist()
-    counted = ~graph.edge_back & ~graph.replicable[graph.edge_src] & ~graph.replicable[graph.edge_dst]
-    order = np.flatnonzero(counted)[np.argsort(graph.edge_dst[counted], kind="stable")]
-    for src, dst in zip(graph.edge_src[order].tolist(), graph.edge_dst[order].tolist(), strict=True):
-        ends[dst] = max(ends[dst], ends[src] + float(fastest[dst]))
-    return float(max(ends))
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """What `tfplace.simulate.paths` knows of every op on every device, [V, D] seconds each; infinite if not allowed.
+
+    Attributes:
+      before: that pass before it can start.
+      seconds: that it takes.
+      after: that pass after it has finished.
+    """
+
+    before: FloatArray
+    seconds: FloatArray
+    after: FloatArray
+
+    @property
+    def through(self) -> FloatArray:
+        """[V, D] the least step with the op on the device."""
+        return self.before + self.seconds + self.after
 
 
-def work_s(unit_s: FloatArray, steps: int = 200) -> float:
-    """The least seconds in which the devices can do all units' work, were units divisible, in seconds.
+def _paths(problem: Problem, options: Options) -> Paths:
+    seconds = allowed_seconds(problem)
+    counted = ~problem.graph.replicable
+    before, after = before_s(problem, seconds, options), after_s(problem, seconds, options)
+    return Paths(before[counted], seconds[counted], after[counted])
 
-    For weights w of the devices that sum to 1, no division of the work has a largest load below
-    `sum over units of min over devices of w * unit_s`: the dual of the linear relaxation of scheduling on unrelated
-    machines (Lenstra, Shmoys and Tardos 1990, section 2). Multiplicative weights (Plotkin, Shmoys and Tardos 1995)
-    come close to the best w; the value is valid at every step, so the largest is returned.
+
+def critical_path_s(paths: Paths) -> float:
+    """The longest path, with transfers where they cannot be avoided, in seconds.
+
+    Whatever the placement, op v is on some device d, where it cannot start before `before[v, d]`, takes
+    `seconds[v, d]`, and is followed by at least `after[v, d]`. So a step takes at least the least sum over d; and that
+    for every v.
+    """
+    return float(paths.through.min(axis=1).max(initial=0.0))
+
+
+def largest_unit_s(problem: Problem, paths: Paths) -> float:
+    """The unit that takes longest, with what must come before and after it, in seconds.
+
+    All ops of a unit are on one device d, which does their seconds after the first of them can start and before what
+    follows the last of them. So a step takes at least the least over d of the sum of their seconds and of the smallest
+    `before[v, d]` and `after[v, d]` among them.
+    """
+    if not problem.num_units:
+        return 0.0
+    unit = problem.grouping.unit_of[~problem.graph.replicable]
+    first, last = (np.full(problem.unit_seconds.shape, np.inf) for _ in range(2))
+    np.minimum.at(first, unit, paths.before)
+    np.minimum.at(last, unit, paths.after)
+    return float((first + problem.unit_seconds + last).min(axis=1).max())
+
+
+def window_s(paths: Paths, weights: list[FloatArray]) -> float:
+    """Work that has to be done between what comes before all of it and what comes after, in seconds.
+
+    Let S be ops none of which can start before time a, on any device, and after each of which at least b must pass. In
+    a step of T seconds S is done within [a, T - b], so each device does at most T - a - b seconds of it. With weights w
+    of the devices that sum to 1, the sum over S of the least `w[d] * seconds[v, d]` is at most the sum over devices of
+    w[d] times what d does of S, so at most T - a - b. This is the energetic argument of scheduling (Baptiste, Le Pape
+    and Nuijten 2001, section 3.3) with heads and tails as the windows, here for unrelated machines.
 
     Args:
-      unit_s: [U, D] seconds of a unit on a device, infinite where it may not be.
-      steps: how many weights are tried.
+      paths: of the ops.
+      weights: [D] each, to be tried: those of the whole graph's work, and a single device, which then counts the ops
+        that may be nowhere else.
     """
-    units, devices = unit_s.shape
-    if units == 0:
-        return 0.0
-    weight = np.full(devices, 1.0 / devices)
+    head, tail = paths.before.min(axis=1), paths.after.min(axis=1)
     best = 0.0
-    for step in range(steps):
-        weighted = unit_s * weight
-        chosen = weighted.argmin(axis=1)
-        best = max(best, float(weighted[np.arange(units), chosen].sum()))
-        load = np.bincount(chosen, weights=unit_s[np.arange(units), chosen], minlength=devices)
-        weight = weight * np.exp(load / max(load.max(), 1e-300) / np.sqrt(1 + step))
-        weight = np.maximum(weight / weight.sum(), 1e-12)
-        weight /= weight.sum()
+    if not len(head):
+        return best
+    a, b = (np.unique(np.quantile(times, np.linspace(0, 1, _STEPS), method="lower")) for times in (head, tail))
+    cells = (np.searchsorted(a, head, "right") - 1) * len(b) + np.searchsorted(b, tail, "right") - 1
+
+    def within(each: FloatArray) -> FloatArray:
+        """Sums over the ops of every window."""
+        sums: FloatArray = np.bincount(cells, each, minlength=len(a) * len(b)).astype(np.float64)
+        return _at_least(sums.reshape(len(a), len(b)))
+
+    some = within(np.ones(len(head))) > 0
+    for weight in weights:
+        work = within(_weighted(paths.seconds, weight).min(axis=1))
+        best = max(best, float(np.where(some, work + a[:, None] + b, 0.0).max()))
     return best
+
+
+def _weighted(seconds: FloatArray, weight: FloatArray) -> FloatArray:
+    """[V, D] weighted seconds, infinite where they were, also with a weight of 0."""
+    return np.where(np.isfinite(seconds), np.where(np.isfinite(seconds), seconds, 0.0) * weight, np.inf)
+
+
+def _at_least(table: FloatArray) -> FloatArray:
+    """Sums over all cells with indices at least as large."""
+    sums: FloatArray = table[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)
+    return sums[::-1, ::-1]
+
+
+def memory_split(problem: Problem) -> Relaxation | None:
+    """The work bound of placements whose variables fit; None if memory cannot force anything.
+
+    Variables are held all the time, so those of a unit take their bytes from its device's limit whatever the order. The
+    relaxation may divide units over devices, and their bytes with them; see `relax`. It says nothing if all variables
+    fit on each device, or if no placement fits.
+    """
+    held = np.zeros(problem.num_units)
+    inside = problem.grouping.unit_of >= 0
+    np.add.at(held, problem.grouping.unit_of[inside], problem.graph.persistent_bytes[inside].astype(np.float64))
+    limit = problem.memory_limit.astype(np.float64)
+    if held.sum() <= limit.min() or held.sum() > limit.sum():
+        return None
+    split = relax(problem.unit_seconds, held, limit)
+    return split if np.isfinite(split.seconds) else None

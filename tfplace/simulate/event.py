@@ -253,7 +253,9 @@ def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
         device.tail = device.head
         if o.limited and device.left > limit:
             s.counter[ABORTED] = 1
-    for v in range(len(s.device)):
+    last = len(s.device) - 1
+    for i in range(len(s.device)):
+        v = last - i if o.order == LIFO else i  # so that each finds its place at once
         if s.missing[v] == 0:
             _make_ready(p, s, o, v, 0.0)
 
