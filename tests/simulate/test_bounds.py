@@ -10,7 +10,7 @@ from tfplace.simulate.bounds import lower_bound, memory_split
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import Options
 from tfplace.simulate.relaxation import relax
-from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_problem
+from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_graph, random_problem
 
 
 def placements(problem):
@@ -52,9 +52,9 @@ def test_no_placement_that_fits_beats_what_memory_forces():
     forced = 0
     for seed in range(100):
         rng = np.random.default_rng(seed)
-        problem = random_problem(rng, 9, 3, ties=bool(seed % 2))
-        total = int(problem.graph.persistent_bytes.sum() + problem.graph.tensor_bytes.sum())
-        limit = rng.integers(total // 4, total + 1, 3)
+        graph = random_graph(rng, 12, max_outputs=1, zero_bytes=0.9, variables=3, loops=0.0)
+        problem = random_problem(rng, num_devices=3, graph=graph, ties=bool(seed % 2))
+        limit = rng.integers(0, int(graph.persistent_bytes.sum()) + 1, 3)
         problem = dataclasses.replace(problem, memory_limit=limit)
         bounds = check_bound(problem, Options(), placements(problem)).all
         forced += bounds.get("memory", 0.0) > 1.1 * bounds["work"]
