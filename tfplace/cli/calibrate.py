@@ -38,6 +38,7 @@ def calibrate_flags() -> flags.FlagValues:
     switch("local", False, "Measure the devices of one process, such as its GPUs, instead.", flag_values=fv)
     text("device_model", None, "What to call the devices' product; by default what the system says.", flag_values=fv)
     text("max_size", "64MiB", "The largest transfer; the smallest is 1 KiB, each four times the last.", flag_values=fv)
+    flags.DEFINE_integer("side", 448, "Of the matrices multiplied between transfers.", 1, flag_values=fv)
     switch("within_one_way", False, "Shorten the ends' core time to what one transfer takes.", flag_values=fv)
     switch("quiet", False, "No progress on stderr.", flag_values=fv)
     return fv
@@ -84,6 +85,7 @@ def _measure(fv: flags.FlagValues, stages: Stages, largest: int) -> Calibration:
         return calibrate(
             backend,
             sizes=[size for size in SIZES if size <= largest],
+            side=fv.side,
             within_one_way=fv.within_one_way,
             model=fv.device_model,
             progress=_teller(stages),

@@ -16,7 +16,7 @@ from tfplace.measure.backend import Backend
 from tfplace.measure.bench import process_of
 from tfplace.measure.machine import read_machine
 from tfplace.measure.rates import Rates, device_model, measure_rates
-from tfplace.measure.transfers import SIZES, measure_transfers
+from tfplace.measure.transfers import SIDE, SIZES, measure_transfers
 from tfplace.units import format_bytes, format_seconds
 
 Progress = Callable[[str, float], None]
@@ -42,6 +42,7 @@ def calibrate(
     backend: Backend,
     *,
     sizes: Sequence[int] = SIZES,
+    side: int = SIDE,
     within_one_way: bool = False,
     model: str | None = None,
     topology_name: str = "calibrated",
@@ -55,6 +56,7 @@ def calibrate(
     Args:
       backend: from `Cluster.start`, `Cluster.connect` or `LocalDevices`.
       sizes: [S] bytes of the transfers.
+      side: of the matrices whose products are computed between two transfers; see `tfplace.measure.transfers.SIDE`.
       within_one_way: see `fit_link`.
       model: what to call the devices' product; by default what this machine's system says.
       topology_name: for reports.
@@ -79,7 +81,7 @@ def calibrate(
         meter.tell(f"transfers {names[a]} -> {names[b]}")
         flops = min(rates[names[end]].matmul_flops["float32"] for end in (a, b))
         times = measure_transfers(
-            backend, backend.devices[a], backend.devices[b], flops, sizes=sizes, progress=meter.advance
+            backend, backend.devices[a], backend.devices[b], flops, sizes=sizes, side=side, progress=meter.advance
         )
         fits.append(fit_link(replace(times, src=names[a], dst=names[b]), within_one_way=within_one_way))
     meter.tell("done")

@@ -22,9 +22,9 @@ _SMALL, _LARGE = 2**20, 2**24
 _WORK = 1.5
 """Computation between two transfers, in transfer times, so that the computation is what the step waits for."""
 
-_SIDE = 448
-"""Of the products computed between two transfers: three such matrices (2.4 MB) sweep the cache of a core, as the ops of
-a model do. With products that leave the cache alone, small transfers take half as long."""
+SIDE = 448
+"""Of the matrices whose products are computed between two transfers: three of them (2.4 MB) sweep the cache of a core,
+as the ops of a model do. Beside small products, which leave the cache alone, small transfers take half as long."""
 
 
 def measure_transfers(
@@ -34,6 +34,7 @@ def measure_transfers(
     flops: float,
     *,
     sizes: Sequence[int] = SIZES,
+    side: int = SIDE,
     progress: Callable[[], None] | None = None,
 ) -> TransferTimes:
     """Measures one directed pair of devices.
@@ -53,17 +54,18 @@ def measure_transfers(
       dst: receiving device, full name.
       flops: operations per second of the slower device, for knowing how much to compute.
       sizes: [S] bytes.
+      side: of the matrices whose products are computed between two transfers.
       progress: called after each size.
 
     Raises:
       ApplyError: a step fails.
     """
-    pair = _Pair(backend, src, dst)
+    pair = _Pair(backend, src, dst, side)
     back_s = pair.round_s(0) / 2
     one_way, send, receive = [], [], []
     for size in sizes:
         one_way.append(max(pair.round_s(size) - back_s, back_s))
-        ends = pair.core_s(size, max(1, math.ceil(_WORK * one_way[-1] * flops / (2 * _SIDE**3))))
+        ends = pair.core_s(size, max(1, math.ceil(_WORK * one_way[-1] * flops / (2 * side**3))))
         send.append(ends[0])
         receive.append(ends[1])
         if progress is not None:
@@ -77,6 +79,7 @@ class _Pair:
     backend: Backend
     src: str
     dst: str
+    side: int
 
     def round_s(self, size: int) -> float:
         """Seconds of a tensor's way to `dst` and of the completion's way back; size 0 sends completions both ways."""
@@ -116,7 +119,7 @@ class _Pair:
         """`count` stretches of computation on the busy devices; after each of the sender's, a tensor is for `to`."""
 
         def build() -> list[Any]:
-            chains = {device: products(device, count * work, _SIDE) for device in busy}
+            chains = {device: products(device, count * work, self.side) for device in busy}
             data = value(self.src, [max(1, size // _FLOAT_BYTES)])
             ends = [chain[-1].op for chain in chains.values()]
             for i in range(count):
