@@ -116,7 +116,7 @@ def test_nothing_grows(problem):
     sizes, nodes, sessions = [], set(), set()
     for seed in range(60):
         evaluator(_random(problem, seed))
-        if seed >= 10:
+        if seed % 10 == 9:
             gc.collect()
             nodes.add(len(evaluator._program.tf_graph.get_operations()))
             sessions.add(sum(isinstance(thing, v1.Session) for thing in gc.get_objects()))
@@ -242,23 +242,27 @@ def test_a_tensor_too_big_for_this_machine():
     assert evaluator(np.zeros(problem.num_units, int)).failure.kind is FailureKind.OUT_OF_MEMORY
 
 
-def test_a_reference_that_fails_is_an_error():
-    problem = file_problem(_huge)
-    with pytest.raises(ApplyError, match=r"reference placement that failed \(out of memory.*reference=None"):
-        MeasuredEvaluator(problem)(np.zeros(problem.num_units, int))
-
-
-def test_an_op_without_a_kernel():
-    """Made for a GPU, mapped to a CPU."""
+@pytest.fixture
+def gpu_only(logical_cpus):
+    """An op with kernels for GPUs only, to be mapped to a CPU."""
     with tf.Graph().as_default() as graph:
         _without_kernel()
         extracted = tfplace.extract(graph.as_graph_def(), fetches=("step",))
-    problem = tfplace.formulate(extracted, make_topology(1, types="GPU"))
-    evaluator = MeasuredEvaluator(problem, reference=None, devices={"GPU:0": "CPU:1"})
-    units = np.zeros(problem.num_units, int)
+    return tfplace.formulate(extracted, make_topology(1, types="GPU"))
+
+
+def test_an_op_without_a_kernel(gpu_only):
+    evaluator = MeasuredEvaluator(gpu_only, reference=None, devices={"GPU:0": "CPU:1"})
+    units = np.zeros(gpu_only.num_units, int)
     assert evaluator(units).failure.kind is FailureKind.NO_KERNEL
     with pytest.raises(ApplyError, match="no kernel"):
         evaluator.step_stats(units)
+
+
+def test_a_reference_that_fails_is_an_error(gpu_only):
+    evaluator = MeasuredEvaluator(gpu_only, devices={"GPU:0": "CPU:1"})
+    with pytest.raises(ApplyError, match=r"reference placement that failed \(no kernel.*reference=None"):
+        evaluator(np.zeros(gpu_only.num_units, int))
 
 
 # ---- devices and searches --------------------------------------------------------------------------------------------
@@ -283,14 +287,15 @@ def test_devices_that_are_not_there_are_an_error(types, given):
         backend_devices(make_topology(len(types), types=types), WORKERS, given)
 
 
-def test_a_search_that_measures(problem):
+@pytest.mark.parametrize("how", ["measured", lambda problem: MeasuredEvaluator(problem, **QUICK)])
+def test_a_search_that_measures(problem, how):
     placement = tfplace.place(
         problem,
         placer="local_search",
         budget=6,
         baselines=("single",),
         progress=False,
-        evaluator=lambda p: MeasuredEvaluator(p, **QUICK),
+        evaluator=how,
     )
     assert placement.cost.source == "measured" and placement.cost.samples is not None
     assert placement.simulated is not None
