@@ -8,7 +8,7 @@ import pytest
 
 from tfplace.core.stepcost import Samples
 from tfplace.errors import InputError
-from tfplace.measure.sampling import ATTEMPTS, spearman, split_half, take_samples
+from tfplace.measure.sampling import ATTEMPTS, split_half, take_samples
 
 
 class Log:
@@ -118,15 +118,3 @@ def test_a_single_step_has_no_halves():
     assert split_half([alone, _samples(1.0, 2.0)]).placements == 1
     with pytest.raises(InputError, match="two steps"):
         split_half([alone])
-
-
-def test_spearman_against_a_worked_example():
-    # ranks 1, 2.5, 2.5, 4 and 2, 1, 3, 4: products of (rank - 2.5) sum to 3, squares to 4.5 and 5
-    a, b = np.array([1.0, 5.0, 5.0, 9.0]), np.array([20.0, 10.0, 30.0, 40.0])
-    assert spearman(a, b) == pytest.approx(3 / math.sqrt(4.5 * 5))
-
-
-def test_spearman_sees_order_only():
-    x = np.random.default_rng(0).random(50)
-    assert spearman(x, np.exp(5 * x)) == pytest.approx(1)
-    assert spearman(x, -(x**3)) == pytest.approx(-1)

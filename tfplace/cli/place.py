@@ -117,10 +117,15 @@ def _search(
         placement = place(
             problem, placer=fv.placer, budget=fv.budget, seed=fv.seed, progress=stages.search, evaluator=judge
         )
-        if not fv.out or judge.source != MEASURED:
+        if judge.source != MEASURED:
+            return placement, []
+        measured = cast("MeasuredEvaluator", judge)
+        if not fv.quiet:
+            stages.note(f"measured: {measured.agreement}")
+        if not fv.out:
             return placement, []
         stages.stage("tracing a step")
-        return placement, [cast("MeasuredEvaluator", judge).timeline(problem.gather(placement.op_device))]
+        return placement, [measured.timeline(problem.gather(placement.op_device))]
 
 
 def _write(stages: Stages, placement: Placement, measured: Sequence[Timeline], out: Path) -> dict[str, str]:

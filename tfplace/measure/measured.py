@@ -20,7 +20,7 @@ from tfplace.measure.interference import ProcessorWatch
 from tfplace.measure.local import ChainedLogicalDevices, LocalDevices
 from tfplace.measure.program import StepGraph
 from tfplace.measure.running import Running, empty_step_s
-from tfplace.measure.sampling import REPEATS, TOLERANCE, WARMUP, Agreement, split_half, take_samples
+from tfplace.measure.sampling import REPEATS, TOLERANCE, WARMUP, SplitHalf, split_half, take_samples
 from tfplace.measure.stepstats import measured_timeline
 from tfplace.simulate.evaluate import Simulator
 
@@ -120,7 +120,7 @@ class MeasuredEvaluator:
             self.backend.close()
 
     @property
-    def agreement(self) -> Agreement:
+    def agreement(self) -> SplitHalf:
         """How well the measurements so far agree with themselves.
 
         Raises:

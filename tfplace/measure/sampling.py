@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
-from tfplace.core.arrays import FloatArray
 from tfplace.core.stepcost import Samples
 from tfplace.errors import InputError
 
@@ -100,7 +100,7 @@ def _least_disturbed(turns: Sequence[_Turn], count: int, tolerance: float) -> li
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SplitHalf:
     """How well a measurement of several placements agrees with itself: even steps against odd ones.
 
     Attributes:
@@ -120,7 +120,7 @@ class Agreement:
         )
 
 
-def split_half(samples: Sequence[Samples]) -> Agreement:
+def split_half(samples: Sequence[Samples]) -> SplitHalf:
     """Agreement of the even and the odd steps of many placements.
 
     No prediction can be expected to agree better with a measurement than the measurement does with itself. Halves have
@@ -138,19 +138,6 @@ def split_half(samples: Sequence[Samples]) -> Agreement:
         raise InputError(f"samples of {len(samples)} placements", "at least one with two steps or more")
     even, odd = np.array(halves).T
     difference = float(np.median(np.abs(even - odd) / ((even + odd) / 2)))
-    return Agreement(spearman(even, odd), difference, len(halves))
-
-
-def spearman(a: FloatArray, b: FloatArray) -> float:
-    """Rank correlation of two [N] arrays, ties at their mean rank; NaN where either has only one value."""
-    x, y = _ranks(a), _ranks(b)
-    x, y = x - x.mean(), y - y.mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale > 0 else float("nan")
-
-
-def _ranks(values: FloatArray) -> FloatArray:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks: FloatArray = (ends - (counts - 1) / 2.0)[inverse]
-    return ranks
+    varies = np.ptp(even) > 0 and np.ptp(odd) > 0
+    correlation = float(stats.spearmanr(even, odd).statistic) if varies else float("nan")
+    return SplitHalf(correlation, difference, len(halves))
