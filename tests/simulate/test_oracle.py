@@ -6,8 +6,11 @@ from hypothesis import given, settings
 
 from tests.simulate.oracle import Oracle
 from tests.simulate.varied import random_options, random_variation, varied_problems
+from tfplace.simulate import event
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.event import make_flags
 from tfplace.simulate.options import DEFAULT
+from tfplace.simulate.program import compile_problem
 from tfplace.testing import random_devices, random_problem
 from tfplace.testing.strategies import placed_problems
 
@@ -69,6 +72,21 @@ def test_agrees_with_the_oracle_on_seeded_problems_and_options(block, ties):
         problem = random_problem(rng, int(rng.integers(1, 30)), int(rng.integers(1, 6)), ties=ties)
         problem = random_variation(rng, problem)
         check_agreement(problem, random_devices(rng, problem), random_options(rng))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_agrees_with_the_oracle_on_the_default_options_with_overheads(block):
+    for seed in range(50 * block, 50 * block + 50):
+        rng = np.random.default_rng([seed, 2])
+        problem = random_problem(rng, int(rng.integers(1, 30)), int(rng.integers(1, 6)), ties=bool(seed % 2))
+        check_agreement(random_variation(rng, problem), random_devices(rng, problem))
+
+
+def test_the_default_options_have_machine_code_of_their_own():
+    rng = np.random.default_rng(0)
+    problem = random_problem(rng)
+    assert make_flags(compile_problem(problem), DEFAULT) == event.PLAIN
+    assert make_flags(compile_problem(random_variation(rng, problem)), DEFAULT) == event.WORKING
 
 
 @settings(max_examples=300, deadline=None)

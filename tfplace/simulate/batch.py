@@ -19,6 +19,10 @@ _CHUNKS = 4
 """Parts per thread of a batch: enough that no thread waits long for the others."""
 
 
+_OWN = {event.PLAIN: event.keys_plain, event.WORKING: event.keys_working}
+"""Flags that have machine code of their own: the defaults."""
+
+
 class Kernel:
     """The simulation kernel for one problem and some options.
 
@@ -32,7 +36,7 @@ class Kernel:
         self.options = options
         self.program = compile_problem(problem, options)
         self.flags = event.make_flags(self.program, options)
-        self._plain = self.flags == event.PLAIN
+        self._own = _OWN.get(self.flags)
 
     @cached_property
     def _limited(self) -> Program:
@@ -46,7 +50,7 @@ class Kernel:
 
     def run(self, scratch: Scratch) -> float:
         """Simulates a step with the devices in the scratch, which then tells all; returns its seconds."""
-        if self._plain:
+        if self.flags == event.PLAIN:
             return float(event.run_plain(self.program, scratch))
         return float(event.run_any(self.program, scratch, self.flags._replace(record=True)))
 
@@ -54,9 +58,10 @@ class Kernel:
         """Writes the keys of the placements `first` to `end` of the batch."""
         limited = limit_s < np.inf
         program = self._limited if limited else self.program
-        if self._plain:
-            ask = event.keys_limited if limited else event.keys_plain
-            ask(program, scratch, batch, limit_s, first, end)
+        if limited and self.flags == event.PLAIN:
+            event.keys_limited(program, scratch, batch, limit_s, first, end)
+        elif not limited and self._own is not None:
+            self._own(program, scratch, batch, limit_s, first, end)
         else:
             event.keys_any(program, scratch, self.flags._replace(limited=limited), batch, limit_s, first, end)
 

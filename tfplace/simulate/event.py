@@ -78,6 +78,8 @@ class Batch(NamedTuple):
 PLAIN = Flags(FIFO, NO_WORK, 1, False, False, False)
 PLAIN_LIMITED = Flags(FIFO, NO_WORK, 1, False, True, False)
 PLAIN_RECORD = Flags(FIFO, NO_WORK, 1, False, False, True)
+WORKING = Flags(FIFO, IN_TURN, 1, False, False, False)
+"""The default options with overheads. Written out, since numba's cache would not see a change of the options' file."""
 
 
 def make_flags(p: Program, options: Options) -> Flags:
@@ -133,6 +135,14 @@ def keys_plain(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int,
     for b in range(first, end):
         _spread(p, s, batch.units, b)
         _note_key(p, s, batch, b, _simulate(p, s, PLAIN, np.inf), np.inf)
+
+
+@entry
+def keys_working(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
+    """`keys_plain` with the work of transfers."""
+    for b in range(first, end):
+        _spread(p, s, batch.units, b)
+        _note_key(p, s, batch, b, _simulate(p, s, WORKING, np.inf), np.inf)
 
 
 @entry
