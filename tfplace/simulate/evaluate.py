@@ -106,7 +106,7 @@ class Simulator:
             device_names=self.problem.topology.device_names,
             op_names=graph.op_names,
             op_types=graph.op_types,
-            op_device=s.device.copy(),
+            op_device=s.device.astype(np.int32),
             start_s=s.start.copy(),
             finish_s=s.finish.copy(),
             moved=tuple(graph.op_names[v] for v in makers.tolist()),

@@ -19,6 +19,8 @@ from tfplace.simulate.memory import HELD_BY_VARIABLE, HOST_ONLY_DTYPES, READS_NO
 from tfplace.simulate.options import DEFAULT, Options
 
 RecordArray = NDArray[np.void]
+IndexArray = NDArray[np.uint32]
+"""What the kernel uses most to look things up. Unsigned, so that it need not ask whether to count from the end."""
 
 
 def _record(**fields: str) -> np.dtype[np.void]:
@@ -88,9 +90,9 @@ class Program(NamedTuple):
     ops: RecordArray
     messages: RecordArray
     seconds: FloatArray
-    reader: IntArray
+    reader: IndexArray
     crosses: BoolArray
-    input: IntArray
+    input: IndexArray
     links: RecordArray
     channels: IntArray
     limit: LongArray
@@ -125,7 +127,7 @@ class Scratch(NamedTuple):
         length of `touched`, transfers put on the wire.
     """
 
-    device: IntArray
+    device: IndexArray
     missing: IntArray
     start: FloatArray
     finish: FloatArray
@@ -157,9 +159,9 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
         ops=_ops(problem, messages, by_reader),
         messages=_message_table(graph, messages, keep, pairs),
         seconds=np.array(problem.costs.compute_s, np.float64, order="C"),
-        reader=_int(pairs[:, 1]),
+        reader=pairs[:, 1].astype(np.uint32),
         crosses=_crosses(graph, messages, keep, pairs),
-        input=_int(by_reader[:, 0]),
+        input=by_reader[:, 0].astype(np.uint32),
         links=_links(problem),
         channels=np.array(topology.channels, np.int32, order="C"),
         limit=np.array(problem.memory_limit, np.int64),
@@ -184,7 +186,7 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
     transfers = int(np.minimum(readers, devices - 1).sum()) + copies
     channels = int(program.channels.max(initial=-1)) + 1
     return Scratch(
-        device=_ints(ops),
+        device=np.zeros(ops, np.uint32),
         missing=_ints(ops),
         start=np.zeros(ops),
         finish=np.zeros(ops),
