@@ -40,10 +40,12 @@ class Measuring:
             step_s, limit, MEASURED, samples=Samples(steps, np.full(3 * self._reference, step_s), rejected=1, warmup=5)
         )
 
-    def key(self, unit_device):
+    bound_s = 0.0
+
+    def key(self, unit_device, limit_s=np.inf):
         return self(unit_device).key
 
-    def keys(self, unit_devices):
+    def keys(self, unit_devices, limit_s=np.inf):
         keys = [self.key(row) for row in unit_devices]
         return np.array([k[0] for k in keys]), np.array([k[1] for k in keys])
 

@@ -6,7 +6,8 @@ import pytest
 from tfplace.placers.base import BudgetSpentError
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
-from tfplace.testing import random_problem
+from tfplace.simulate.evaluate import Simulator
+from tfplace.testing import random_devices, random_problem
 
 
 @pytest.fixture
@@ -87,3 +88,24 @@ def test_progress_is_told_and_goes_from_0_to_1(problem):
     fractions = [p.fraction for p in seen]
     assert fractions == sorted(fractions) and 0 <= fractions[0] <= fractions[-1] <= 1
     assert seen[-1].best_s == search.best_key[1] and seen[-1].stage == "test"
+
+
+def test_a_batch_is_cut_to_what_the_budget_has_left():
+    problem = random_problem(np.random.default_rng(0), num_ops=20)
+    study = Search(problem, Budget(evaluations=5), seed=0).study("batch")
+    rows = np.stack([random_devices(np.random.default_rng(i), problem) for i in range(3)])
+    over, step_s = study.keys(rows)
+    assert [(int(o), float(s)) for o, s in zip(over, step_s, strict=True)] == [Simulator(problem).key(r) for r in rows]
+    assert len(study.keys(rows)[0]) == 2
+    with pytest.raises(BudgetSpentError):
+        study.keys(rows)
+    assert study.best_key == min(zip(over.tolist(), step_s.tolist(), strict=True))
+
+
+def test_a_step_given_up_is_not_the_best():
+    problem = random_problem(np.random.default_rng(0), num_ops=20)
+    study = Search(problem, Budget(evaluations=5), seed=0).study("limit")
+    row = random_devices(np.random.default_rng(1), problem)
+    step_s = Simulator(problem).key(row)[1]
+    study.key(row, step_s / 2)
+    assert study.key(row) == study.best_key

@@ -32,10 +32,19 @@ class Evaluator(Protocol):
           PlacementError: a wrong length or an index out of range.
         """
 
-    def key(self, unit_device: ArrayLike) -> Key:
-        """`self(unit_device).key`, by the quickest way there is; the indices need not be checked."""
+    @property
+    def bound_s(self) -> float:
+        """No placement's seconds can be lower; 0 if nothing is known."""
 
-    def keys(self, unit_devices: ArrayLike) -> tuple[LongArray, FloatArray]:
+    def key(self, unit_device: ArrayLike, limit_s: float = ...) -> Key:
+        """`self(unit_device).key`, by the quickest way there is; the indices need not be checked.
+
+        Args:
+          unit_device: [U] indices.
+          limit_s: a longer step may be given up; its key is then `(FAILED_BYTES, infinite)`.
+        """
+
+    def keys(self, unit_devices: ArrayLike, limit_s: float = ...) -> tuple[LongArray, FloatArray]:
         """Keys of many placements, [B, U]: bytes over the limits [B] and step seconds [B]."""
 
     def close(self) -> None:

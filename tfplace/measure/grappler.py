@@ -68,11 +68,16 @@ class GrapplerEvaluator:
         """
         return self._cost(self._processes[0], self.problem.expand(np.asarray(unit_device)))
 
-    def key(self, unit_device: ArrayLike) -> Key:
-        """`self(unit_device).key`; the indices are not checked."""
+    @property
+    def bound_s(self) -> float:
+        """0: nothing is known of what no placement can beat."""
+        return 0.0
+
+    def key(self, unit_device: ArrayLike, limit_s: float = np.inf) -> Key:
+        """`self(unit_device).key`; the indices are not checked, and no step is given up."""
         return self._cost(self._processes[0], self.problem.spread(np.asarray(unit_device))).key
 
-    def keys(self, unit_devices: ArrayLike) -> tuple[LongArray, FloatArray]:
+    def keys(self, unit_devices: ArrayLike, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
         """Keys of many placements, [B, U]: bytes over the limits [B] and step seconds [B]."""
         rows = [self.problem.spread(row) for row in np.asarray(unit_devices)]
         over, step_s = np.full(len(rows), FAILED_BYTES, np.int64), np.full(len(rows), np.inf)

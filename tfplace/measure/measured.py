@@ -104,11 +104,16 @@ class MeasuredEvaluator:
         self.taken.append(samples)
         return bare(self._step_s(samples), self.problem.memory_limit, self.source, samples=samples)
 
-    def key(self, unit_device: ArrayLike) -> Key:
-        """`self(unit_device).key`."""
+    @property
+    def bound_s(self) -> float:
+        """0: nothing is known of what no placement can beat."""
+        return 0.0
+
+    def key(self, unit_device: ArrayLike, limit_s: float = np.inf) -> Key:
+        """`self(unit_device).key`; no step is given up."""
         return self(unit_device).key
 
-    def keys(self, unit_devices: ArrayLike) -> tuple[LongArray, FloatArray]:
+    def keys(self, unit_devices: ArrayLike, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
         """Keys of many placements, [B, U]: bytes over the limits [B] and step seconds [B]."""
         keys = [self.key(units) for units in np.asarray(unit_devices)]
         return np.array([over for over, _ in keys], np.int64), np.array([step_s for _, step_s in keys])

@@ -8,7 +8,6 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import Key
 from tfplace.placers.base import BudgetSpentError, Placer, Study
 from tfplace.registry import PLACERS
-from tfplace.simulate.bounds import lower_bound
 
 MEMBERS = ("single", "expert", "heft", "round_robin")
 """In the order in which they run, so that a small budget goes to what is most worth it."""
@@ -30,7 +29,7 @@ class Auto:
 
     def place(self, study: Study) -> IntArray:
         """Spends the whole budget unless the bound is reached."""
-        bound = lower_bound(study.problem).seconds
+        bound = study.bound_s
         starts = _construct(study)
         for scout in range(_SCOUTS):
             if _settled(study, bound):

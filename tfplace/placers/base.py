@@ -6,9 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
-from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key, StepCost
+from tfplace.group.merge import merge_units
 
 
 class BudgetSpentError(Exception):
@@ -33,8 +34,28 @@ class Study(Protocol):
           BudgetSpentError: nothing is left.
         """
 
-    def key(self, unit_device: IntArray) -> Key:
-        """The same, reduced to what placements are compared by; quicker."""
+    def key(self, unit_device: IntArray, limit_s: float = ...) -> Key:
+        """The same, reduced to what placements are compared by; quicker.
+
+        Args:
+          unit_device: [U] devices.
+          limit_s: a longer step may be given up: its key is then `(FAILED_BYTES, infinite)`, and it is not kept as the
+            best. Not to be below the best feasible step if what is better than that should be found.
+        """
+
+    def keys(self, unit_devices: IntArray, limit_s: float = ...) -> tuple[LongArray, FloatArray]:
+        """Keys of the rows of [B, U]: bytes over the limits and step seconds, on several threads.
+
+        Each row is one evaluation of the budget. If that has evaluations for some rows only, the first ones are
+        evaluated and the arrays are that much shorter.
+
+        Raises:
+          BudgetSpentError: nothing is left.
+        """
+
+    @property
+    def bound_s(self) -> float:
+        """No placement's seconds can be lower; 0 if nothing is known."""
 
     @property
     def best(self) -> IntArray | None:
@@ -74,6 +95,71 @@ class Placer(Protocol):
         Raises:
           BudgetSpentError: from the study; its best placement then counts.
         """
+
+
+class Grouped:
+    """A study of the same search in which whole groups of units are placed; itself a `Study`.
+
+    Its problem has the groups as units. What it evaluates counts for the study it is made from, unit by unit.
+
+    Args:
+      study: of the ungrouped problem.
+      label: [U] group of each unit, numbered from 0 by first unit; units of one group share an allowed device.
+    """
+
+    def __init__(self, study: Study, label: IntArray) -> None:
+        self.problem = merge_units(study.problem, label)
+        self.best: IntArray | None = None
+        self.best_key: Key | None = None
+        self._study = study
+        self._label = label
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The study's generator."""
+        return self._study.rng
+
+    @property
+    def spent(self) -> float:
+        """Fraction of the study's budget used."""
+        return self._study.spent
+
+    @property
+    def bound_s(self) -> float:
+        """The ungrouped problem's, which groups cannot beat either."""
+        return self._study.bound_s
+
+    def evaluate(self, unit_device: IntArray) -> StepCost:
+        """See `Study.evaluate`; [G] devices."""
+        cost = self._study.evaluate(unit_device[self._label])
+        self._keep(unit_device, cost.key)
+        return cost
+
+    def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
+        """See `Study.key`; [G] devices."""
+        key = self._study.key(unit_device[self._label], limit_s)
+        self._keep(unit_device, key)
+        return key
+
+    def keys(self, unit_devices: IntArray, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
+        """See `Study.keys`; [B, G] devices."""
+        over, step_s = self._study.keys(np.ascontiguousarray(unit_devices[:, self._label]), limit_s)
+        if len(over):
+            first = int(np.lexsort((step_s, over))[0])
+            self._keep(unit_devices[first], (int(over[first]), float(step_s[first])))
+        return over, step_s
+
+    def share(self, fraction: float, stage: str) -> Grouped:
+        """See `Study.share`."""
+        return Grouped(self._study.share(fraction, stage), self._label)
+
+    def ungroup(self, group_device: IntArray) -> IntArray:
+        """[G] devices of groups -> [U] devices of the study's units."""
+        return group_device[self._label]
+
+    def _keep(self, unit_device: IntArray, key: Key) -> None:
+        if self.best_key is None or key < self.best_key:
+            self.best, self.best_key = unit_device.copy(), key
 
 
 def compute_devices(problem: Problem) -> IntArray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key, StepCost
@@ -203,16 +203,35 @@ class SearchStudy:
         self._record(unit_device, cost.key)
         return cost
 
-    def key(self, unit_device: IntArray) -> Key:
-        """`evaluate(...).key`, quicker.
+    @property
+    def bound_s(self) -> float:
+        """No placement's seconds can be lower; see `Evaluator.bound_s`."""
+        return self._search.evaluator.bound_s
+
+    def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
+        """`evaluate(...).key`, quicker; see `tfplace.placers.base.Study`.
 
         Raises:
           BudgetSpentError: nothing of this study's budget is left.
         """
         self._check()
-        key = self._search.evaluator.key(unit_device)
+        key = self._search.evaluator.key(unit_device, limit_s)
         self._record(unit_device, key)
         return key
+
+    def keys(self, unit_devices: IntArray, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
+        """Keys of the rows of [B, U]; see `tfplace.placers.base.Study`.
+
+        Raises:
+          BudgetSpentError: nothing of this study's budget is left.
+        """
+        self._check()
+        if self._search.budget.evaluations is not None:
+            unit_devices = unit_devices[: max(round(self._until - self._search.position()), 1)]
+        over, step_s = self._search.evaluator.keys(unit_devices, limit_s)
+        for row, key in zip(unit_devices, zip(over.tolist(), step_s.tolist(), strict=True), strict=True):
+            self._record(row, key)
+        return over, step_s
 
     def _check(self) -> None:
         # The first evaluation is always allowed, so that the smallest budget still ends in a placement.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +15,7 @@ from tfplace.core.stepcost import SIMULATED, Key, StepCost
 from tfplace.core.timeline import Timeline
 from tfplace.errors import PlacementError, near_names
 from tfplace.simulate.batch import Kernel, Threads
+from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.event import CHANGES, MOVED, SENT, Batch
 from tfplace.simulate.options import DEFAULT, Options
 
@@ -81,6 +83,11 @@ class Simulator:
             self._pool = self._pool or Threads(self._kernel, self.threads)
             self._pool.keys(batch, limit_s)
         return batch.over, batch.step_s
+
+    @cached_property
+    def bound_s(self) -> float:
+        """No placement's step can be shorter; see `tfplace.simulate.bounds`."""
+        return lower_bound(self.problem).seconds
 
     def close(self) -> None:
         """Ends the threads of batches; they start again when they are needed."""

@@ -1,0 +1,1 @@
+"""List scheduling on flat arrays: the kernels that several placers share."""
