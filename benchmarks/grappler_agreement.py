@@ -1,7 +1,7 @@
 """How well Grappler's step times agree with the simulator's: rank correlations over placements of many kinds.
 
     python benchmarks/grappler_agreement.py                   # the zoo; rewrites grappler_agreement.json beside it
-    python benchmarks/grappler_agreement.py --models lstm_lm  # some of its models; the file keeps the others
+    python benchmarks/grappler_agreement.py --models rnnlm_2  # some of its models; the file keeps the others
 
 Three figures are compared with the simulated step time of the same placement: Grappler's own, to which transfers are
 free; Grappler's with transfers added, by which `--evaluator=grappler` ranks; and that again with a simulator that is

@@ -117,7 +117,7 @@ def untouched(problem, simulator, devices, moved_units):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="*", default=["inception_v3", "lstm_lm", "resnet50", "transformer"])
+    parser.add_argument("--models", nargs="*", default=["inception_v3", "rnnlm_2", "resnet50", "transformer"])
     parser.add_argument("--topology", default="4xP100")
     parser.add_argument("--moves", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)

@@ -41,11 +41,11 @@ from tfplace.testing import random_devices  # noqa: E402
 
 SMALL = {"units": 256, "vocabulary": 2000, "batch": 16}
 GRAPHS = {
-    "1k-lstm": ("lstm_lm", {"steps": 10, **SMALL}),
-    "5k-lstm": ("lstm_lm", {"steps": 64, **SMALL}),
+    "1k-lstm": ("rnnlm_2", {"steps": 10, **SMALL}),
+    "5k-lstm": ("rnnlm_2", {"steps": 64, **SMALL}),
     "5k-transformer": ("transformer", {}),
-    "20k-lstm": ("lstm_lm", {"steps": 260, **SMALL}),
-    "50k-lstm": ("lstm_lm", {"steps": 660, **SMALL}),
+    "20k-lstm": ("rnnlm_2", {"steps": 260, **SMALL}),
+    "50k-lstm": ("rnnlm_2", {"steps": 660, **SMALL}),
 }
 BATCH = 64
 

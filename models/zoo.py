@@ -1,29 +1,59 @@
-"""The models by name: `zoo.build("inception_v3", batch=32)`."""
+"""The models by name: `zoo.build("inception_v3", batch=32)`.
+
+A name is a builder with the parameters under which the papers place it, so one builder may have several.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.base import Model
 
-NAMES = ("inception_v3", "lstm_lm", "resnet50", "transformer", "two_tower", "wide_mlp")
+
+@dataclass(frozen=True)
+class Entry:
+    """A name of the zoo.
+
+    Attributes:
+      module: of `models`, with a function `build`.
+      params: passed to it unless the caller says otherwise.
+      devices: numbers of accelerators on which the papers place it; empty if none does.
+    """
+
+    module: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    devices: tuple[int, ...] = ()
+
+
+ENTRIES: dict[str, Entry] = {
+    "inception_v3": Entry("inception_v3", devices=(2, 4)),
+    "resnet50": Entry("resnet50", devices=(2, 6)),
+    "rnnlm_2": Entry("rnnlm", {"layers": 2}, devices=(2, 4)),
+    "rnnlm_4": Entry("rnnlm", {"layers": 4}, devices=(4,)),
+    "transformer": Entry("transformer"),
+    "two_tower": Entry("two_tower"),
+    "wide_mlp": Entry("wide_mlp"),
+}
 
 
 def names() -> tuple[str, ...]:
     """Every model's name, sorted."""
-    return NAMES
+    return tuple(sorted(ENTRIES))
 
 
 def describe(name: str) -> str:
     """One line on a model, without building it."""
-    return str(_module(name).__doc__).strip()
+    return str(_module(name).__doc__).strip().partition("\n")[0]
 
 
 def parameters(name: str) -> dict[str, Any]:
-    """The parameters of a model's `build` and their defaults."""
-    return {k: p.default for k, p in inspect.signature(_module(name).build).parameters.items()}
+    """The parameters of a model's `build` and their defaults under this name."""
+    defaults = {k: p.default for k, p in inspect.signature(_module(name).build).parameters.items()}
+    return defaults | dict(ENTRIES[name].params)
 
 
 def build(name: str, **params: Any) -> Model:
@@ -36,11 +66,13 @@ def build(name: str, **params: Any) -> Model:
     Raises:
       ValueError: no such model; lists the known ones.
     """
-    model: Model = _module(name).build(**params)
-    return model
+    make = _module(name).build
+    model: Model = make(**{**ENTRIES[name].params, **params})
+    model.model.name = name
+    return replace(model, name=name)
 
 
 def _module(name: str) -> Any:
-    if name not in NAMES:
-        raise ValueError(f"received model {name!r}; expected one of {', '.join(NAMES)}.")
-    return importlib.import_module(f"models.{name}")
+    if name not in ENTRIES:
+        raise ValueError(f"received model {name!r}; expected one of {', '.join(names())}.")
+    return importlib.import_module(f"models.{ENTRIES[name].module}")

@@ -25,13 +25,13 @@ from tfplace.report.progress import Stages  # noqa: E402
 
 MODELS = {
     "inception_v3": {"batch": 4, "size": 139, "classes": 100},
-    "lstm_lm": {"batch": 16, "steps": 12, "layers": 4, "units": 384, "vocabulary": 1000},
+    "rnnlm_4": {"batch": 16, "steps": 12, "layers": 4, "units": 384, "vocabulary": 1000},
     "lstm_small": {"batch": 16, "steps": 12, "layers": 2, "units": 128, "vocabulary": 1000},
     "transformer": {"batch": 8, "length": 64, "layers": 4, "width": 256, "heads": 4, "vocabulary": 1000},
     "two_tower": {"batch": 128},
     "wide_mlp": {"batch": 128},
 }
-ZOO = {"lstm_small": "lstm_lm"}
+ZOO = {"lstm_small": "rnnlm_4"}
 
 _MODELS = flags.DEFINE_list("models", list(MODELS), "Which models.")
 _WORKERS = flags.DEFINE_integer("workers", 2, "Workers, each on a core of its own.", 2)

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfplace import Placement, Topology
 from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERRUPTED, PLACED, main
 
-SMALL = ["place", "--model=lstm_lm", "--batch=2", "--quiet"]
+SMALL = ["place", "--model=rnnlm_2", "--batch=2", "--quiet"]
 SMALL += [f"--param={p}" for p in ("steps=3", "units=8", "vocabulary=50", "layers=1")]
 ON_GPUS = [*SMALL, "--topology=2xP100", "--budget=30 evaluations"]
 

@@ -18,10 +18,10 @@ def test_help_lists_flags(capsys):
     ("argv", "message"),
     [
         ([], "without a model"),
-        (["lstm_lm"], "no --output"),
-        (["lstm_lmm", "--output=x.json"], "Did you mean 'lstm_lm'"),
-        (["lstm_lm", "--output=x.json", "--steps=0"], "--steps"),
-        (["lstm_lm", "--ouput=x.json"], "Unknown command line flag 'ouput'"),
+        (["rnnlm_2"], "no --output"),
+        (["rnnlm_2m", "--output=x.json"], "Did you mean 'rnnlm_2'"),
+        (["rnnlm_2", "--output=x.json", "--steps=0"], "--steps"),
+        (["rnnlm_2", "--ouput=x.json"], "Unknown command line flag 'ouput'"),
     ],
 )
 def test_bad_input(argv, message, capsys):
@@ -32,10 +32,10 @@ def test_bad_input(argv, message, capsys):
 @pytest.mark.cluster
 def test_a_model_is_profiled_and_then_known(tmp_path, capsys, logical_cpus):
     out, cache = tmp_path / "profile.json", tmp_path / "cache.json"
-    argv = ["profile", "lstm_lm", "--batch=2", *SMALL, f"--output={out}", f"--cache={cache}", "--steps=2", "--quiet"]
+    argv = ["profile", "rnnlm_2", "--batch=2", *SMALL, f"--output={out}", f"--cache={cache}", "--steps=2", "--quiet"]
     assert main(argv) == PLACED
     text = capsys.readouterr().out
-    assert "lstm_lm" in text and str(out) in text and "costs / step" in text
+    assert "rnnlm_2" in text and str(out) in text and "costs / step" in text
     (device,) = Profile.load(out).devices
     assert device.model.startswith("one core of ")
     assert len(device.ops) > 20

@@ -6,8 +6,8 @@ from tfplace.errors import SourceError
 
 
 def test_zoo_model_takes_batch_and_parameters():
-    found = source.find("lstm_lm")(3, {"steps": "2", "units": "4", "vocabulary": "9", "unroll": "false"})
-    assert found.source.name == "lstm_lm"
+    found = source.find("rnnlm_2")(3, {"steps": "2", "units": "4", "vocabulary": "9", "unroll": "false"})
+    assert found.source.name == "rnnlm_2"
     assert tuple(found.batch[0].shape) == (3, 2)
 
 

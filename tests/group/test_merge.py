@@ -1,5 +1,7 @@
 """Larger units out of units."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,7 +56,6 @@ def test_a_group_needs_a_device():
     problem = random_problem(np.random.default_rng(0), num_ops=40, num_devices=3)
     allowed = problem.allowed.copy()
     allowed[0], allowed[1] = [True, False, False], [False, True, False]
-    import dataclasses
 
     problem = dataclasses.replace(problem, allowed=allowed)
     with pytest.raises(PlacementError, match="share no device"):

@@ -59,7 +59,7 @@ def profile_command(argv: Sequence[str]) -> None:
     fv = profile_flags()
     models = read_flags(NAME, fv, argv)
     if not models:
-        raise InputError(f"{NAME} without a model", "models, such as `tfplace profile lstm_lm --output=profile.json`")
+        raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
     if not fv.output:
         raise InputError("no --output", "--output=profile.json", "The file is what `tfplace place --profile` reads.")
     for model in models:

@@ -92,7 +92,8 @@ def _user_function(module: str, function: str) -> Callable[..., Any]:
 
 
 def _functions(module: Any) -> list[str]:
-    return [n for n, f in vars(module).items() if inspect.isfunction(f) and not n.startswith("_")][:10] or ["none"]
+    own = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
+    return [n for n in own if not n.startswith("_")][:10] or ["none"]
 
 
 def _from_path(path: Path, batch: int | None, params: Mapping[str, str]) -> Source:

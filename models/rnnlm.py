@@ -32,12 +32,12 @@ def build(
     for i in range(layers):
         # cuDNN's fused LSTM is one op per layer and exists on GPUs only: nothing in it can be placed.
         x = keras.layers.LSTM(units, return_sequences=True, unroll=unroll, use_cudnn=False, name=f"lstm_{i}")(x)
-    model = keras.Model(words, keras.layers.Dense(vocabulary, name="logits")(x), name="lstm_lm")
+    model = keras.Model(words, keras.layers.Dense(vocabulary, name="logits")(x), name="rnnlm")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(1.0, clipnorm=5.0), loss, jit_compile=False)
     spec = tf.TensorSpec((batch, steps), tf.int32)
     return Model(
-        "lstm_lm",
+        "rnnlm",
         model,
         (spec, spec),
         "Zaremba et al. 2014, Jozefowicz et al. 2016; placed as RNNLM by Mirhoseini et al. 2017, HDP, GDP",
