@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfplace.errors import InputError
@@ -17,9 +17,9 @@ def fidelity_tables(results: Mapping[str, Any]) -> str:
     experiments = results["experiments"]
     options = list(experiments[0]["options"])
     tables = (
-        _table(_AGREEMENT, map(_agreement, experiments)),
+        table(_AGREEMENT, map(_agreement, experiments)),
         speed_table(results),
-        _table(("median error, Spearman", *options), (_by_option(e, options) for e in experiments)),
+        table(("median error, Spearman", *options), (_by_option(e, options) for e in experiments)),
     )
     return "\n\n".join(tables)
 
@@ -41,7 +41,7 @@ _SPEED = ("graph", "simulated best", "simulated", "measured", "best single, meas
 
 def speed_table(results: Mapping[str, Any]) -> str:
     """The placements that decide: simulated best, best single worker, plain TensorFlow on the same cores."""
-    return _table(_SPEED, map(_speed, results["experiments"]))
+    return table(_SPEED, map(_speed, results["experiments"]))
 
 
 def replace_between(page: str, name: str, tables: str) -> str:
@@ -91,7 +91,8 @@ def _by_option(e: Mapping[str, Any], options: Sequence[str]) -> tuple[str, ...]:
     return (e["graph"], *(f"{100 * a['median_error']:.1f} %, {a['spearman']:.3f}" for a in found))
 
 
-def _table(head: Sequence[str], rows: Any) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, with its columns aligned."""
     lines = [head, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     texts = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfplace.errors import InputError
+
+_HOTTEST = 5.0
 
 
 def scatter(
@@ -31,6 +34,42 @@ def scatter(
         axis.set(title=title, xlabel=axes[0], xlim=(low, high), ylim=(low, high), aspect="equal")
     grid[0][0].set_ylabel(axes[1])
     figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def heat_map(
+    path: str | Path, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], *, what: str
+) -> None:
+    """Writes a table of numbers of at least 1 as colours on a logarithmic scale, each with its number.
+
+    Args:
+      path: of the picture; its ending decides the format.
+      rows: names, top to bottom.
+      columns: names, left to right.
+      values: [rows][columns]; infinite is shown as a cross, NaN is left empty.
+      what: what the numbers are.
+
+    Raises:
+      InputError: matplotlib is missing.
+    """
+    plt = _pyplot()
+    from matplotlib.colors import LogNorm
+
+    size = (2.6 + 0.55 * len(columns), 1.6 + 0.32 * len(rows))
+    figure, axis = plt.subplots(figsize=size, layout="constrained")
+    shown = [[value if math.isfinite(value) else math.nan for value in row] for row in values]
+    norm = LogNorm(1.0, _HOTTEST, clip=True)
+    image = axis.imshow(shown, norm=norm, cmap="viridis_r", aspect="auto")
+    axis.set_xticks(range(len(columns)), columns, rotation=60, ha="right")
+    axis.set_yticks(range(len(rows)), rows)
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            if not math.isnan(value):
+                text = f"{value:.2f}" if math.isfinite(value) else "\N{MULTIPLICATION SIGN}"
+                dark = math.isfinite(value) and norm(value) > 0.5
+                axis.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
+    figure.colorbar(image, label=what, ticks=[1, 1.5, 2, 3, 5], format="%g")
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

@@ -1,0 +1,185 @@
+"""One cell of a comparison: a placer, with a seed and a budget, on a graph and a topology."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.core.topology import Topology
+from tfplace.cost.analytic import analytic_costs
+from tfplace.errors import TfplaceError
+from tfplace.placers.base import compute_devices, single_device
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+from tfplace.search.study import Search
+from tfplace.simulate.evaluate import Simulator
+
+CONSTRUCTIVE = (
+    "single",
+    "expert",
+    "heft",
+    "etf",
+    "m_etf",
+    "m_sct",
+    "m_topo",
+    "critical_path",
+    "metis",
+    "scotch",
+    "min_cut",
+    "contiguous",
+    "round_robin",
+    "random",
+)
+"""Placers that make one placement, or a few, and stop."""
+
+SEARCHES = (
+    "random_search",
+    "hill_climbing",
+    "annealing",
+    "cross_entropy",
+    "brkga",
+    "exact",
+    "local_search",
+    "auto",
+)
+"""Placers that go on until the budget is used up."""
+
+_ONE_SEED = {*CONSTRUCTIVE} - {"random"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is placed where.
+
+    Attributes:
+      graph: its name.
+      topology: a preset's name.
+      tight: whether each accelerator has 1.5 times its share of what one of them would need for everything, so that no
+        device can hold it alone; otherwise they have their own memory.
+    """
+
+    graph: str
+    topology: str
+    tight: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.graph} on {self.topology}" + (", tight memory" if self.tight else "")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a case before anything is placed.
+
+    Attributes:
+      case: which one.
+      ops: V.
+      units: U, what is decided one by one.
+      devices: D.
+      bound_s: no placement's simulated step is shorter.
+    """
+
+    case: Case
+    ops: int
+    units: int
+    devices: int
+    bound_s: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one placer found.
+
+    Attributes:
+      case: where.
+      placer: its name.
+      seed: of its random generator.
+      step_s: simulated step seconds; None if it found nothing that fits, or could not run.
+      over_bytes: what the best placement exceeds the memory by.
+      evaluations: placements simulated.
+      seconds: wall-clock seconds.
+      cpu_s: processor seconds.
+      trail: (evaluations, seconds, step seconds, stage) of each placement that fits and was better than all before.
+      trouble: why the placer could not run; empty if it could.
+    """
+
+    case: Case
+    placer: str
+    seed: int
+    step_s: float | None
+    over_bytes: int
+    evaluations: int
+    seconds: float
+    cpu_s: float
+    trail: tuple[tuple[int, float, float, str], ...] = ()
+    trouble: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Run:
+        """The inverse of `to_dict`."""
+        trail = tuple((int(e), float(s), float(t), str(stage)) for e, s, t, stage in data["trail"])
+        return cls(**{**data, "case": Case(**data["case"]), "trail": trail})
+
+
+def seeds_of(placer: str, seeds: int) -> range:
+    """The seeds with which a placer is run: one if none of its choices is random."""
+    return range(1 if placer in _ONE_SEED else seeds)
+
+
+def problem_of(graph: OpGraph, case: Case) -> Problem:
+    """The problem of a case, with analytic costs."""
+    from tfplace.core.constraints import Constraints
+    from tfplace.group.problem import formulate
+
+    topology = Topology.preset(case.topology)
+    problem = formulate(graph, topology, analytic_costs(graph, topology), Constraints())
+    return tightened(problem) if case.tight else problem
+
+
+def tightened(problem: Problem) -> Problem:
+    """The problem with the memory of `Case.tight`."""
+    simulator = Simulator(problem)
+    accelerators = compute_devices(problem)
+    need = max(int(simulator(single_device(problem, d)).peak_bytes[d]) for d in accelerators.tolist())
+    limit = problem.memory_limit.copy()
+    limit[accelerators] = np.minimum(limit[accelerators], int(1.5 * need / len(accelerators)))
+    return dataclasses.replace(problem, memory_limit=limit)
+
+
+def facts_of(problem: Problem, case: Case) -> Facts:
+    """Counts and the bound; the latter takes seconds for large graphs."""
+    return Facts(case, problem.graph.num_ops, problem.num_units, problem.num_devices, Simulator(problem).bound_s)
+
+
+def run_cell(problem: Problem, case: Case, placer: str, budget: Budget, seed: int) -> Run:
+    """Runs a placer; what it cannot do is part of the result, not an error."""
+    search = Search(problem, budget, seed)
+    wall, cpu = time.perf_counter(), time.process_time()
+    trouble = ""
+    try:
+        search.run(PLACERS[placer](), placer)
+    except TfplaceError as error:
+        trouble = str(error)
+    took, used = time.perf_counter() - wall, time.process_time() - cpu
+    over, step_s = search.best_key or (0, float("inf"))
+    return Run(
+        case=case,
+        placer=placer,
+        seed=seed,
+        step_s=step_s if search.best_key is not None and over == 0 else None,
+        over_bytes=over,
+        evaluations=search.evaluations,
+        seconds=round(took, 3),
+        cpu_s=round(used, 3),
+        trail=tuple((i.evaluations, round(i.seconds, 3), i.key[1], i.stage) for i in search.history if i.key[0] == 0),
+        trouble=trouble,
+    )

@@ -1,0 +1,110 @@
+"""Many cells in child processes, each on a processor of its own, so that equal seconds are equal work."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfplace.compare.cells import Case, Facts, Run, facts_of, problem_of, run_cell, seeds_of
+from tfplace.compare.journal import Journal
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.search.budget import Budget
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell to run; without a placer, the facts of its case."""
+
+    graph: Path
+    case: Case
+    budget: Budget
+    placer: str = ""
+    seed: int = 0
+
+
+def tasks(
+    cases: Sequence[tuple[Path, Case]], placers: Iterable[str], seeds: int, budget: Budget, journal: Journal
+) -> list[Task]:
+    """Every cell that the journal lacks, case by case.
+
+    Args:
+      cases: with the file of each one's graph.
+      placers: names.
+      seeds: how many a placer with random choices gets.
+      budget: of every cell.
+      journal: what is there.
+    """
+    names = tuple(placers)
+    wanted = []
+    for graph, case in cases:
+        if case not in journal.facts:
+            wanted.append(Task(graph, case, budget))
+        cells = [(name, seed) for name in names for seed in seeds_of(name, seeds)]
+        wanted += [Task(graph, case, budget, *cell) for cell in cells if (case, *cell) not in journal.runs]
+    return wanted
+
+
+def run_all(
+    todo: Sequence[Task], journal: Journal, *, jobs: int = 1, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Runs the tasks and writes each result to the journal as it comes.
+
+    Args:
+      todo: what to run.
+      journal: where results go.
+      jobs: processes at a time; each is pinned to a processor of its own where the system can do that.
+      progress: called with the number of cells done and their total.
+    """
+    context = multiprocessing.get_context("spawn")
+    processors: multiprocessing.Queue[int] = context.Queue()
+    for cpu in _processors()[:jobs]:
+        processors.put(cpu)
+    rest = iter(todo)
+    done = 0
+    with ProcessPoolExecutor(jobs, context, initializer=_pin, initargs=(processors,)) as pool:
+        running: set[Future[Facts | Run]] = set()
+        try:
+            while True:
+                # no more than run at a time, so that stopping is quick
+                running |= {pool.submit(run_task, task) for task in itertools.islice(rest, jobs - len(running))}
+                if not running:
+                    return
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    journal.add(future.result())
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(todo))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def run_task(task: Task) -> Facts | Run:
+    """In a child process: one cell, or the facts of a case."""
+    problem = _problem(task.graph, task.case)
+    if not task.placer:
+        return facts_of(problem, task.case)
+    return run_cell(problem, task.case, task.placer, task.budget, task.seed)
+
+
+@functools.lru_cache(maxsize=1)
+def _problem(graph: Path, case: Case) -> Problem:
+    return problem_of(OpGraph.load(graph), case)
+
+
+def _processors() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def _pin(processors: multiprocessing.Queue[int]) -> None:
+    """One processor for this process, and so one thread for its simulator."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {processors.get()})

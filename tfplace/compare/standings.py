@@ -1,0 +1,116 @@
+"""Who found what, case by case, and how that stands against the goals of `auto`."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfplace.compare.cells import CONSTRUCTIVE, SEARCHES, Case, Facts, Run
+from tfplace.compare.journal import Journal
+
+ROOM = 0.8
+"""The bound leaves room if it is below this part of the best constructive placement."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What every placer found in one case.
+
+    Attributes:
+      facts: of the case.
+      runs: placer -> its runs, one per seed.
+    """
+
+    facts: Facts
+    runs: Mapping[str, Sequence[Run]]
+
+    def median_s(self, placer: str) -> float:
+        """Median over the seeds; infinite if that one fits no memory, NaN if it was not run or could not run."""
+        runs = self.runs.get(placer, ())
+        if not runs or any(run.trouble for run in runs):
+            return math.nan
+        return statistics.median(math.inf if run.step_s is None else run.step_s for run in runs)
+
+    def spread_s(self, placer: str) -> tuple[float, float]:
+        """Least and largest over the seeds."""
+        found = [math.inf if run.step_s is None else run.step_s for run in self.runs[placer]]
+        return min(found), max(found)
+
+    def best_of(self, placers: Iterable[str]) -> tuple[str, float]:
+        """The placer with the least median among some, and that median; ("", infinite) if none found what fits."""
+        medians = [(self.median_s(name), name) for name in placers]
+        usable = [pair for pair in medians if math.isfinite(pair[0])]
+        return min(usable)[::-1] if usable else ("", math.inf)
+
+    @property
+    def best_constructive(self) -> tuple[str, float]:
+        """Of `CONSTRUCTIVE`."""
+        return self.best_of(CONSTRUCTIVE)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the bound allows 20 % less than the best constructive placement, or nothing constructive fits."""
+        return self.facts.bound_s < ROOM * self.best_constructive[1]
+
+
+def standings(journal: Journal) -> list[Standing]:
+    """One per case whose facts are known, in the order in which they came."""
+    found: dict[Case, dict[str, list[Run]]] = {case: {} for case in journal.facts}
+    for run in journal.runs.values():
+        found.setdefault(run.case, {}).setdefault(run.placer, []).append(run)
+    return [Standing(facts, found[case]) for case, facts in journal.facts.items()]
+
+
+@dataclass(frozen=True)
+class Goals:
+    """How `auto` stands over all cases.
+
+    Attributes:
+      cases: how many there are.
+      beaten: (case, other placer, auto's median over the other's) wherever another placer's median is lower.
+      over_constructive: geometric mean of auto over the best constructive placer, where the bound leaves room.
+      with_room: in how many cases it does, and something constructive fits.
+      over_bound: geometric mean of auto over the bound.
+      unplaced: cases in which auto found nothing that fits.
+    """
+
+    cases: int
+    beaten: tuple[tuple[Case, str, float], ...]
+    over_constructive: float
+    with_room: int
+    over_bound: float
+    unplaced: tuple[Case, ...]
+
+
+def goals(rows: Sequence[Standing], placer: str = "auto") -> Goals:
+    """The goals of `auto`, or of another placer, from what was found."""
+    placed = [row for row in rows if math.isfinite(row.median_s(placer))]
+    beaten = [
+        (row.facts.case, other, row.median_s(placer) / row.median_s(other))
+        for row in placed
+        for other in row.runs
+        if other != placer and row.median_s(other) < row.median_s(placer)
+    ]
+    room = [row for row in placed if row.has_room and math.isfinite(row.best_constructive[1])]
+    return Goals(
+        cases=len(rows),
+        beaten=tuple(beaten),
+        over_constructive=_mean(room, lambda row: row.median_s(placer) / row.best_constructive[1]),
+        with_room=len(room),
+        over_bound=_mean(placed, lambda row: row.median_s(placer) / row.facts.bound_s),
+        unplaced=tuple(row.facts.case for row in rows if row.median_s(placer) == math.inf),
+    )
+
+
+def _mean(rows: Sequence[Standing], ratio: Callable[[Standing], float]) -> float:
+    """Geometric mean; NaN of nothing."""
+    return math.exp(statistics.fmean(math.log(ratio(row)) for row in rows)) if rows else math.nan
+
+
+def placers_of(rows: Sequence[Standing]) -> list[str]:
+    """Every placer that was run: constructive ones first, then searches, then others by name."""
+    known = (*CONSTRUCTIVE, *SEARCHES)
+    ran = {name for row in rows for name in row.runs}
+    return [name for name in known if name in ran] + sorted(ran - {*known})
