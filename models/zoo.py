@@ -30,7 +30,12 @@ class Entry:
 
 
 ENTRIES: dict[str, Entry] = {
+    "gnmt_2": Entry("gnmt", {"layers": 2}, devices=(2,)),
+    "gnmt_4": Entry("gnmt", {"layers": 4}, devices=(4,)),
+    "gnmt_8": Entry("gnmt", {"layers": 8}, devices=(8,)),
     "inception_v3": Entry("inception_v3", devices=(2, 4)),
+    "nmt_2": Entry("nmt", {"layers": 2}, devices=(2, 4)),
+    "nmt_4": Entry("nmt", {"layers": 4}, devices=(4,)),
     "resnet50": Entry("resnet50", devices=(2, 6)),
     "rnnlm_2": Entry("rnnlm", {"layers": 2}, devices=(2, 4)),
     "rnnlm_4": Entry("rnnlm", {"layers": 4}, devices=(4,)),

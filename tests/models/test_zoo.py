@@ -14,6 +14,11 @@ SMALL = {
     "transformer": {"batch": 2, "length": 4, "layers": 1, "width": 8, "heads": 2, "vocabulary": 50},
     "two_tower": {"batch": 2, "layers": 1, "width": 8, "features": 4, "output": 3},
     "wide_mlp": {"batch": 2, "layers": 2, "width": 8, "features": 4, "classes": 5},
+    "gnmt_2": {"batch": 2, "length": 3, "units": 8, "vocabulary": 50},
+    "gnmt_4": {"batch": 2, "length": 3, "units": 8, "vocabulary": 50},
+    "gnmt_8": {"batch": 2, "length": 3, "units": 8, "vocabulary": 50},
+    "nmt_2": {"batch": 2, "source_length": 3, "target_length": 4, "units": 8, "vocabulary": 50},
+    "nmt_4": {"batch": 2, "source_length": 3, "target_length": 4, "units": 8, "vocabulary": 50},
 }
 
 
