@@ -19,6 +19,10 @@ Key = tuple[int, float]
 
 SIMULATED, GRAPPLER, MEASURED = "simulated", "grappler", "measured"
 
+STEP_TIME, THROUGHPUT = "step_time", "throughput"
+"""Objectives: seconds of one step from start to end; or seconds between the samples that leave a full pipeline, which
+is the largest load of a device (docs/objectives.md). Both are made small."""
+
 UNKNOWN_BYTES = -1
 """Peak memory of a device on which nobody looked."""
 
@@ -119,7 +123,8 @@ class StepCost:
     """The cost of one step under one placement.
 
     Attributes:
-      step_s: seconds from the first op's start to the last op's end; infinite if the placement failed.
+      step_s: seconds from the first op's start to the last op's end, or what the objective says instead; infinite if
+        the placement failed.
       compute_s: [D] seconds each device computes; NaN where it is not known.
       transfer_s: [D] seconds in which at least one of the device's channels is sending or receiving; NaN where it is
         not known.
@@ -130,6 +135,7 @@ class StepCost:
       source: who says so: "simulated", "grappler" or "measured".
       samples: what was measured; None unless measured.
       failure: why there is no step time, or None.
+      objective: what `step_s` counts: `STEP_TIME` or `THROUGHPUT`.
     """
 
     step_s: float
@@ -142,6 +148,7 @@ class StepCost:
     source: str = SIMULATED
     samples: Samples | None = None
     failure: Failure | None = None
+    objective: str = STEP_TIME
 
     @property
     def excess_bytes(self) -> int:
@@ -170,6 +177,8 @@ class StepCost:
             "limit_bytes": self.limit_bytes.tolist(),
             "moved_bytes": self.moved_bytes,
         }
+        if self.objective != STEP_TIME:
+            out["objective"] = self.objective
         if self.samples is not None:
             out["samples"] = {
                 "step_s": self.samples.step_s.tolist(),
@@ -199,6 +208,7 @@ class StepCost:
             source=str(data["source"]),
             samples=samples and _samples(samples),
             failure=failure and Failure(FailureKind(failure["kind"]), failure["message"], failure["device"]),
+            objective=str(data.get("objective", STEP_TIME)),
         )
 
 
