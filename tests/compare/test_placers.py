@@ -1,0 +1,160 @@
+"""Comparison of placers: cells, journal, processes, standings, tables."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tfplace.compare.cells import CONSTRUCTIVE, SEARCHES, Case, Facts, Run, facts_of, problem_of, run_cell, seeds_of
+from tfplace.compare.journal import Journal
+from tfplace.compare.placers_table import full_table, goals_text, summary_table
+from tfplace.compare.running import run_all, tasks
+from tfplace.compare.standings import goals, placers_of, standings
+from tfplace.errors import InputError
+from tfplace.registry import PLACERS
+from tfplace.report.plots import heat_map
+from tfplace.search.budget import Budget
+from tfplace.simulate.evaluate import Simulator
+from tfplace.testing import make_graph, random_graph
+
+CASE = Case("branches", "2xP100")
+HEADER = {"budget": "20 evaluations"}
+
+
+def branches():
+    """Two chains of heavy ops with weights, which two devices share."""
+    names = [f"{c}{i}" for c in "ab" for i in range(4)]
+    edges = [f"{c}{i} -> {c}{i + 1}" for c in "ab" for i in range(3)]
+    return make_graph(dict.fromkeys(names, 10**6), edges)
+
+
+def run(placer, step_s, seed=0, case=CASE, **more):
+    return Run(case, placer, seed, step_s, 0, evaluations=1, seconds=0.1, cpu_s=0.1, **more)
+
+
+def test_a_cell_says_what_was_found_and_how():
+    problem = problem_of(branches(), CASE)
+    found = run_cell(problem, CASE, "local_search", Budget(evaluations=30), seed=1)
+    assert found.evaluations <= 30
+    assert found.step_s == found.trail[-1][2] == min(step for _, _, step, _ in found.trail)
+    assert found.step_s >= facts_of(problem, CASE).bound_s
+    assert found == Run.from_dict(json.loads(json.dumps(found.to_dict())))
+
+
+def test_a_placer_that_cannot_run_is_a_result():
+    class Broken:
+        citation = ""
+
+        def place(self, study):
+            raise InputError("nothing", "something")
+
+    PLACERS.add("broken", Broken)
+    try:
+        found = run_cell(problem_of(branches(), CASE), CASE, "broken", Budget(evaluations=3), seed=0)
+    finally:
+        PLACERS._objects.pop("broken")
+    assert found.step_s is None
+    assert "expected something" in found.trouble
+
+
+def test_tight_memory_holds_no_single_device():
+    graph = random_graph(np.random.default_rng(0), 60, variables=6)
+    roomy, tight = (problem_of(graph, Case("g", "4xP100", tight=t)) for t in (False, True))
+    assert np.all(tight.memory_limit[1:] < roomy.memory_limit[1:])
+    assert tight.memory_limit[0] == roomy.memory_limit[0]
+    simulator = Simulator(tight)
+    for d in range(1, 5):
+        devices = np.where(tight.allowed[:, d], d, 0).astype(np.int32)
+        assert not simulator(devices).feasible
+
+
+def test_a_journal_goes_on_where_it_was(tmp_path):
+    path = tmp_path / "deep" / "runs.jsonl"
+    first = Journal(path, HEADER)
+    first.add(Facts(CASE, 8, 8, 3, 1.0))
+    first.add(run("auto", 2.0))
+    with path.open("a") as file:
+        file.write('{"run": {"case"')  # killed while it wrote
+    again = Journal(path, HEADER)
+    assert (again.facts, again.runs) == (first.facts, first.runs)
+    again.add(run("auto", 3.0, seed=1))
+    assert len(Journal(path, HEADER).runs) == 2
+    with pytest.raises(InputError, match="settings with which"):
+        Journal(path, {"budget": "60 s"})
+    path.write_text("nonsense\n")
+    with pytest.raises(InputError, match="lines of JSON"):
+        Journal(path, HEADER)
+
+
+def test_only_what_is_missing_is_run_and_processes_agree(tmp_path):
+    branches().save(tmp_path / "g.npz")
+    journal = Journal(tmp_path / "runs.jsonl", HEADER)
+    cases, budget = [(tmp_path / "g.npz", CASE)], Budget(evaluations=20)
+    todo = tasks(cases, ("single", "local_search"), 2, budget, journal)
+    assert [(t.placer, t.seed) for t in todo] == [("", 0), ("single", 0), ("local_search", 0), ("local_search", 1)]
+    done = []
+    run_all(todo, journal, jobs=2, progress=lambda n, total: done.append((n, total)))
+    assert done == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert tasks(cases, ("single", "local_search"), 2, budget, Journal(journal.path, HEADER)) == []
+    here = run_cell(problem_of(branches(), CASE), CASE, "local_search", budget, 1)
+    assert journal.runs[CASE, "local_search", 1].step_s == here.step_s
+
+
+def journal_of(tmp_path, *runs, bound_s=1.0, name="runs"):
+    journal = Journal(tmp_path / f"{name}.jsonl", HEADER)
+    for case in {r.case for r in runs}:
+        journal.add(Facts(case, 8, 8, 3, bound_s))
+    for each in runs:
+        journal.add(each)
+    return journal
+
+
+def test_goals_by_hand(tmp_path):
+    other, narrow = Case("other", "2xP100"), Case("narrow", "2xP100")
+    runs = [
+        *(run("auto", s, seed) for seed, s in enumerate((2.0, 1.5, 9.0))),
+        run("heft", 4.0),
+        run("annealing", 1.9),
+        run("auto", 1.5, case=other),
+        run("single", None, case=other, trail=()),
+        run("metis", 6.0, case=other),
+        run("auto", 1.1, case=narrow),
+        run("single", 1.1, case=narrow),
+    ]
+    found = goals(standings(journal_of(tmp_path, *runs)))
+    assert found.cases == 3
+    assert [(str(c), p, round(f, 3)) for c, p, f in found.beaten] == [("branches on 2xP100", "annealing", 1.053)]
+    assert found.with_room == 2
+    assert found.over_constructive == pytest.approx(math.sqrt(2 / 4 * 1.5 / 6))
+    assert found.over_bound == pytest.approx((2 * 1.5 * 1.1) ** (1 / 3))
+    assert not found.unplaced
+
+
+def test_what_fits_nothing_is_said(tmp_path):
+    runs = [run("auto", None), run("single", None), run("exact", None, trouble="needs ortools")]
+    rows = standings(journal_of(tmp_path, *runs))
+    assert goals(rows).unplaced == (CASE,)
+    assert "found nothing that fits: branches on 2xP100" in goals_text(goals(rows))
+    line = summary_table(rows).splitlines()[-1]
+    assert line.count("does not fit") >= 3
+    assert full_table(rows).splitlines()[-1].split("|")[2:-1] == [" does not fit ", " -     ", " does not fit "]
+
+
+def test_tables_show_medians_and_spread(tmp_path):
+    runs = [run("auto", s, seed) for seed, s in enumerate((1.25, 1.5, 2.0))] + [run("single", 3.0)]
+    rows = standings(journal_of(tmp_path, *runs))
+    assert placers_of(rows) == ["single", "auto"]
+    assert "1.50 (1.25..2.00)" in full_table(rows)
+    assert "3.00 s (single)" in summary_table(rows)
+
+
+def test_the_heat_map_is_a_picture(tmp_path):
+    heat_map(tmp_path / "map.png", ["a", "b"], ["x", "y"], [[1.0, 7.0], [math.inf, math.nan]], what="over bound")
+    assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_every_registered_placer_is_in_the_comparison():
+    assert {*PLACERS} <= {*CONSTRUCTIVE, *SEARCHES}
+    assert [*seeds_of("heft", 3)] == [0]
+    assert [*seeds_of("auto", 3)] == [0, 1, 2]
