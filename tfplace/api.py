@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tfplace.core.archive import is_archive, load
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.evaluator import Evaluator
@@ -14,7 +16,7 @@ from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.core.topology import Topology
-from tfplace.errors import InputError
+from tfplace.errors import InputError, SourceError
 
 if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
@@ -35,7 +37,8 @@ def extract(
 
     Args:
       source: a compiled Keras 3 or tf_keras model, a `tf.function`, a `ConcreteFunction`, a SavedModel directory, or a
-        MetaGraphDef or GraphDef file (`.meta`, `.pb`, `.pbtxt`).
+        MetaGraphDef or GraphDef file (`.meta`, `.pb`, `.pbtxt`). Also a file of `OpGraph.save` or `Problem.save`
+        (`.npz`), whose graph is loaded as it is, without TensorFlow.
       batch: what one step is given, as arrays or `tf.TensorSpec`s: for Keras `(x, y)`, `(x, y, sample_weight)` or `x`;
         for a function its arguments as a tuple. Needed unless the source already has concrete input shapes.
       training: Keras models only: the training step (forward, loss, backward, optimizer, metrics) or inference. By
@@ -47,6 +50,13 @@ def extract(
     Raises:
       SourceError: the source or the batch cannot be read as a graph; says why and what would do.
     """
+    if is_archive(source):
+        if not (batch is None and training is None and fetches is None):
+            raise SourceError(
+                f"a batch, training or fetches for {str(source)!r}", "none: the file holds one step's graph as it is"
+            )
+        graph = OpGraph.load(source)
+        return graph if name is None else replace(graph, name=name)
     from tfplace.extract.sources import extract_source
 
     return extract_source(source, batch, training=training, fetches=fetches, name=name)
@@ -75,15 +85,13 @@ def formulate(
     Raises:
       TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
     """
-    import dataclasses
-
     from tfplace.cost.analytic import analytic_costs
     from tfplace.group.problem import formulate as formulate_problem
 
     topology = Topology.detect() if topology is None else Topology.load(topology)
     constraints = constraints or Constraints()
     if max_memory:
-        constraints = dataclasses.replace(constraints, max_memory={**constraints.max_memory, **max_memory})
+        constraints = replace(constraints, max_memory={**constraints.max_memory, **max_memory})
     if costs is None and profile is not None:
         from tfplace.cost.profile import Profile
         from tfplace.cost.profiled import profiled_costs
@@ -110,7 +118,7 @@ def place(
     """Decides a device for every op.
 
     Args:
-      source: an `OpGraph`, a `Problem`, or anything `extract` takes (with `batch`).
+      source: an `OpGraph`, a `Problem`, a file of either (`.npz`), or anything `extract` takes (with `batch`).
       topology: as in `formulate`; ignored for a `Problem`.
       batch: as in `extract`.
       placer: a registered placer's name.
@@ -135,6 +143,8 @@ def place(
     from tfplace.report.progress import Stages
     from tfplace.search.place import search_placement
 
+    if is_archive(source) and batch is None:
+        source = load(source)
     if isinstance(source, Problem):
         problem = source
     else:

@@ -163,7 +163,11 @@ def _program(graph: OpGraph) -> Program:
         from tfplace.apply.session import SessionProgram
 
         return SessionProgram(graph, graph.origin)
-    raise ApplyError("a graph without a TensorFlow program", "a graph from tfplace.extract(model)")
+    raise ApplyError(
+        "a graph without a TensorFlow program: made from plain arrays, or loaded from a file",
+        "a graph extracted in this process",
+        "tfplace.apply(model, placement, batch) extracts it again; the fingerprint says whether the placement fits.",
+    )
 
 
 def _check_bonds(graph: OpGraph, placement: Placement) -> None:

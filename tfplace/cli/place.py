@@ -16,9 +16,11 @@ from tfplace.cli import options, source
 from tfplace.cli.console import say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.core import archive
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
+from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.timeline import Timeline
 from tfplace.core.topology import Topology
@@ -31,7 +33,6 @@ from tfplace.report.summary import summary_tables
 from tfplace.search.budget import Budget
 
 if TYPE_CHECKING:
-    from tfplace.core.problem import Problem
     from tfplace.measure.measured import MeasuredEvaluator
 
 
@@ -48,8 +49,8 @@ def place_command(argv: Sequence[str]) -> None:
     rules, topology, out = _check(fv)
     # Models print what they like while they are built; stdout is for the result.
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-        graph = _read(fv, stages, gpus=topology is None)
-        placement, measured = _search(fv, stages, graph, topology, rules)
+        problem = _formulate(fv, stages, _read(fv, stages, gpus=topology is None), topology, rules)
+        placement, measured = _search(fv, stages, problem)
         files = _write(stages, placement, measured, out) if out is not None else {}
     if fv.json:
         say(json.dumps(placement_facts(placement) | {"files": files}, indent=1) + "\n")
@@ -82,16 +83,20 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
     return rules, topology, out
 
 
-def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph:
+def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Problem:
+    """The model's graph; for a file of a problem, that problem."""
     from tfplace.api import extract
 
     build = source.find(fv.model)
     params = dict(options.pairs("param", fv.param, "NAME=VALUE"))
-    stages.stage("building the model")
-    load_tensorflow(gpus=gpus)
+    if not archive.is_archive(fv.model):
+        stages.stage("building the model")
+        load_tensorflow(gpus=gpus)
     built = build(fv.batch, params)
     stages.stage("reading its graph")
     training = False if fv.inference else None
+    if archive.is_archive(fv.model) and training is None and not fv.fetch:
+        return archive.load(fv.model)
     graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
     if graph.unknown:
         first = graph.unknown[0]
@@ -102,14 +107,29 @@ def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph:
     return graph
 
 
-def _search(
-    fv: flags.FlagValues, stages: Stages, graph: OpGraph, topology: Topology | None, rules: Constraints
-) -> tuple[Placement, list[Timeline]]:
-    """The placement, and the timeline of a measured step of it if it was measured and files are wanted."""
-    from tfplace.api import formulate, place
+def _formulate(
+    fv: flags.FlagValues, stages: Stages, read: OpGraph | Problem, topology: Topology | None, rules: Constraints
+) -> Problem:
+    if isinstance(read, OpGraph):
+        from tfplace.api import formulate
 
-    stages.stage("estimating costs")
-    problem: Problem = formulate(graph, topology, constraints=rules, profile=fv.profile)
+        stages.stage("estimating costs")
+        if topology is None:
+            load_tensorflow(gpus=True)
+        return formulate(read, topology, constraints=rules, profile=fv.profile)
+    if topology is not None or fv.profile or rules != Constraints():
+        raise InputError(
+            f"flags that change the problem in {fv.model!r}",
+            "none of --topology, --profile and the rules, which the file holds already",
+            "Save the graph alone to place it elsewhere: tfplace.OpGraph.load(path).save(other).",
+        )
+    return read
+
+
+def _search(fv: flags.FlagValues, stages: Stages, problem: Problem) -> tuple[Placement, list[Timeline]]:
+    """The placement, and the timeline of a measured step of it if it was measured and files are wanted."""
+    from tfplace.api import place
+
     if fv.evaluator != SIMULATED:
         stages.stage(f"starting the {fv.evaluator} evaluator")
     with open_evaluator(fv, problem) as judge:
@@ -135,14 +155,17 @@ def _write(stages: Stages, placement: Placement, measured: Sequence[Timeline], o
     stages.stage("writing")
     placement.save(out / "placement.json")
     placement.timeline().save(str(out / "trace.json"), *measured)
-    problem.graph.save(str(out / "placed.meta"), devices=placement.devices)
     problem.topology.save(out / "topology.json")
     (out / "report.html").write_text(placement_page(placement))
     names = {
         "placement": "placement.json",
         "trace": "trace.json",
-        "graph": "placed.meta",
         "topology": "topology.json",
         "report": "report.html",
     }
+    if problem.graph.origin is None:
+        stages.note("placed.meta is not written: a graph loaded from a file has no TensorFlow form")
+    else:
+        problem.graph.save(out / "placed.meta", devices=placement.devices)
+        names["graph"] = "placed.meta"
     return {what: str(out / name) for what, name in names.items()}

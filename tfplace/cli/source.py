@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfplace.core.archive import is_archive
 from tfplace.errors import SourceError, UnknownNameError
+
+_SUFFIXES = (".meta", ".npz", ".pb", ".pbtxt")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,11 @@ def find(model: str) -> Callable[[int | None, Mapping[str, str]], Source]:
     path = Path(model)
     if path.exists():
         return lambda batch, params: _from_path(path, batch, params)
-    if path.suffix in (".meta", ".pb", ".pbtxt") or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
+    if (
+        path.suffix in (".meta", ".npz", ".pb", ".pbtxt")
+        or path.is_absolute()
+        or (len(path.parts) > 1 and ":" not in model)
+    ):
         raise SourceError(f"{model!r}, which does not exist", "a SavedModel directory or a graph file")
     module, _, function = model.partition(":")
     if module and function:
@@ -101,6 +108,8 @@ def _from_path(path: Path, batch: int | None, params: Mapping[str, str]) -> Sour
         raise SourceError(f"--param for the file {path.name!r}", "--param only for the zoo's models and functions")
     if batch is None:
         return Source(path)
+    if is_archive(path):
+        raise SourceError(f"--batch for {path.name!r}", "no --batch: the file holds a graph with all its shapes")
     return Source(path, _signature_batch(path, batch) if path.is_dir() else _placeholder_batch(path, batch))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -95,7 +96,7 @@ class OpGraph:
       variables: state held between steps.
       unknown: tensors whose size is a stated guess.
       fetches: names of the ops whose results the step returns or must run.
-      origin: where it came from; None for a graph made from plain arrays.
+      origin: where it came from; None for a graph made from plain arrays or loaded from an archive.
     """
 
     name: str
@@ -259,23 +260,51 @@ class OpGraph:
           devices: op name -> TensorFlow device, written into the nodes; none are written by default.
 
         Raises:
-          GraphError: the graph was made from plain arrays and has no TensorFlow form.
+          GraphError: the graph was made from plain arrays or loaded from a file, so it has no TensorFlow form.
         """
         if self.origin is None:
             raise GraphError(
-                "a graph made from plain arrays", "a graph read from TensorFlow", "Use tfplace.extract(model)."
+                "a graph made from plain arrays or loaded from a file",
+                "a graph read from TensorFlow in this process",
+                "Use tfplace.extract(model, batch) again: a placement fits if it shows the fingerprint "
+                f"{self.fingerprint}.",
             )
         return self.origin.metagraph(devices)
 
-    def save(self, path: str, devices: Mapping[str, str] | None = None) -> None:
-        """Writes `metagraph(devices)` to `path`: binary, or text if the name ends in "txt"."""
-        from pathlib import Path
+    def save(self, path: str | Path, devices: Mapping[str, str] | None = None) -> None:
+        """Writes the graph to a file of the kind its name says.
 
+        Args:
+          path: ".npz": everything but `origin`, for `load`; see `tfplace.core.archive`. Else `metagraph(devices)`:
+            as text if the name ends in "txt", else binary.
+          devices: op name -> TensorFlow device; for a MetaGraphDef only.
+
+        Raises:
+          GraphError: a MetaGraphDef of a graph without TensorFlow form, or devices for an archive.
+        """
+        from tfplace.core import archive
+
+        if archive.is_archive(path):
+            if devices is not None:
+                raise GraphError(f"devices for {str(path)!r}", "devices for a MetaGraphDef only, such as placed.meta")
+            archive.save(self, path)
+            return
         meta = self.metagraph(devices)
         if str(path).endswith("txt"):
             Path(path).write_text(str(meta))
         else:
             Path(path).write_bytes(meta.SerializeToString())
+
+    @classmethod
+    def load(cls, path: str | Path) -> OpGraph:
+        """The graph of a ".npz" file that `save` wrote, without TensorFlow; it has no `origin`, so it cannot be run.
+
+        Raises:
+          SourceError: no such file, or not a whole archive that this version reads.
+        """
+        from tfplace.core import archive
+
+        return archive.load_graph(path)
 
     def __repr__(self) -> str:
         return (

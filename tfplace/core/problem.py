@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -75,6 +76,27 @@ class Problem:
         seconds = np.zeros((self.num_units, self.num_devices))
         np.add.at(seconds, self.grouping.unit_of[inside], self.costs.compute_s[inside])
         return freeze(np.where(self.allowed, seconds, np.inf))
+
+    def save(self, path: str | Path) -> None:
+        """Writes the problem with its graph, topology, costs and rules to a ".npz" file; see `tfplace.core.archive`.
+
+        Raises:
+          SourceError: the path ends otherwise.
+        """
+        from tfplace.core import archive
+
+        archive.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Problem:
+        """What `save` wrote, without TensorFlow; its graph has no `origin`, so it cannot be run.
+
+        Raises:
+          SourceError: no such file, a graph only, or not a whole archive that this version reads.
+        """
+        from tfplace.core import archive
+
+        return archive.load_problem(path)
 
     def expand(self, unit_device: IntArray) -> IntArray:
         """[U] devices of units -> [V] devices of ops.
