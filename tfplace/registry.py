@@ -76,6 +76,14 @@ EVALUATORS = Registry(
     },
 )
 
+OBJECTIVES = Registry(
+    "objective",
+    {
+        "step_time": "tfplace.simulate.evaluate:Simulator",
+        "throughput": "tfplace.simulate.pipeline:PipelineLoads",
+    },
+)
+
 # Work that methods of core nouns hand to higher floors.
 SERVICES = Registry(
     "service",

@@ -14,7 +14,7 @@ import numpy as np
 from tfplace.core.arrays import IntArray, freeze
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import StepCost
+from tfplace.core.stepcost import STEP_TIME, StepCost
 from tfplace.core.timeline import Timeline
 from tfplace.errors import PlacementError
 from tfplace.registry import SERVICES
@@ -42,6 +42,7 @@ class Placement:
       versions: package -> version that made it.
       problem: what it answers; absent after loading from a file without the graph.
       simulated: the simulated cost, where `cost` is not simulated.
+      notes: what the placer has to say of it, such as how much of an optimum it has proven.
     """
 
     op_names: tuple[str, ...]
@@ -58,6 +59,7 @@ class Placement:
     versions: Mapping[str, str] = field(default_factory=dict)
     problem: Problem | None = None
     simulated: StepCost | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.op_device.shape != (len(self.op_names),):
@@ -67,8 +69,9 @@ class Placement:
         freeze(self.op_device)
 
     def __repr__(self) -> str:
+        what = f"{self.cost.source} step" if self.cost.objective == STEP_TIME else "largest load"
         return (
-            f"Placement({len(self.op_names)} ops on {self.topology_name}, by {self.placer}, {self.cost.source} step "
+            f"Placement({len(self.op_names)} ops on {self.topology_name}, by {self.placer}, {what} "
             f"{format_seconds(self.cost.step_s)}, bound {format_seconds(self.bound_s)})"
         )
 
@@ -173,6 +176,7 @@ class Placement:
                 "cost": self.cost.to_dict(),
                 "simulated": None if self.simulated is None else self.simulated.to_dict(),
                 "baselines": {k: v.to_dict() for k, v in self.baselines.items()},
+                "notes": list(self.notes),
                 "devices": list(self.device_names),
                 "ops": dict(zip(self.op_names, self.op_device.tolist(), strict=True)),
             },
@@ -217,6 +221,7 @@ class Placement:
                 versions=data["versions"],
                 problem=problem,
                 simulated=None if data.get("simulated") is None else StepCost.from_dict(data["simulated"]),
+                notes=tuple(map(str, data.get("notes", ()))),
             )
         except PlacementError:
             raise

@@ -32,9 +32,9 @@ def load_workload(source: str | Path | Mapping[str, Any]) -> Problem:
 
     The workloads give no bytes of tensors, only the milliseconds c(v) that the output of v takes between an accelerator
     and memory. These are kept to the last digit, and tensors take no memory: a tensor has 0 bytes, every link a latency
-    of 1 ms, and `trips` of the op that makes it, which multiply the latency, are c(v). So nothing is "moved" in reports.
-    Between two accelerators a tensor takes c(v) too: in the objective of the paper the sender and the receiver each
-    spend that much (docs/objectives.md); in a simulated step it is one transfer of c(v).
+    of 1 ms, and `trips` of the op that makes it, which multiply the latency, are c(v). So reports say that 0 bytes are
+    moved. Between two accelerators a tensor takes c(v) too: in the objective of the paper the sender and the receiver
+    each spend that much (docs/objectives.md); in a simulated step it is one transfer of c(v).
 
     Raises:
       SourceError: no such file, or no workload in it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,18 @@ from tfplace.group.merge import merge_units
 
 class BudgetSpentError(Exception):
     """Raised by a study when its budget is used up; what was found so far is kept there."""
+
+
+class Left(NamedTuple):
+    """What is left of a budget; one of the two is None.
+
+    Attributes:
+      seconds: wall-clock seconds.
+      evaluations: placements.
+    """
+
+    seconds: float | None
+    evaluations: int | None
 
 
 class Study(Protocol):
@@ -56,6 +68,14 @@ class Study(Protocol):
     @property
     def bound_s(self) -> float:
         """No placement's seconds can be lower; 0 if nothing is known."""
+
+    @property
+    def objective(self) -> str:
+        """What keys count: `tfplace.core.stepcost.STEP_TIME`, or the largest load in a pipeline, `THROUGHPUT`."""
+
+    @property
+    def left(self) -> Left:
+        """What is left of the budget, for placers that hand it on."""
 
     @property
     def best(self) -> IntArray | None:
@@ -128,6 +148,16 @@ class Grouped:
     def bound_s(self) -> float:
         """The ungrouped problem's, which groups cannot beat either."""
         return self._study.bound_s
+
+    @property
+    def objective(self) -> str:
+        """The study's."""
+        return self._study.objective
+
+    @property
+    def left(self) -> Left:
+        """What is left of the study's budget."""
+        return self._study.left
 
     def evaluate(self, unit_device: IntArray) -> StepCost:
         """See `Study.evaluate`; [G] devices."""

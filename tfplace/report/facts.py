@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.placement import Placement
-from tfplace.core.stepcost import StepCost
+from tfplace.core.stepcost import STEP_TIME, StepCost
 from tfplace.units import format_bytes, format_seconds
 
 # Step times closer than this fraction count as equal: the simulator is not that exact.
@@ -80,11 +80,48 @@ def title(placement: Placement) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Wording:
+    """What the numbers of a placement are called, by its objective.
+
+    Attributes:
+      devices: title of the table of devices.
+      others: title of the table of other placements.
+      column: heading of its numbers.
+      whole: what a device's compute and transfer are parts of.
+      key: of its number in JSON.
+    """
+
+    devices: str
+    others: str
+    column: str
+    whole: str
+    key: str
+
+
+def wording(placement: Placement) -> Wording:
+    """A load is never called a step time."""
+    if placement.cost.objective == STEP_TIME:
+        others = f"Step times ({placement.cost.source})"
+        return Wording("Devices (simulated)", others, "step", "the step", "step_s")
+    return Wording(
+        "Loads of the devices, per sample of a full pipeline",
+        "Largest loads (objective: throughput)",
+        "largest load",
+        "the largest load",
+        "load_s",
+    )
+
+
 def step_line(placement: Placement) -> str:
-    """The step time and how near it is to the bound."""
+    """The step time, or the largest load, and how near it is to the bound."""
     predicted = placement.predicted
     step, bound = predicted.step_s, placement.bound_s
-    line = f"simulated step time {format_seconds(step)}, {format_bytes(predicted.moved_bytes)} moved"
+    if placement.cost.objective == STEP_TIME:
+        line = f"simulated step time {format_seconds(step)}, {format_bytes(predicted.moved_bytes)} moved"
+    else:
+        line = f"objective throughput: a sample every {format_seconds(step)}, the largest load of a device; "
+        line += f"{format_bytes(predicted.moved_bytes)} moved per sample"
     if bound > 0:
         near = f"within {100 * (step / bound - 1):.1f} % of" if step < 2 * bound else f"{step / bound:.1f} times"
         line += f"; {near} the bound of {format_seconds(bound)}"
@@ -161,22 +198,25 @@ def placement_facts(placement: Placement) -> dict[str, Any]:
     Under "simulated" is the prediction, under the evaluator's name ("measured", "grappler") what it said, if it was
     another.
     """
-    predicted = placement.predicted
+    predicted, by_step = placement.predicted, placement.cost.objective == STEP_TIME
     sections: dict[str, dict[str, Any]] = {
-        "simulated": {
-            "step_s": predicted.step_s,
+        "simulated" if by_step else placement.cost.objective: {
+            wording(placement).key: predicted.step_s,
             "bound_s": placement.bound_s,
             "moved_bytes": predicted.moved_bytes,
             "devices": [asdict(row) for row in device_facts(placement)],
         }
     }
-    sections.setdefault(placement.cost.source, {}).update(_compared(placement))
+    own = placement.cost.source if by_step else placement.cost.objective
+    sections.setdefault(own, {}).update(_compared(placement))
     return {
         "title": title(placement),
         "verdict": verdict(placement),
         "topology": placement.topology_name,
         "placer": placement.placer,
         "seed": placement.seed,
+        "objective": placement.cost.objective,
+        "notes": list(placement.notes),
         **sections,
         "graph_fingerprint": placement.graph_fingerprint,
         "topology_fingerprint": placement.topology_fingerprint,
@@ -188,14 +228,15 @@ def _compared(placement: Placement) -> dict[str, Any]:
     """What the search's evaluator said of the placement and of the baselines."""
     best = placement.best_single
     cost = placement.cost
+    key = wording(placement).key
     out: dict[str, Any] = {
-        "step_s": cost.step_s,
+        key: cost.step_s,
         "best_single": None if best is None else best[0].removeprefix("single "),
         "speedup_over_best_single": None if best is None or cost.step_s <= 0 else best[1].step_s / cost.step_s,
         "baselines": [
             {
                 "name": name,
-                "step_s": other.step_s if other.feasible else None,
+                key: other.step_s if other.feasible else None,
                 "fits": other.feasible,
                 "peak_bytes": other.peak_bytes.tolist(),
                 **({"failure": str(other.failure)} if other.failure is not None else {}),

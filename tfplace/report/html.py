@@ -16,6 +16,7 @@ from tfplace.report.facts import (
     title,
     verdict,
     versus,
+    wording,
 )
 from tfplace.units import format_seconds
 
@@ -33,9 +34,7 @@ STYLE = """
 """
 
 
-LEGEND = (
-    '<span class="key compute"></span> compute and <span class="key transfer"></span> transfer, as part of the step'
-)
+LEGEND = '<span class="key compute"></span> compute and <span class="key transfer"></span> transfer, as part of '
 """What the colours of the bars mean; the bars are drawn in the same classes."""
 
 
@@ -44,7 +43,8 @@ def placement_html(placement: Placement) -> str:
     parts = [f"<b>{escape(title(placement))}</b>", _devices(placement)]
     if placement.baselines:
         parts.append(_baselines(placement))
-    parts += [f"<p>{escape(step_line(placement))}<br><b>{escape(verdict(placement))}</b></p>"]
+    lines = "<br>".join(map(escape, (step_line(placement), *placement.notes)))
+    parts += [f"<p>{lines}<br><b>{escape(verdict(placement))}</b></p>"]
     return f'<div class="tfplace"><style>{STYLE}</style>{"".join(parts)}</div>'
 
 
@@ -56,9 +56,9 @@ def placement_page(placement: Placement) -> str:
 
 def _devices(placement: Placement) -> str:
     step = placement.predicted.step_s
-    head = (*DEVICE_HEADINGS, LEGEND)
+    head = (*DEVICE_HEADINGS, LEGEND + wording(placement).whole)
     rows = ([*map(escape, row.cells()), _bar(row, step)] for row in device_facts(placement))
-    return _table("Devices (simulated)", head, rows)
+    return _table(wording(placement).devices, head, rows)
 
 
 def _bar(row: DeviceFacts, step_s: float) -> str:
@@ -74,7 +74,8 @@ def _baselines(placement: Placement) -> str:
     for name, cost in baseline_order(placement):
         against = misfit(cost, placement.device_names) or versus(placement, cost)
         rows.append([escape(name), format_seconds(cost.step_s) if cost.feasible else "-", escape(against)])
-    return _table(f"Step times ({placement.cost.source})", ("placement", "step", "against this one"), rows)
+    words = wording(placement)
+    return _table(words.others, ("placement", words.column, "against this one"), rows)
 
 
 def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

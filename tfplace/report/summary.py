@@ -19,6 +19,7 @@ from tfplace.report.facts import (
     title,
     verdict,
     versus,
+    wording,
 )
 from tfplace.units import format_seconds
 
@@ -37,12 +38,13 @@ def summary_tables(placement: Placement) -> RenderableType:
     parts: list[RenderableType] = [Text(title(placement), style="bold"), _devices(placement)]
     if placement.baselines:
         parts.append(_baselines(placement))
-    parts += [Text(step_line(placement)), Text(verdict(placement), style="bold")]
+    parts += [Text(line) for line in (step_line(placement), *placement.notes)]
+    parts.append(Text(verdict(placement), style="bold"))
     return Group(*parts)
 
 
 def _devices(placement: Placement) -> Table:
-    table = Table(title="Devices (simulated)", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=wording(placement).devices, title_justify="left", box=box.SIMPLE_HEAD)
     for heading in DEVICE_HEADINGS:
         table.add_column(heading, justify="left" if heading == "device" else "right")
     for row in device_facts(placement):
@@ -51,9 +53,10 @@ def _devices(placement: Placement) -> Table:
 
 
 def _baselines(placement: Placement) -> Table:
-    table = Table(title=f"Step times ({placement.cost.source})", title_justify="left", box=box.SIMPLE_HEAD)
+    words = wording(placement)
+    table = Table(title=words.others, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("placement")
-    table.add_column("step", justify="right")
+    table.add_column(words.column, justify="right")
     table.add_column("against this one")
     table.add_row(f"this one, by {placement.placer}", format_seconds(placement.cost.step_s), "", style="bold")
     for name, cost in baseline_order(placement):

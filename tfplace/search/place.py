@@ -11,7 +11,7 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import FAILED_BYTES, SIMULATED, StepCost, bare
+from tfplace.core.stepcost import FAILED_BYTES, SIMULATED, STEP_TIME, StepCost, bare
 from tfplace.errors import InfeasibleError
 from tfplace.placers.base import Placer, single_device
 from tfplace.registry import PLACERS
@@ -76,7 +76,7 @@ def search_placement(
         device_names=problem.topology.device_names,
         op_device=op_device,
         cost=cost,
-        bound_s=lower_bound(problem).seconds,
+        bound_s=_bound_s(search, cost, method),
         placer=f"{placer} ({search.budget})",
         seed=seed,
         graph_fingerprint=problem.graph.fingerprint,
@@ -86,7 +86,15 @@ def search_placement(
         versions=_versions(),
         simulated=None if cost.source == SIMULATED else Simulator(problem)(chosen),
         problem=problem,
+        notes=tuple(getattr(method, "notes", ())),
     )
+
+
+def _bound_s(search: Search, cost: StepCost, method: Placer) -> float:
+    """The evaluator's own bound for its objective, or what the placer has proven, if that says more."""
+    bound_s = lower_bound(search.problem).seconds if cost.objective == STEP_TIME else search.evaluator.bound_s
+    # A proof is of what was simulated; measured steps keep to no model.
+    return max(bound_s, float(getattr(method, "proven_s", 0.0))) if cost.source == SIMULATED else bound_s
 
 
 def _final_cost(search: Search, chosen: IntArray) -> StepCost:
@@ -121,7 +129,8 @@ def _baselines(problem: Problem, names: Sequence[str], seed: int, evaluator: Eva
         if np.any(alone == d):
             costs[f"single {device}"] = evaluator(alone)
     for name, method in methods.items():
-        search = Search(problem, Budget(evaluations=len(problem.topology.devices)), seed)
+        cheap = evaluator if evaluator.source == SIMULATED else None
+        search = Search(problem, Budget(evaluations=len(problem.topology.devices)), seed, evaluator=cheap)
         costs[name] = evaluator(search.run(method, name))
     return costs
 

@@ -11,8 +11,8 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import SIMULATED, Key, StepCost
-from tfplace.placers.base import BudgetSpentError, Placer
+from tfplace.core.stepcost import SIMULATED, STEP_TIME, Key, StepCost
+from tfplace.placers.base import BudgetSpentError, Left, Placer
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
 
@@ -207,6 +207,17 @@ class SearchStudy:
     def bound_s(self) -> float:
         """No placement's seconds can be lower; see `Evaluator.bound_s`."""
         return self._search.evaluator.bound_s
+
+    @property
+    def objective(self) -> str:
+        """What keys count; of evaluators that do not say it is the step time."""
+        return str(getattr(self._search.evaluator, "objective", STEP_TIME))
+
+    @property
+    def left(self) -> Left:
+        """What is left of this study's budget."""
+        rest = max(self._until - self._search.position(), 0.0)
+        return Left(rest, None) if self._search.budget.seconds is not None else Left(None, round(rest))
 
     def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
         """`evaluate(...).key`, quicker; see `tfplace.placers.base.Study`.

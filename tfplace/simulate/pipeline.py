@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -231,7 +232,7 @@ class PipelineLoads:
         ends = np.linspace(0, len(units), self.threads + 1).astype(int).tolist()
         parts = [
             self._pool.submit(load_keys, self.program, units, over, load_s, first, end)
-            for first, end in zip(ends, ends[1:], strict=False)
+            for first, end in itertools.pairwise(ends)
         ]
         for part in parts:
             part.result()
