@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from models.base import Model
+
+FACTS = Path(__file__).parent / "zoo_facts.json"
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,12 @@ def parameters(name: str) -> dict[str, Any]:
     """The parameters of a model's `build` and their defaults under this name."""
     defaults = {k: p.default for k, p in inspect.signature(_module(name).build).parameters.items()}
     return defaults | dict(ENTRIES[name].params)
+
+
+def facts() -> dict[str, dict[str, Any]]:
+    """What is known of the models at their default parameters, by name; written by scripts/make_zoo.py."""
+    known: dict[str, dict[str, Any]] = json.loads(FACTS.read_text()) if FACTS.exists() else {}
+    return known
 
 
 def build(name: str, **params: Any) -> Model:
