@@ -14,7 +14,7 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import StepCost
+from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, SourceError
 
@@ -114,11 +114,13 @@ def place(
     baselines: tuple[str, ...] | None = None,
     progress: Callable[[Progress], None] | bool = True,
     evaluator: str | Evaluator | Callable[[Problem], Evaluator] = "simulated",
+    objective: str = STEP_TIME,
 ) -> Placement:
     """Decides a device for every op.
 
     Args:
-      source: an `OpGraph`, a `Problem`, a file of either (`.npz`), or anything `extract` takes (with `batch`).
+      source: an `OpGraph`, a `Problem`, a file of either (`.npz`), a workload of `dnn-partitioning` (`.json`), or
+        anything `extract` takes (with `batch`).
       topology: as in `formulate`; ignored for a `Problem`.
       batch: as in `extract`.
       placer: a registered placer's name.
@@ -132,19 +134,25 @@ def place(
       evaluator: who tells what a placement costs: "simulated", "grappler", "measured" (on this process's devices), a
         function that makes one for the problem, such as `lambda problem: MeasuredEvaluator(problem, cluster)`, or one
         for this very problem, which is left open. See docs/measuring.md.
+      objective: what is made small: "step_time", or "throughput", the largest load of a device, which is the seconds
+        between two samples of a full pipeline (docs/objectives.md). An evaluator that is given decides that itself.
 
     Returns:
       The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far.
 
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      UnknownNameError: no such placer or evaluator; lists the known ones.
+      InputError: an objective that the evaluator does not know.
+      UnknownNameError: no such placer, evaluator or objective; lists the known ones.
     """
+    from tfplace.group.dnn_partitioning import is_workload, load_workload
     from tfplace.report.progress import Stages
     from tfplace.search.place import search_placement
 
     if is_archive(source) and batch is None:
         source = load(source)
+    elif is_workload(source):
+        source = load_workload(source)
     if isinstance(source, Problem):
         problem = source
     else:
@@ -152,7 +160,7 @@ def place(
         problem = formulate(graph, topology, constraints=constraints, max_memory=max_memory)
 
     def search(tell: Callable[[Progress], None] | None) -> Placement:
-        judge, ours = _evaluator(evaluator, problem)
+        judge, ours = _evaluator(evaluator, problem, objective)
         try:
             return search_placement(
                 problem,
@@ -174,12 +182,16 @@ def place(
         return search(stages.search if progress else None)
 
 
-def _evaluator(wanted: str | Evaluator | Callable[[Problem], Evaluator], problem: Problem) -> tuple[Evaluator, bool]:
+def _evaluator(
+    wanted: str | Evaluator | Callable[[Problem], Evaluator], problem: Problem, objective: str
+) -> tuple[Evaluator, bool]:
     """The evaluator meant, and whether it was made here and so has to be closed here."""
-    from tfplace.registry import EVALUATORS
+    from tfplace.registry import EVALUATORS, OBJECTIVES
+    from tfplace.search.place import check_objective
 
     if isinstance(wanted, str):
-        return EVALUATORS[wanted](problem), True
+        check_objective(objective, wanted)
+        return (OBJECTIVES[objective] if wanted == SIMULATED else EVALUATORS[wanted])(problem), True
     if not hasattr(wanted, "source"):
         return wanted(problem), True
     judge = cast("Evaluator", wanted)

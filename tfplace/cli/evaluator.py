@@ -10,10 +10,11 @@ from absl import flags
 
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import MEASURED
+from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.topology import Topology
-from tfplace.errors import InputError, UnknownNameError
-from tfplace.registry import EVALUATORS
+from tfplace.errors import InputError
+from tfplace.registry import EVALUATORS, OBJECTIVES
+from tfplace.search.place import check_objective
 
 if TYPE_CHECKING:
     from tfplace.measure.backend import Backend
@@ -25,8 +26,7 @@ def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
     Raises:
       InputError: flags that do not go together, or a topology without as many devices as there are workers.
     """
-    if fv.evaluator not in EVALUATORS:
-        raise UnknownNameError("evaluator", fv.evaluator, EVALUATORS)
+    check_objective(fv.objective, fv.evaluator)
     if not fv.workers and not fv.cluster:
         return
     flag = f"--workers={fv.workers}" if fv.workers else f"--cluster={','.join(fv.cluster)}"
@@ -53,7 +53,8 @@ def open_evaluator(fv: flags.FlagValues, problem: Problem) -> Iterator[Evaluator
             stack.callback(backend.close)
             judge: Evaluator = MeasuredEvaluator(problem, backend)
         else:
-            judge = EVALUATORS[fv.evaluator](problem)
+            make = OBJECTIVES[fv.objective] if fv.evaluator == SIMULATED else EVALUATORS[fv.evaluator]
+            judge = make(problem)
         stack.callback(judge.close)
         yield judge
 

@@ -23,6 +23,7 @@ def place_flags() -> flags.FlagValues:
     text("placer", "auto", "Name of a placer; see `tfplace placers`.", flag_values=fv)
     text("budget", "30s", "Time to search, such as 30s or 2min, or '500 evaluations'.", flag_values=fv)
     text("profile", None, "A file of `tfplace profile` with measured op times.", flag_values=fv)
+    text("objective", "step_time", "What is made small: step_time or throughput.", flag_values=fv)
     text("evaluator", "simulated", "Who tells what a placement costs: simulated, grappler or measured.", flag_values=fv)
     flags.DEFINE_integer("workers", 0, "Measure on this many one-core workers.", 0, flag_values=fv)
     flags.DEFINE_list("cluster", [], "Measure on workers at host:port,host:port.", flag_values=fv)

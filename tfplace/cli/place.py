@@ -25,6 +25,7 @@ from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.timeline import Timeline
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, UnknownNameError
+from tfplace.group.dnn_partitioning import is_workload, load_workload
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
@@ -89,7 +90,7 @@ def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Prob
 
     build = source.find(fv.model)
     params = dict(options.pairs("param", fv.param, "NAME=VALUE"))
-    if not archive.is_archive(fv.model):
+    if not archive.is_archive(fv.model) and not is_workload(fv.model):
         stages.stage("building the model")
         load_tensorflow(gpus=gpus)
     built = build(fv.batch, params)
@@ -97,6 +98,8 @@ def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Prob
     training = False if fv.inference else None
     if archive.is_archive(fv.model) and training is None and not fv.fetch:
         return archive.load(fv.model)
+    if is_workload(fv.model):
+        return load_workload(fv.model)
     graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
     if graph.unknown:
         first = graph.unknown[0]

@@ -48,13 +48,9 @@ def load_workload(source: str | Path | Mapping[str, Any]) -> Problem:
         ) from error
 
 
-def is_workload(path: str | Path) -> bool:
-    """Whether a file is the JSON of a workload."""
-    try:
-        _read(Path(path))
-    except SourceError:
-        return False
-    return True
+def is_workload(source: Any) -> bool:
+    """Whether `source` is a path that names a workload: one that ends in ".json"."""
+    return isinstance(source, str | Path) and Path(source).suffix == ".json"
 
 
 def _read(path: Path) -> Mapping[str, Any]:
