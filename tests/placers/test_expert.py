@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfplace.placers.expert import Expert, _cut, layers
+from tfplace.group.layers import layers
+from tfplace.placers.base import compute_devices
+from tfplace.placers.expert import Expert, _cut
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.testing import make_graph, make_problem, make_topology
@@ -44,7 +46,7 @@ def by_name(problem, devices):
 
 def test_backward_ops_variables_and_updates_join_their_layer():
     problem = make_problem(training_graph(), make_topology(4))
-    label = layers(problem, at_least=4)[problem.grouping.unit_of]
+    label = layers(problem, 4, compute_devices(problem))[problem.grouping.unit_of]
     index = problem.graph.index
     for i in range(4):
         for name in (f"net/dense_{i}/mul", f"net/dense_{i}/w", f"gradient_tape/net/dense_{i}/grad", f"AddN_{i}"):

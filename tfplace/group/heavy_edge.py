@@ -1,0 +1,30 @@
+"""Heavy edge: multilevel coarsening down to a number of groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray
+from tfplace.core.problem import Problem
+from tfplace.group.coarsen import coarsen
+from tfplace.group.limits import check_count, finish
+from tfplace.group.unit_graph import unit_graph
+
+
+def heavy_edge(problem: Problem, count: int) -> IntArray:
+    """[U] what `tfplace.group.coarsen.coarsen` joins over the heaviest edges, numbered by first unit.
+
+    Args:
+      problem: what is placed.
+      count: at most so many groups, but for what `tfplace.group.limits.finish` says; exactly so many where the graph is
+        connected enough.
+
+    Raises:
+      InputError: `count` is below 1.
+    """
+    check_count(count)
+    graph = unit_graph(problem)
+    label: IntArray = np.arange(problem.num_units, dtype=np.int32)
+    for level in coarsen(graph, count):
+        label = level
+    return finish(problem, label, count, graph)
