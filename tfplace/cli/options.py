@@ -78,7 +78,7 @@ def constraints(fv: flags.FlagValues) -> Constraints:
     return Constraints(
         pin=dict(pairs("pin", fv.pin, "PATTERN=DEVICE")),
         forbid={k: v.split(",") for k, v in pairs("forbid", fv.forbid, "PATTERN=DEVICE,...")},
-        colocate=[text.split(",") for text in fv.colocate],
+        colocate=tuple(text.split(",") for text in fv.colocate),
         max_memory=dict(pairs("max_memory", fv.max_memory, "DEVICE=SIZE")),
         headroom=fv.headroom,
     )

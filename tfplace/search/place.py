@@ -12,7 +12,7 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import FAILED_BYTES, SIMULATED, STEP_TIME, StepCost, bare
-from tfplace.errors import InfeasibleError, InputError
+from tfplace.errors import InfeasibleError, InputError, UnknownNameError
 from tfplace.placers.base import Placer, single_device
 from tfplace.registry import EVALUATORS, OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
@@ -97,7 +97,9 @@ def check_objective(objective: str, evaluator: str) -> None:
       UnknownNameError: no such objective or evaluator.
       InputError: the evaluator does not know the objective.
     """
-    OBJECTIVES[objective], EVALUATORS[evaluator]
+    for name, known in ((objective, OBJECTIVES), (evaluator, EVALUATORS)):
+        if name not in known:
+            raise UnknownNameError(known.kind, name, known)
     if objective != STEP_TIME and evaluator != SIMULATED:
         raise InputError(
             f"objective {objective!r} with evaluator {evaluator!r}",
