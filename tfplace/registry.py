@@ -76,6 +76,18 @@ EVALUATORS = Registry(
     },
 )
 
+GROUPERS = Registry(
+    "grouper",
+    {
+        "heavy_edge": "tfplace.group.heavy_edge:heavy_edge",
+        "merge": "tfplace.group.co_placement:merge",
+        "metis": "tfplace.group.metis:metis",
+        "scope": "tfplace.group.scope:scope",
+        "topological": "tfplace.group.topological:topological",
+        "units": "tfplace.group.units:units",
+    },
+)
+
 OBJECTIVES = Registry(
     "objective",
     {
