@@ -19,8 +19,8 @@ def build(
     """The training step of GNMT.
 
     The first encoder layer reads the source both ways; from the third layer on, encoder and decoder layers add their
-    input to their output (section 3.1). The previous output of the first decoder layer attends to the encoder, and every
-    decoder layer and the softmax read the context (section 3, figure 1).
+    input to their output (section 3.1). The previous output of the first decoder layer attends to the encoder, and
+    every decoder layer and the softmax read the context (section 3, figure 1).
 
     Args:
       batch: pairs of sentences in a step.

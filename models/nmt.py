@@ -61,7 +61,7 @@ def build(
         model,
         ((from_spec, to_spec), to_spec),
         "Bahdanau et al. 2015, Luong et al. 2015; placed as NMT by Mirhoseini et al. 2017, HDP, Placeto, Post",
-        "sizes of TensorFlow's NMT tutorial, as the placement papers give only layers and batch; LSTM, not gated units; "
+        "sizes of TensorFlow's NMT tutorial, as the placement papers give only layers and batch; LSTM cells; "
         "the decoder starts from the encoder's last states as they are; all sentences have full length, so nothing is "
         "masked; no dropout; full softmax, no maxout; SGD; Keras's initial weights",
     )

@@ -84,8 +84,8 @@ class LSTM(keras.layers.Layer):
 class AttentionLSTM(LSTM):
     """A layer of LSTM cells, each of which also reads what its previous output attends to.
 
-    The attention is a feed-forward network with one hidden layer, of `units` (Bahdanau et al. 2015, appendix A.1.2; Wu et
-    al. 2016, equation 4): `softmax(v . tanh(W q + U m))` over the memory's steps, in a name scope `attention`.
+    The attention is a feed-forward network with one hidden layer, of `units` (Bahdanau et al. 2015, appendix A.1.2; Wu
+    et al. 2016, equation 4): `softmax(v . tanh(W q + U m))` over the memory's steps, in a name scope `attention`.
     """
 
     def build(self, sequences_shape: Any, memory_shape: Any, **_: Any) -> None:

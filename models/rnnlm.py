@@ -43,7 +43,7 @@ def build(
         model,
         (spec, spec),
         "Zaremba et al. 2014, Jozefowicz et al. 2016; placed as RNNLM by Mirhoseini et al. 2017, HDP, GDP",
-        "sizes of Zaremba et al., as the placement papers give only layers and batch; no dropout; full softmax; state is "
-        "not carried over from step to step; loss is the mean over words, not their sum per sequence; Keras's initial "
+        "sizes of Zaremba et al., as the placement papers give only layers and batch; no dropout; full softmax; state "
+        "is not carried over from step to step; mean loss over words, not their sum per sequence; Keras's initial "
         "weights",
     )

@@ -44,7 +44,12 @@ ENTRIES: dict[str, Entry] = {
     "rnnlm_2": Entry("rnnlm", {"layers": 2}, devices=(2, 4)),
     "rnnlm_4": Entry("rnnlm", {"layers": 4}, devices=(4,)),
     "transformer": Entry("transformer"),
+    "transformer_xl_2": Entry("transformer_xl", {"layers": 2}, devices=(2,)),
+    "transformer_xl_4": Entry("transformer_xl", {"layers": 4}, devices=(4,)),
+    "transformer_xl_8": Entry("transformer_xl", {"layers": 8}, devices=(8,)),
     "two_tower": Entry("two_tower"),
+    "wavenet_2x18": Entry("wavenet", {"stacks": 2, "layers": 18}, devices=(2,)),
+    "wavenet_4x36": Entry("wavenet", {"stacks": 4, "layers": 36}, devices=(4,)),
     "wide_mlp": Entry("wide_mlp"),
 }
 

@@ -19,6 +19,11 @@ SMALL = {
     "gnmt_8": {"batch": 2, "length": 3, "units": 8, "vocabulary": 50},
     "nmt_2": {"batch": 2, "source_length": 3, "target_length": 4, "units": 8, "vocabulary": 50},
     "nmt_4": {"batch": 2, "source_length": 3, "target_length": 4, "units": 8, "vocabulary": 50},
+    "transformer_xl_2": {"batch": 2, "length": 4, "memory": 3, "width": 8, "heads": 2, "inner": 16, "vocabulary": 50},
+    "transformer_xl_4": {"batch": 2, "length": 4, "memory": 3, "width": 8, "heads": 2, "inner": 16, "vocabulary": 50},
+    "transformer_xl_8": {"batch": 2, "length": 4, "memory": 3, "width": 8, "heads": 2, "inner": 16, "vocabulary": 50},
+    "wavenet_2x18": {"batch": 2, "samples": 12, "residual": 4, "skip": 6, "classes": 8},
+    "wavenet_4x36": {"batch": 2, "samples": 12, "residual": 4, "skip": 6, "classes": 8},
 }
 
 

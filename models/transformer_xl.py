@@ -1,0 +1,61 @@
+"""A language model of Transformer blocks that remember the last segment."""
+
+from __future__ import annotations
+
+from models.base import Model
+
+
+def build(
+    batch: int = 24,
+    *,
+    length: int = 512,
+    memory: int = 512,
+    layers: int = 2,
+    width: int = 512,
+    heads: int = 8,
+    inner: int = 2048,
+    vocabulary: int = 204,
+    dropout: float = 0.1,
+) -> Model:
+    """The training step of Transformer-XL on one segment, by default in the sizes of its character model for enwik8.
+
+    Args:
+      batch: segments in a step.
+      length: tokens in a segment.
+      memory: tokens of earlier segments that every layer remembers, in a variable that the step updates.
+      layers: blocks.
+      width: of the token vectors.
+      heads: attention heads; divides `width`.
+      inner: width of the feed-forward layers.
+      vocabulary: number of tokens.
+      dropout: rate after embedding, positions, attention, dense layers and the last block.
+    """
+    import keras
+    import tensorflow as tf
+
+    from models.relative_attention import Block, Distances, TiedLogits
+
+    def drop(x: object, name: str) -> object:
+        return keras.layers.Dropout(dropout, name=name)(x)
+
+    tokens = keras.Input((length,), batch_size=batch, dtype="int32", name="tokens")
+    embedding = keras.layers.Embedding(vocabulary, width, name="embedding")
+    x = keras.layers.Rescaling(width**0.5, name="embedding_scale")(embedding(tokens))
+    positions = drop(Distances(memory, name="positions")(x), "positions_dropout")
+    x = drop(x, "embedding_dropout")
+    for i in range(layers):
+        x = Block(width, heads=heads, inner=inner, memory=memory, dropout=dropout, name=f"block_{i}")(x, positions)
+    logits = TiedLogits(embedding, name="logits")(drop(x, "output_dropout"))
+    model = keras.Model(tokens, logits, name="transformer_xl")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(2.5e-4, global_clipnorm=0.25), loss, jit_compile=False)
+    spec = tf.TensorSpec((batch, length), tf.int32)
+    return Model(
+        "transformer_xl",
+        model,
+        (spec, spec),
+        "Dai et al. 2019; placed as Transformer-XL by GDP and GO",
+        "sizes of the authors' enwik8 model for GPUs, as the placement papers give only layers; no adaptive softmax, "
+        "which that model has not either; biases of positions per layer, as in the authors' larger models; constant "
+        "learning rate; Keras's initial weights",
+    )
