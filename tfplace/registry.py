@@ -61,6 +61,7 @@ PLACERS = Registry(
         "auto": "tfplace.placers.auto:Auto",
         "expert": "tfplace.placers.expert:Expert",
         "heft": "tfplace.placers.heft:Heft",
+        "load_search": "tfplace.placers.load_search:LoadSearch",
         "local_search": "tfplace.placers.local_search:LocalSearch",
         "round_robin": "tfplace.placers.round_robin:RoundRobin",
         "single": "tfplace.placers.single:Single",

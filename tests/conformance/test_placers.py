@@ -12,7 +12,7 @@ from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices
 from tfplace.testing.placers import PlacerSuite, run_placer
 
-BUILT_IN = ("auto", "expert", "heft", "local_search", "round_robin", "single")
+BUILT_IN = ("auto", "expert", "heft", "load_search", "local_search", "round_robin", "single")
 
 
 class TestAuto(PlacerSuite):
@@ -33,6 +33,12 @@ class TestHeft(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["heft"]()
+
+
+class TestLoadSearch(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["load_search"]()
 
 
 class TestLocalSearch(PlacerSuite):
