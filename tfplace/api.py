@@ -115,6 +115,8 @@ def place(
     progress: Callable[[Progress], None] | bool = True,
     evaluator: str | Evaluator | Callable[[Problem], Evaluator] = "simulated",
     objective: str = STEP_TIME,
+    grouper: str | None = None,
+    groups: int = 256,
 ) -> Placement:
     """Decides a device for every op.
 
@@ -136,14 +138,17 @@ def place(
         for this very problem, which is left open. See docs/measuring.md.
       objective: what is made small: "step_time", or "throughput", the largest load of a device, which is the seconds
         between two samples of a full pipeline (docs/objectives.md). An evaluator that is given decides that itself.
+      grouper: a registered grouper's name, whose groups the placer then places as a whole (docs/grouping.md); by
+        default every unit by itself.
+      groups: how many groups the grouper is asked for.
 
     Returns:
       The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far.
 
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      InputError: an objective that the evaluator does not know.
-      UnknownNameError: no such placer, evaluator or objective; lists the known ones.
+      InputError: an objective that the evaluator does not know, or fewer than 1 group.
+      UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
     """
     from tfplace.group.dnn_partitioning import is_workload, load_workload
     from tfplace.report.progress import Stages
@@ -170,6 +175,8 @@ def place(
                 baselines=baselines,
                 progress=tell,
                 evaluator=judge,
+                grouper=grouper,
+                groups=groups,
             )
         finally:
             if ours:

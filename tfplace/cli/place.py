@@ -26,12 +26,13 @@ from tfplace.core.timeline import Timeline
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.group.dnn_partitioning import is_workload, load_workload
-from tfplace.registry import PLACERS
+from tfplace.registry import GROUPERS, PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
 from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.search.budget import Budget
+from tfplace.search.grouped import check_grouper
 
 if TYPE_CHECKING:
     from tfplace.measure.measured import MeasuredEvaluator
@@ -72,6 +73,10 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
     check_evaluator(fv, topology)
     if fv.placer not in PLACERS:
         raise UnknownNameError("placer", fv.placer, PLACERS)
+    if fv.grouper:
+        check_grouper(fv.grouper, fv.groups)
+    elif fv["groups"].present:
+        raise InputError(f"--groups={fv.groups} without --grouper", "a grouper", f"One of {', '.join(GROUPERS)}.")
     for name in (*rules.max_memory, *rules.pin.values(), *(d for ds in rules.forbid.values() for d in ds)):
         if topology is not None:
             topology.match(name)
@@ -138,7 +143,14 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem) -> tuple[Pla
     with open_evaluator(fv, problem) as judge:
         stages.stage("searching")
         placement = place(
-            problem, placer=fv.placer, budget=fv.budget, seed=fv.seed, progress=stages.search, evaluator=judge
+            problem,
+            placer=fv.placer,
+            budget=fv.budget,
+            seed=fv.seed,
+            progress=stages.search,
+            evaluator=judge,
+            grouper=fv.grouper or None,
+            groups=fv.groups,
         )
         if judge.source != MEASURED:
             return placement, []

@@ -26,9 +26,9 @@ def metis(problem: Problem, count: int) -> IntArray:
 
     G. Karypis, V. Kumar: Multilevel k-way Partitioning Scheme for Irregular Graphs. Journal of Parallel and Distributed
     Computing 48(1), 1998. Each kind of units is partitioned by itself, into as many parts as its share of the weight
-    asks for. A unit's weight is its seconds. Where the variables take more than a tenth of the memory, their bytes count
-    as much as the seconds, in one sum: pymetis has no second constraint. Units of more than half a part's weight count as
-    half a part.
+    asks for. A unit's weight is its seconds. Where the variables take more than a tenth of the memory, their bytes
+    count as much as the seconds, in one sum: pymetis has no second constraint. A unit of more than half a part's weight
+    counts as half a part.
 
     Args:
       problem: what is placed.

@@ -16,6 +16,7 @@ from tfplace.errors import InfeasibleError, InputError, UnknownNameError
 from tfplace.placers.base import Placer, single_device
 from tfplace.registry import EVALUATORS, OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.grouped import OnGroups
 from tfplace.search.shortage import infeasible
 from tfplace.search.study import Progress, Search
 from tfplace.simulate.bounds import lower_bound
@@ -24,6 +25,9 @@ from tfplace.version import VERSION
 
 BASELINES = ("round_robin", "expert", "heft")
 """Placers reported beside every placement, after each single device."""
+
+GROUPS = 256
+"""How many groups a grouper is asked for by default."""
 
 _REMEDIES = (
     "Look at the failure above: it names the device and what TensorFlow said.",
@@ -41,6 +45,8 @@ def search_placement(
     baselines: tuple[str, ...] | None = None,
     progress: Callable[[Progress], None] | None = None,
     evaluator: Evaluator | None = None,
+    grouper: str | None = None,
+    groups: int = GROUPS,
 ) -> Placement:
     """Places `problem`; see `tfplace.place`, which this implements.
 
@@ -52,12 +58,17 @@ def search_placement(
       baselines: names of placers to compare with.
       progress: called a few times a second.
       evaluator: tells what placements cost; by default the simulator.
+      grouper: name of the grouper whose groups are placed; None places every unit by itself.
+      groups: how many groups the grouper is asked for.
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      UnknownNameError: no such placer.
+      InputError: fewer than 1 group.
+      UnknownNameError: no such placer or grouper.
     """
     method: Placer = PLACERS[placer]()
+    if grouper is not None:
+        method = OnGroups(method, grouper, groups)
     limit = Budget.parse(budget)
     # Before the search: an interruption during what comes after it would lose the placement found.
     evaluator = evaluator or Simulator(problem)
@@ -77,7 +88,7 @@ def search_placement(
         op_device=op_device,
         cost=cost,
         bound_s=_bound_s(search, cost, method),
-        placer=f"{placer} ({search.budget})",
+        placer=f"{placer}{f' on groups by {grouper}' if grouper else ''} ({search.budget})",
         seed=seed,
         graph_fingerprint=problem.graph.fingerprint,
         topology_fingerprint=problem.topology.fingerprint,

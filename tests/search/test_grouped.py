@@ -1,0 +1,105 @@
+"""Placing whole groups."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tfplace.cli import BAD_INPUT, main
+from tfplace.errors import InputError, UnknownNameError
+from tfplace.placers.base import Grouped
+from tfplace.registry import GROUPERS, PLACERS
+from tfplace.search.budget import Budget
+from tfplace.search.grouped import OnGroups
+from tfplace.search.place import search_placement
+from tfplace.search.study import Search
+from tfplace.testing import make_graph, make_problem, make_topology, random_problem
+
+
+def chains(length=10):
+    names = [f"{c}{i}" for c in "ab" for i in range(length)]
+    edges = [f"{c}{i} -> {c}{i + 1}" for c in "ab" for i in range(length - 1)]
+    return make_problem(make_graph(dict.fromkeys(names, 10**9), edges), make_topology(2))
+
+
+def test_a_group_goes_to_one_device():
+    problem = chains()
+    placement = search_placement(
+        problem, placer="local_search", budget=40, grouper="heavy_edge", groups=2, baselines=()
+    )
+    assert len({*placement.op_device[:10]}) == len({*placement.op_device[10:]}) == 1
+    assert placement.op_device[0] != placement.op_device[10]
+    assert placement.cost.step_s == pytest.approx(10.0)
+    assert placement.placer.startswith("local_search on groups by heavy_edge (")
+    assert placement.notes == ("20 units were placed as 2 groups (heavy_edge)",)
+
+
+@pytest.mark.parametrize("grouper", [*GROUPERS])
+def test_a_budget_that_ends_in_between_leaves_devices_of_units(grouper):
+    problem = random_problem(np.random.default_rng(3), num_ops=60, num_devices=3)
+    placement = search_placement(problem, placer="local_search", budget=30, grouper=grouper, groups=12, baselines=())
+    label = GROUPERS[grouper](problem, 12)
+    devices = problem.gather(placement.op_device)
+    assert all(len({*devices[label == g]}) == 1 for g in range(label.max() + 1))
+
+
+def test_units_is_no_grouping():
+    problem = random_problem(np.random.default_rng(1), num_ops=40, num_devices=3)
+    plain, grouped = (
+        search_placement(problem, placer="heft", budget=9, grouper=grouper, baselines=()) for grouper in (None, "units")
+    )
+    np.testing.assert_array_equal(plain.op_device, grouped.op_device)
+
+
+def test_fewer_groups_than_sets_of_devices_are_more_groups():
+    problem = random_problem(np.random.default_rng(2), num_ops=60, num_devices=4)
+    kinds = len(np.unique(problem.allowed, axis=0))
+    assert kinds > 1
+    placement = search_placement(problem, placer="local_search", budget=9, grouper="merge", groups=1, baselines=())
+    assert f"placed as {kinds} groups" in placement.notes[0]
+
+
+def test_proofs_about_groups_are_no_proofs():
+    class Prover:
+        citation = "of a proof"
+        proven_s = 1e9
+        notes = ("optimal",)
+
+        def place(self, study):
+            assert isinstance(study, Grouped)
+            return np.zeros(study.problem.num_units, np.int32)
+
+    method = OnGroups(Prover(), "topological", 3)
+    assert method.place(Search(chains(), Budget(evaluations=1), 0).study("x")).tolist() == [0] * 20
+    assert not hasattr(method, "proven_s")
+    assert method.notes[-1] == "of the groups: optimal"
+
+
+def test_wrong_groupers_and_numbers_are_refused():
+    with pytest.raises(UnknownNameError, match="heavy_edge"):
+        search_placement(chains(), placer="heft", budget=1, grouper="heavy")
+    with pytest.raises(InputError, match="0 groups; expected at least 1"):
+        search_placement(chains(), placer="heft", budget=1, grouper="heavy_edge", groups=0)
+
+
+@pytest.mark.parametrize("name", ["auto", "heft", "expert", "local_search"])
+def test_any_placer_works_on_groups(name):
+    problem = dataclasses.replace(random_problem(np.random.default_rng(5), num_ops=50, num_devices=3))
+    study = Search(problem, Budget(evaluations=60), 0)
+    devices = study.run(OnGroups(PLACERS[name](), "heavy_edge", 10), name)
+    problem.expand(devices)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--grouper=heavy"], "Did you mean 'heavy_edge'?"),
+        (["--grouper=metis", "--groups=0"], "0 groups"),
+        (["--groups=9"], "--groups=9 without --grouper"),
+    ],
+)
+def test_the_command_says_what_is_wrong_before_it_builds(flags, message, capsys):
+    assert main(["place", "--model=inception_v3", "--topology=2xP100", "--quiet", *flags]) == BAD_INPUT
+    assert message in capsys.readouterr().err

@@ -1,0 +1,54 @@
+"""Any placer, placing whole groups of units."""
+
+from __future__ import annotations
+
+from tfplace.core.arrays import IntArray
+from tfplace.errors import UnknownNameError
+from tfplace.group.limits import check_count
+from tfplace.placers.base import Grouped, Placer, Study
+from tfplace.registry import GROUPERS
+
+
+class OnGroups:
+    """A placer that hands groups of units to another one and gives each unit what its group got.
+
+    What the other placer proves holds for its groups only, so it is not passed on.
+
+    Args:
+      placer: places the groups.
+      grouper: name of the grouper.
+      groups: how many groups are wanted; see the grouper for how many there will be.
+
+    Raises:
+      InputError: fewer than 1 group.
+      UnknownNameError: no such grouper.
+    """
+
+    def __init__(self, placer: Placer, grouper: str, groups: int) -> None:
+        check_grouper(grouper, groups)
+        self.citation = placer.citation
+        self.notes: tuple[str, ...] = ()
+        self._placer = placer
+        self._grouper = grouper
+        self._groups = groups
+
+    def place(self, study: Study) -> IntArray:
+        """Groups, and lets the placer use the study's budget on the groups."""
+        grouped = Grouped(study, GROUPERS[self._grouper](study.problem, self._groups))
+        count, units = grouped.problem.num_units, study.problem.num_units
+        self.notes = (f"{units:,} units were placed as {count:,} groups ({self._grouper})",)
+        found = grouped.ungroup(self._placer.place(grouped))
+        self.notes += tuple(f"of the groups: {note}" for note in getattr(self._placer, "notes", ()))
+        return found
+
+
+def check_grouper(grouper: str, groups: int) -> None:
+    """Refuses what no grouper can do.
+
+    Raises:
+      InputError: fewer than 1 group.
+      UnknownNameError: no such grouper.
+    """
+    check_count(groups)
+    if grouper not in GROUPERS:
+        raise UnknownNameError("grouper", grouper, GROUPERS)
