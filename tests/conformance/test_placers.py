@@ -12,7 +12,21 @@ from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices
 from tfplace.testing.placers import PlacerSuite, run_placer
 
-BUILT_IN = ("auto", "expert", "heft", "load_search", "local_search", "round_robin", "single")
+BUILT_IN = (
+    "auto",
+    "critical_path",
+    "etf",
+    "expert",
+    "heft",
+    "load_search",
+    "local_search",
+    "m_etf",
+    "m_sct",
+    "m_topo",
+    "random",
+    "round_robin",
+    "single",
+)
 
 
 class TestAuto(PlacerSuite):
@@ -21,6 +35,18 @@ class TestAuto(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["auto"]()
+
+
+class TestCriticalPath(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["critical_path"]()
+
+
+class TestEtf(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["etf"]()
 
 
 class TestExpert(PlacerSuite):
@@ -47,6 +73,30 @@ class TestLocalSearch(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["local_search"]()
+
+
+class TestMEtf(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["m_etf"]()
+
+
+class TestMSct(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["m_sct"]()
+
+
+class TestMTopo(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["m_topo"]()
+
+
+class TestRandom(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["random"]()
 
 
 class TestRoundRobin(PlacerSuite):

@@ -5,8 +5,8 @@ other files. Both entry points plan whole ops, one by one:
 
 - An op waits for the messages it reads. A message is sent once to each device that reads it. Transfers wait for no
   one, or one after the other for the channels of their link (`Rule.serial`), in the order in which they are planned.
-- The first op of a unit that is planned decides for the unit. It looks at its own start or finish only, or (`Rule.whole`)
-  also at what else the unit will bring to the device and what is already promised there.
+- The first op of a unit that is planned decides for the unit. It looks at its own start or finish only; or, by a given
+  order and with `Rule.whole`, also at what else the unit brings to the device and what is already promised there.
 - A device takes a unit only while it has memory for its variables, what its op makes and what that reads from
   elsewhere. Outputs are held until the last reader is planned, copies likewise. If no preferred device has room the
   last resorts are asked, and if none of them has, the device with the most memory free takes it: `Plan.count[FORCED]`.
@@ -41,8 +41,9 @@ class Rule(NamedTuple):
 
     Attributes:
       serial: transfers wait for the channels of their link; else every transfer has the link to itself.
-      whole: the first op of a unit decides with the rest of its unit, and what devices are promised, in mind.
-      awake: devices wait for favourite children (SCT).
+      whole: the first op of a unit decides with the rest of its unit, and what devices are promised, in mind; only by a
+        given order.
+      awake: devices wait for favourite children (SCT); only by the earliest start.
     """
 
     serial: bool
@@ -93,7 +94,7 @@ class Plan(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """Ready ops of the earliest-start kernel: queue d holds those whose unit is decided, queue D + d the others.
+    """Ready ops of the earliest-start kernel, a queue for each device that their unit may still go to.
 
     Within a queue ops are ordered by (the later of the estimate and when the device is free, place).
 
@@ -102,11 +103,11 @@ class Queues(NamedTuple):
       missing: [V] messages not yet planned.
       chances: [V] preferred, later last-resort devices that have not turned the op away.
       stage: [V] the tier asked, or NEVER once all have turned the op away.
-      wait_s: [2 D, V] estimates of when ops could start that are later than the device is free: a heap.
-      wait: [2 D, V] their places.
-      free: [2 D, V] places of the ops whose estimate is not later: a heap.
-      waiting: [2 D].
-      freed: [2 D].
+      wait_s: [D, 2 V] estimates of when ops could start that are later than the device is free: a heap.
+      wait: [D, 2 V] their places.
+      free: [D, 2 V] places of the ops whose estimate is not later: a heap.
+      waiting: [D] length of the first heap.
+      freed: [D] length of the other.
       favourite: [V] favourite child of each op, or -1.
       favour_s: [V] seconds the transfer to it takes.
       awaited: [D] the op a device is kept awake for, or -1.
@@ -173,36 +174,29 @@ def by_start(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, rule: Rule
     """
     _begin(t, u, p)
     _begin_queues(t, q, order)
-    devices = len(p.tail)
     for i in range(len(order)):
         if q.missing[order[i]] == 0:
             _offer(t, u, p, q, order[i], 0, rule)
     while p.count[PLANNED] < len(order):
         best, best_s, best_place = -1, np.inf, np.int64(2**60)
-        for k in range(2 * devices):
-            if _least(p, q, k) > best_s or not _front(t, u, p, q, order, k, rule):
+        for d in range(len(p.tail)):
+            if _least(p, q, d) > best_s or not _front(t, u, p, q, order, d, rule):
                 continue
-            d = k % devices
-            place = _top(q, k)
-            start = _least(p, q, k)
-            if rule.awake and q.awaited[d] >= 0:
+            place = _top(q, d)
+            start = _least(p, q, d)
+            if rule.awake:
                 start = max(start, _held(t, u, p, q, order[place], d, rule))
             if start < best_s or (start == best_s and place < best_place):
-                best, best_s, best_place = k, start, place
+                best, best_s, best_place = d, start, place
+        v, d = order[best_place], best
         if rule.awake:
-            d = _expected(t, u, p, q, best_s, rule)
-            if d >= 0:
-                _run(t, u, p, q, q.awaited[d], d, 0.0, order, rule)
-                continue
-        v = order[best_place]
-        d = best % devices
-        unit = u.of_op[v]
-        if best >= devices and q.stage[v] < NEVER and not _fits(t, u, p, v, unit, d):
-            _turn_away(t, u, p, q, v, best, order, rule)
-            continue
-        held = _held(t, u, p, q, v, d, rule) if rule.awake and q.awaited[d] >= 0 else 0.0
-        _pop(q, best)
-        _run(t, u, p, q, v, d, held, order, rule)
+            waits = _expected(t, u, p, q, best_s, rule)
+            if waits >= 0:
+                v, d = q.awaited[waits], waits
+        if p.unit_device[u.of_op[v]] < 0 and q.stage[v] < NEVER and not _fits(t, u, p, v, u.of_op[v], d):
+            _turn_away(t, u, p, q, v, d, rule)
+        else:
+            _run(t, u, p, q, v, d, rule)
 
 
 # ---- both kernels ----------------------------------------------------------------------------------------------------
@@ -331,6 +325,23 @@ def _release(t: Tasks, u: Units, p: Plan, m: int) -> None:
         p.room[p.unit_device[u.of_op[t.messages[root].maker]]] += t.messages[root].size
 
 
+@kernel
+def _inbound(t: Tasks, u: Units, p: Plan, v: int, unit: int, d: int) -> float:
+    """Seconds of the transfers that the unit's ops other than v would ask of decided units on other devices."""
+    seconds = 0.0
+    for i in range(u.first[unit], u.first[unit + 1]):
+        w = u.members[i]
+        if w == v:
+            continue
+        for j in range(t.ops[w].input_first, t.ops[w + 1].input_first):
+            m = t.input[j]
+            maker = t.messages[m].maker
+            a = p.unit_device[u.of_op[maker]]
+            if a >= 0 and a != d and p.sent[m, d] == np.inf:
+                seconds += t.ops[maker].trips * t.fixed_s[a, d] + t.messages[m].volume * t.byte_s[a, d]
+    return seconds
+
+
 # ---- by a given order ------------------------------------------------------------------------------------------------
 
 
@@ -344,29 +355,13 @@ def _choose(t: Tasks, u: Units, p: Plan, v: int, unit: int, rule: Rule) -> int:
                 ready = _arrival(t, u, p, v, d, rule.serial)
                 p.score[d] = _gap(p, d, ready, t.seconds[v, d]) + t.seconds[v, d]
                 if rule.whole:
-                    p.score[d] += _burden(t, u, p, v, unit, d)
+                    p.score[d] += p.promised[d] + u.seconds[unit, d] - t.seconds[v, d] + _inbound(t, u, p, v, unit, d)
                 if found < 0 or p.score[d] < p.score[found]:
                     found = d
         if found >= 0:
             return found
     p.count[FORCED] += 1
     return _roomiest(u, p, unit)
-
-
-@inlined
-def _burden(t: Tasks, u: Units, p: Plan, v: int, unit: int, d: int) -> float:
-    """Seconds of the rest of the unit, of what is promised on the device, and of what the rest reads from elsewhere."""
-    seconds = p.promised[d] + u.seconds[unit, d] - t.seconds[v, d]
-    for i in range(u.first[unit], u.first[unit + 1]):
-        w = u.members[i]
-        if w != v:
-            for j in range(t.ops[w].input_first, t.ops[w + 1].input_first):
-                m = t.input[j]
-                maker = t.messages[m].maker
-                a = p.unit_device[u.of_op[maker]]
-                if a >= 0 and a != d and p.sent[m, d] == np.inf:
-                    seconds += t.ops[maker].trips * t.fixed_s[a, d] + t.messages[m].volume * t.byte_s[a, d]
-    return seconds
 
 
 @inlined
@@ -434,113 +429,105 @@ def _begin_queues(t: Tasks, q: Queues, order: IntArray) -> None:
 
 
 @inlined
-def _base(p: Plan, k: int) -> float:
-    """When queue k's device could begin something."""
-    devices = len(p.tail)
-    return p.tail[k] if k < devices else p.tail[k - devices] + p.promised[k - devices]
+def _least(p: Plan, q: Queues, d: int) -> float:
+    """The start of the first op of a queue, by its estimate; infinite without one."""
+    if q.freed[d] > 0 or (q.waiting[d] > 0 and q.wait_s[d, 0] <= p.tail[d]):
+        return p.tail[d]
+    return q.wait_s[d, 0] if q.waiting[d] > 0 else np.inf
 
 
 @inlined
-def _least(p: Plan, q: Queues, k: int) -> float:
-    """The start of the first op of queue k, by its estimate; infinite without one."""
-    base = _base(p, k)
-    if q.freed[k] > 0 or (q.waiting[k] > 0 and q.wait_s[k, 0] <= base):
-        return base
-    return q.wait_s[k, 0] if q.waiting[k] > 0 else np.inf
+def _top(q: Queues, d: int) -> int:
+    return q.free[d, 0] if q.freed[d] > 0 else q.wait[d, 0]
 
 
 @inlined
-def _top(q: Queues, k: int) -> int:
-    return q.free[k, 0] if q.freed[k] > 0 else q.wait[k, 0]
-
-
-@inlined
-def _pop(q: Queues, k: int) -> None:
-    """Takes the first op out of queue k."""
-    if q.freed[k] > 0:
-        _pop_free(q, k)
+def _pop(q: Queues, d: int) -> None:
+    """Takes the first op out of a queue."""
+    if q.freed[d] > 0:
+        _pop_free(q, d)
     else:
-        _pop_wait(q, k)
+        _pop_wait(q, d)
 
 
 @kernel
-def _front(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, k: int, rule: Rule) -> bool:
-    """Brings the front of queue k up to date; whether there is one."""
-    devices = len(p.tail)
-    base = _base(p, k)
+def _front(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, d: int, rule: Rule) -> bool:
+    """Brings the front of a device's queue up to date; whether there is one."""
     while True:
-        while q.waiting[k] > 0 and q.wait_s[k, 0] <= base:
-            _push_free(q, k, q.wait[k, 0])
-            _pop_wait(q, k)
-        if q.freed[k] == 0 and q.waiting[k] == 0:
+        while q.waiting[d] > 0 and q.wait_s[d, 0] <= p.tail[d]:
+            _push_free(q, d, q.wait[d, 0])
+            _pop_wait(q, d)
+        if q.freed[d] == 0 and q.waiting[d] == 0:
             return False
-        place = _top(q, k)
+        place = _top(q, d)
         v = order[place]
-        if q.missing[v] < 0 or (k >= devices and p.unit_device[u.of_op[v]] >= 0):
-            _pop(q, k)
+        decided = p.unit_device[u.of_op[v]]
+        if q.missing[v] < 0 or (decided >= 0 and decided != d):
+            _pop(q, d)
             continue
-        estimate = base if q.freed[k] > 0 else q.wait_s[k, 0]
-        arrival = _arrival(t, u, p, v, k % devices, rule.serial)
-        if arrival <= estimate:
+        arrival = _arrival(t, u, p, v, d, rule.serial)
+        if arrival <= _least(p, q, d):
             return True
         p.count[STALE] += 1
-        _pop(q, k)
-        _push_wait(q, k, arrival, place)
+        _pop(q, d)
+        _push_wait(q, d, arrival, place)
 
 
 @kernel
 def _offer(t: Tasks, u: Units, p: Plan, q: Queues, v: int, tier: int, rule: Rule) -> None:
-    """Puts a ready op into the queues of its unit's device, or of the devices of a tier."""
-    devices = len(p.tail)
+    """Puts a ready op into the queue of its unit's device, or into those of the devices of a tier."""
     unit = u.of_op[v]
     decided = p.unit_device[unit]
-    if decided >= 0:
-        _push_wait(q, decided, _arrival(t, u, p, v, decided, rule.serial), q.place[v])
-        return
     q.stage[v] = tier
     q.chances[v] = 0
-    for d in range(devices):
-        wanted = d == _roomiest(u, p, unit) if tier == NEVER else u.tier[unit, d] == tier
-        if wanted:
+    for d in range(len(p.tail)):
+        wanted = u.tier[unit, d] == tier if tier < NEVER else d == _roomiest(u, p, unit)
+        if d == decided or (decided < 0 and wanted):
             q.chances[v] += 1
-            _push_wait(q, devices + d, _arrival(t, u, p, v, d, rule.serial), q.place[v])
+            _push_wait(q, d, _arrival(t, u, p, v, d, rule.serial), q.place[v])
 
 
 @inlined
-def _turn_away(
-    t: Tasks, u: Units, p: Plan, q: Queues, v: int, k: int, order: IntArray, rule: Rule
-) -> None:
-    """The device of queue k has no room for op v; when none of its tier had, the next one is asked."""
-    _pop(q, k)
+def _turn_away(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) -> None:
+    """The first op of a device's queue has no room there; when it has none in its tier, the next one is asked."""
+    _pop(q, d)
     q.chances[v] -= 1
     while q.chances[v] == 0:
         _offer(t, u, p, q, v, q.stage[v] + 1, rule)
 
 
 @kernel
-def _run(
-    t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, held: float, order: IntArray, rule: Rule
-) -> None:
-    """Plans op v on device d, not before `held`, and offers what it was the last to keep from being ready."""
+def _run(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) -> None:
+    """Plans op v on device d, and offers the ops that waited for nothing else."""
     unit = u.of_op[v]
+    start = p.tail[d]
+    if rule.awake:
+        start = max(start, _held(t, u, p, q, v, d, rule))
     decides = p.unit_device[unit] < 0
     if decides:
         p.count[FORCED] += q.stage[v] == NEVER and not _fits(t, u, p, v, unit, d)
         _decide(u, p, unit, d, rule)
     q.missing[v] = -1
-    _commit(t, u, p, v, d, max(p.tail[d], held), rule)
+    _commit(t, u, p, v, d, start, rule)
+    if decides and u.first[unit + 1] - u.first[unit] > 1:
+        _gather(t, u, p, q, unit, d, rule)
     if rule.awake:
         _watch(u, p, q, v, d)
-    if decides:
-        for i in range(u.first[unit], u.first[unit + 1]):
-            if q.missing[u.members[i]] == 0:
-                _offer(t, u, p, q, u.members[i], 0, rule)
     for m in range(t.ops[v].first, t.ops[v + 1].first):
         for i in range(t.messages[m].reader_first, t.messages[m + 1].reader_first):
             w = t.reader[i]
             q.missing[w] -= 1
             if q.missing[w] == 0:
                 _offer(t, u, p, q, w, 0, rule)
+
+
+@inlined
+def _gather(t: Tasks, u: Units, p: Plan, q: Queues, unit: int, d: int, rule: Rule) -> None:
+    """Puts the other ready ops of a unit into the queue of its device, which may have turned them away before."""
+    for i in range(u.first[unit], u.first[unit + 1]):
+        w = u.members[i]
+        if q.missing[w] == 0:
+            _push_wait(q, d, _arrival(t, u, p, w, d, rule.serial), q.place[w])
 
 
 # ---- favourite children ----------------------------------------------------------------------------------------------
@@ -560,9 +547,9 @@ def _watch(u: Units, p: Plan, q: Queues, v: int, d: int) -> None:
 
 @kernel
 def _held(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) -> float:
-    """When op v may start on device d, which is awake for another: when it is urgent, or the other may go anywhere."""
+    """When op v may start on device d if that is awake for another: when it is urgent, or the other may go anywhere."""
     child = q.awaited[d]
-    if q.missing[child] < 0:
+    if child >= 0 and q.missing[child] < 0:
         q.awaited[d] = -1
     if q.awaited[d] < 0 or child == v:
         return 0.0
@@ -601,67 +588,67 @@ def _expected(t: Tasks, u: Units, p: Plan, q: Queues, best_s: float, rule: Rule)
 
 
 @inlined
-def _push_wait(q: Queues, k: int, estimate: float, place: int) -> None:
-    i = q.waiting[k]
-    q.waiting[k] += 1
+def _push_wait(q: Queues, d: int, estimate: float, place: int) -> None:
+    i = q.waiting[d]
+    q.waiting[d] += 1
     while i > 0:
         above = (i - 1) // 2
-        if q.wait_s[k, above] < estimate or (q.wait_s[k, above] == estimate and q.wait[k, above] < place):
+        if q.wait_s[d, above] < estimate or (q.wait_s[d, above] == estimate and q.wait[d, above] < place):
             break
-        q.wait_s[k, i] = q.wait_s[k, above]
-        q.wait[k, i] = q.wait[k, above]
+        q.wait_s[d, i] = q.wait_s[d, above]
+        q.wait[d, i] = q.wait[d, above]
         i = above
-    q.wait_s[k, i] = estimate
-    q.wait[k, i] = place
+    q.wait_s[d, i] = estimate
+    q.wait[d, i] = place
 
 
 @inlined
-def _pop_wait(q: Queues, k: int) -> None:
-    last = q.waiting[k] - 1
-    q.waiting[k] = last
-    estimate, place = q.wait_s[k, last], q.wait[k, last]
+def _pop_wait(q: Queues, d: int) -> None:
+    last = q.waiting[d] - 1
+    q.waiting[d] = last
+    estimate, place = q.wait_s[d, last], q.wait[d, last]
     i = 0
     while 2 * i + 1 < last:
         below = 2 * i + 1
-        if below + 1 < last and _sooner(q, k, below + 1, below):
+        if below + 1 < last and _sooner(q, d, below + 1, below):
             below += 1
-        if estimate < q.wait_s[k, below] or (estimate == q.wait_s[k, below] and place < q.wait[k, below]):
+        if estimate < q.wait_s[d, below] or (estimate == q.wait_s[d, below] and place < q.wait[d, below]):
             break
-        q.wait_s[k, i] = q.wait_s[k, below]
-        q.wait[k, i] = q.wait[k, below]
+        q.wait_s[d, i] = q.wait_s[d, below]
+        q.wait[d, i] = q.wait[d, below]
         i = below
-    q.wait_s[k, i] = estimate
-    q.wait[k, i] = place
+    q.wait_s[d, i] = estimate
+    q.wait[d, i] = place
 
 
 @inlined
-def _sooner(q: Queues, k: int, i: int, j: int) -> bool:
-    a, b = q.wait_s[k, i], q.wait_s[k, j]
-    return a < b or (a == b and q.wait[k, i] < q.wait[k, j])
+def _sooner(q: Queues, d: int, i: int, j: int) -> bool:
+    a, b = q.wait_s[d, i], q.wait_s[d, j]
+    return a < b or (a == b and q.wait[d, i] < q.wait[d, j])
 
 
 @inlined
-def _push_free(q: Queues, k: int, place: int) -> None:
-    i = q.freed[k]
-    q.freed[k] += 1
-    while i > 0 and q.free[k, (i - 1) // 2] > place:
-        q.free[k, i] = q.free[k, (i - 1) // 2]
+def _push_free(q: Queues, d: int, place: int) -> None:
+    i = q.freed[d]
+    q.freed[d] += 1
+    while i > 0 and q.free[d, (i - 1) // 2] > place:
+        q.free[d, i] = q.free[d, (i - 1) // 2]
         i = (i - 1) // 2
-    q.free[k, i] = place
+    q.free[d, i] = place
 
 
 @inlined
-def _pop_free(q: Queues, k: int) -> None:
-    last = q.freed[k] - 1
-    q.freed[k] = last
-    place = q.free[k, last]
+def _pop_free(q: Queues, d: int) -> None:
+    last = q.freed[d] - 1
+    q.freed[d] = last
+    place = q.free[d, last]
     i = 0
     while 2 * i + 1 < last:
         below = 2 * i + 1
-        if below + 1 < last and q.free[k, below + 1] < q.free[k, below]:
+        if below + 1 < last and q.free[d, below + 1] < q.free[d, below]:
             below += 1
-        if place < q.free[k, below]:
+        if place < q.free[d, below]:
             break
-        q.free[k, i] = q.free[k, below]
+        q.free[d, i] = q.free[d, below]
         i = below
-    q.free[k, i] = place
+    q.free[d, i] = place

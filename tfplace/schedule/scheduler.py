@@ -1,7 +1,8 @@
-"""List scheduling of one problem, by any rule and at any granularity."""
+"""List scheduling of one problem by any rule."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,11 +20,11 @@ class Schedule(NamedTuple):
     """What was planned.
 
     Attributes:
-      unit_device: [U] devices of the problem's units, whatever the groups they were planned in.
-      start_s: [V] seconds; 0 for constants.
+      unit_device: [U] devices of the problem's units, whatever they were planned in.
+      start_s: [V] seconds of each task; 0 for constants.
       finish_s: [V] seconds; 0 for constants.
       sent_s: [O, D] when each message is on each device, infinite where it is not sent.
-      lowest: [D] the least bytes that were ever free of the memory planned with, by the order of planning.
+      lowest: [D] the least bytes that were ever free of the memory planned with, in the order of planning.
       forced: units that went to a device that had no room.
     """
 
@@ -36,15 +37,15 @@ class Schedule(NamedTuple):
 
     @property
     def length_s(self) -> float:
-        """When the last op finishes."""
+        """When the last task finishes."""
         return float(self.finish_s.max())
 
 
 class Favourites(NamedTuple):
-    """The child that should follow each op on its device (SCT).
+    """The child that should follow each task on its device (SCT).
 
     Attributes:
-      child: [V] an op, or -1.
+      child: [V] a task, or -1.
       seconds: [V] that the transfer to it takes.
     """
 
@@ -52,16 +53,28 @@ class Favourites(NamedTuple):
     seconds: FloatArray
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Scheduler:
-    """Plans one problem; what its plans share is worked out once.
+    """Plans tasks; what their plans share is worked out once.
 
-    Args:
-      problem: what is placed; with at least one unit.
+    Attributes:
+      tasks: the ops of a problem, or whole groups of them (`tfplace.schedule.fuse`).
+      units: which tasks share a device.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.tasks: Tasks = make_tasks(problem)
+    tasks: Tasks
+    units: Units
+
+    @classmethod
+    def of(cls, problem: Problem) -> Scheduler:
+        """A scheduler of the problem's ops in its units."""
+        return cls(make_tasks(problem), make_units(problem))
+
+    def slower(self, factor: float) -> Scheduler:
+        """One that plans as if every transfer took so many times as long."""
+        t = self.tasks
+        links = {"fixed_s": t.fixed_s * factor, "byte_s": t.byte_s * factor, "transfer_s": t.transfer_s * factor}
+        return replace(self, tasks=t._replace(**links))
 
     @cached_property
     def rank(self) -> FloatArray:
@@ -70,100 +83,74 @@ class Scheduler:
 
     @cached_property
     def order(self) -> IntArray:
-        """[V'] ops of units by falling upward rank."""
-        return by_rank(self.rank, self._of_op)
-
-    @cached_property
-    def _of_op(self) -> IntArray:
-        return make_units(self.problem).of_op
+        """[V'] tasks of units by falling upward rank."""
+        return by_rank(self.rank, self.units.of_op)
 
     def by_order(
         self,
-        label: IntArray | None = None,
+        units: Units | None = None,
         *,
         order: IntArray | None = None,
-        fixed: IntArray | None = None,
         serial: bool = False,
         whole: bool = False,
         memory: float = 1.0,
     ) -> Schedule:
-        """Every op where it finishes earliest, with insertion into idle gaps.
+        """Every task where it finishes earliest, with insertion into idle gaps.
 
         Args:
-          label: [U] groups that share a device; by default units alone.
-          order: [V'] in which ops are planned, topological; by default falling upward rank.
-          fixed: [G] devices already decided, or -1.
+          units: other units of the same tasks.
+          order: [V'] in which tasks are planned, topological; by default falling upward rank.
           serial: transfers wait for their channels.
-          whole: a unit's first op decides with the rest of the unit in mind.
+          whole: a unit's first task decides with the rest of the unit in mind.
           memory: fraction of every device's limit that may be planned with.
         """
-        units = make_units(self.problem, label, fixed)
+        units = self.units if units is None else units
         plan = self._plan(units, memory, gaps=True)
         chosen = self.order if order is None else order
         kernel.by_order(self.tasks, units, plan, chosen, Rule(serial, whole, False))
-        return self._schedule(plan, units, label)
+        return _schedule(plan, units)
 
     def by_start(
-        self,
-        label: IntArray | None = None,
-        *,
-        favourites: Favourites | None = None,
-        serial: bool = False,
-        whole: bool = False,
-        memory: float = 1.0,
+        self, *, favourites: Favourites | None = None, serial: bool = False, memory: float = 1.0
     ) -> Schedule:
-        """Always the op and device with the earliest start; ties go to the higher upward rank.
+        """Always the task and device with the earliest start; ties go to the higher upward rank.
 
         Args:
-          label: [U] groups that share a device; by default units alone.
           favourites: children for which devices wait.
           serial: transfers wait for their channels.
-          whole: a unit's first op decides with the rest of the unit in mind.
           memory: fraction of every device's limit that may be planned with.
         """
-        units = make_units(self.problem, label)
-        plan = self._plan(units, memory, gaps=False)
+        plan = self._plan(self.units, memory, gaps=False)
         queues = _queues(*self.tasks.seconds.shape, favourites)
-        rule = Rule(serial, whole, favourites is not None)
-        kernel.by_start(self.tasks, units, plan, queues, self.order, rule)
-        return self._schedule(plan, units, label)
+        kernel.by_start(
+            self.tasks, self.units, plan, queues, self.order, Rule(serial, False, favourites is not None)
+        )
+        return _schedule(plan, self.units)
 
     def _plan(self, units: Units, memory: float, gaps: bool) -> Plan:
         ops, devices = self.tasks.seconds.shape
         messages = len(self.tasks.root)
+        channels = int(self.tasks.channels.max(initial=-1)) + 1
         room = np.floor(self.tasks.limit * memory).astype(np.int64)
-        size = (devices, ops + 1 if gaps else 1)
+        stretches = (devices, ops + 1 if gaps else 1)
         return Plan(
             unit_device=np.full(len(units.fixed), -1, np.int32),
             start=np.zeros(ops),
             finish=np.zeros(ops),
             sent=np.full((messages, devices), np.inf),
-            channel=np.zeros(int(self.tasks.channels.max(initial=-1)) + 1),
-            trial=np.zeros(int(self.tasks.channels.max(initial=-1)) + 1),
+            channel=np.zeros(channels),
+            trial=np.zeros(channels),
             room=room,
             lowest=room.copy(),
             readers=np.zeros(messages, np.int32),
             holders=np.zeros(messages, np.int32),
             tail=np.zeros(devices),
             promised=np.zeros(devices),
-            begins=np.empty(size),
-            ends=np.empty(size),
+            begins=np.empty(stretches),
+            ends=np.empty(stretches),
             stretches=np.zeros(devices, np.int32),
             score=np.zeros(devices),
             count=np.zeros(3, np.int64),
-        )
-
-    def _schedule(self, plan: Plan, units: Units, label: IntArray | None) -> Schedule:
-        # Units of constants only, which nobody plans, go to the fastest device.
-        fastest = np.where(units.tier == units.tier.min(axis=1, keepdims=True), units.seconds, np.inf).argmin(axis=1)
-        device = np.where(plan.unit_device < 0, fastest, plan.unit_device).astype(np.int32)
-        return Schedule(
-            unit_device=device if label is None else device[label],
-            start_s=plan.start,
-            finish_s=plan.finish,
-            sent_s=plan.sent,
-            lowest=plan.lowest,
-            forced=int(plan.count[kernel.FORCED]),
         )
 
 
@@ -175,13 +162,28 @@ def _queues(ops: int, devices: int, favourites: Favourites | None) -> Queues:
         missing=np.zeros(ops, np.int32),
         chances=np.zeros(ops, np.int32),
         stage=np.zeros(ops, np.int32),
-        wait_s=np.empty((2 * devices, ops + 1)),
-        wait=np.empty((2 * devices, ops + 1), np.int32),
-        free=np.empty((2 * devices, ops + 1), np.int32),
-        waiting=np.zeros(2 * devices, np.int32),
-        freed=np.zeros(2 * devices, np.int32),
+        wait_s=np.empty((devices, 2 * ops + 1)),
+        wait=np.empty((devices, 2 * ops + 1), np.int32),
+        free=np.empty((devices, 2 * ops + 1), np.int32),
+        waiting=np.zeros(devices, np.int32),
+        freed=np.zeros(devices, np.int32),
         favourite=child,
         favour_s=seconds,
         awaited=np.full(devices, -1, np.int32),
         until=np.zeros(devices),
+    )
+
+
+def _schedule(plan: Plan, units: Units) -> Schedule:
+    # Units of constants only, which nobody plans, go to the fastest device.
+    best = units.tier == units.tier.min(axis=1, keepdims=True)
+    fastest = np.where(best, units.seconds, np.inf).argmin(axis=1)
+    device = np.where(plan.unit_device < 0, fastest, plan.unit_device).astype(np.int32)
+    return Schedule(
+        unit_device=device[units.of_unit],
+        start_s=plan.start,
+        finish_s=plan.finish,
+        sent_s=plan.sent,
+        lowest=plan.lowest,
+        forced=int(plan.count[kernel.FORCED]),
     )

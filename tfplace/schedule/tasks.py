@@ -57,6 +57,7 @@ class Units(NamedTuple):
       first: [U + 1] offsets into `members`.
       members: [V'] ops of each unit, ascending.
       fixed: [U] a device that is already decided, or -1.
+      of_unit: [units of the problem] which of these each of the problem's units is part of.
     """
 
     of_op: IntArray
@@ -66,12 +67,13 @@ class Units(NamedTuple):
     first: IntArray
     members: IntArray
     fixed: IntArray
+    of_unit: IntArray
 
 
 def make_tasks(problem: Problem) -> Tasks:
     """Lays out what all schedules of a problem share."""
     program = compile_problem(problem)
-    fixed_s, byte_s = _link_seconds(problem)
+    fixed_s, byte_s = link_seconds(problem)
     compute = compute_mask(problem)
     return Tasks(
         ops=program.ops,
@@ -85,17 +87,16 @@ def make_tasks(problem: Problem) -> Tasks:
         fixed_s=fixed_s,
         byte_s=byte_s,
         mean_s=_mean_seconds(problem),
-        transfer_s=_mean_transfer(program.messages[:-1], program.ops, fixed_s, byte_s, compute),
+        transfer_s=mean_transfer_s(program.messages[:-1], program.ops, fixed_s, byte_s, compute),
     )
 
 
-def make_units(problem: Problem, label: IntArray | None = None, fixed: IntArray | None = None) -> Units:
+def make_units(problem: Problem, label: IntArray | None = None) -> Units:
     """The problem's units, or groups of them.
 
     Args:
       problem: what is placed.
       label: [U] group of each unit, numbered from 0; by default each is alone. Units of a group share a device.
-      fixed: [G] devices of groups that are already decided, -1 for the others.
     """
     label = np.arange(problem.num_units, dtype=np.int32) if label is None else label
     count = int(label.max(initial=-1)) + 1
@@ -111,12 +112,13 @@ def make_units(problem: Problem, label: IntArray | None = None, fixed: IntArray 
     members = inside[np.argsort(of_op[inside], kind="stable")].astype(np.int32)
     return Units(
         of_op=of_op,
-        tier=_tiers(allowed, compute_mask(problem)),
+        tier=tiers_of(allowed, compute_mask(problem)),
         persistent=persistent,
         seconds=seconds,
         first=np.searchsorted(of_op[members], np.arange(count + 1)).astype(np.int32),
         members=members,
-        fixed=np.full(count, -1, np.int32) if fixed is None else np.array(fixed, np.int32),
+        fixed=np.full(count, -1, np.int32),
+        of_unit=label,
     )
 
 
@@ -126,14 +128,16 @@ def compute_mask(problem: Problem) -> BoolArray:
     return accelerator if accelerator.any() else np.ones_like(accelerator)
 
 
-def _tiers(allowed: BoolArray, compute: BoolArray) -> IntArray:
+def tiers_of(allowed: BoolArray, compute: BoolArray) -> IntArray:
+    """[U, D] `PREFERRED`, `LAST_RESORT` or `NEVER`."""
     preferred = allowed & compute
     stuck = ~preferred.any(axis=1)
     preferred[stuck] = allowed[stuck]
     return np.where(preferred, PREFERRED, np.where(allowed, LAST_RESORT, NEVER)).astype(np.int32)
 
 
-def _link_seconds(problem: Problem) -> tuple[FloatArray, FloatArray]:
+def link_seconds(problem: Problem) -> tuple[FloatArray, FloatArray]:
+    """[D, D] seconds of each transfer, and per byte: what `Tasks.fixed_s` and `Tasks.byte_s` are."""
     topology = problem.topology
     send_s, send_s_per_byte, receive_s, receive_s_per_byte = topology.link_overheads
     return (
@@ -144,16 +148,17 @@ def _link_seconds(problem: Problem) -> tuple[FloatArray, FloatArray]:
 
 def _mean_seconds(problem: Problem) -> FloatArray:
     of_op = problem.grouping.unit_of
-    wanted = _tiers(np.array(problem.allowed), compute_mask(problem)) == PREFERRED
+    wanted = tiers_of(np.array(problem.allowed), compute_mask(problem)) == PREFERRED
     may = np.concatenate([wanted, np.ones((1, problem.num_devices), np.bool_)])[of_op]
     mean: FloatArray = np.where(may, problem.costs.compute_s, 0.0).sum(axis=1) / may.sum(axis=1)
     mean[(of_op < 0) | problem.graph.replicable] = 0.0
     return mean
 
 
-def _mean_transfer(
+def mean_transfer_s(
     messages: RecordArray, ops: RecordArray, fixed_s: FloatArray, byte_s: FloatArray, compute: BoolArray
 ) -> FloatArray:
+    """[O] what `Tasks.transfer_s` is; zeros for a single device."""
     pairs = compute[:, None] & compute[None, :] & ~np.eye(len(compute), dtype=np.bool_)
     if not pairs.any():
         return np.zeros(len(messages))

@@ -1,0 +1,101 @@
+"""Critical path: CPOP, critical path on a processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.placers.base import Study
+from tfplace.schedule.ranks import downward_rank, ready_first
+from tfplace.schedule.scheduler import Schedule, Scheduler
+from tfplace.schedule.tasks import PREFERRED
+from tfplace.schedule.variants import PlanWith, Variants, best_plan
+
+_SLOWER = (1.0, 4.0, 16.0, 64.0)
+_GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))
+
+
+class CriticalPath:
+    """The longest path of mean costs on the device that runs it fastest, everything else by earliest finish.
+
+    Ops are planned from a list of ready ones, that of highest upward plus downward rank first, with insertion.
+
+    Departures: the ops of one unit share a device, and a unit with an op on the path goes with it where it may and the
+    memory of the device lasts. The host CPU is a last resort. The paper's plan is the first of up to 20, of which the
+    simulated best is returned. The others take links to be 4, 16 or 64 times slower, or plan groups of units as single
+    tasks (`tfplace.schedule.fuse`).
+    """
+
+    citation = (
+        "H. Topcuoglu, S. Hariri, M.-Y. Wu: Performance-effective and low-complexity task scheduling for heterogeneous "
+        "computing. IEEE Transactions on Parallel and Distributed Systems 13(3), 2002, section 4.2 (CPOP)."
+    )
+
+    def place(self, study: Study) -> IntArray:
+        """Plans and evaluates up to 20 times, more if memory is short; the best of these."""
+        variants = Variants(study.problem)
+        return best_plan(lambda: _plans(variants), study.key)
+
+
+def _plans(variants: Variants) -> Iterator[PlanWith]:
+    for slower in _SLOWER:
+        yield partial(_plan, variants.ops(slower))
+    for grouper, count in _GROUPS:
+        if count < variants.problem.num_units:
+            for slower in _SLOWER:
+                yield partial(_plan, variants.groups(grouper, count, slower))
+
+
+def _plan(scheduler: Scheduler, memory: float) -> IntArray:
+    return schedule(scheduler, memory).unit_device
+
+
+def schedule(scheduler: Scheduler, memory: float = 1.0) -> Schedule:
+    """Plans every task.
+
+    Args:
+      scheduler: of ops or groups.
+      memory: fraction of every device's limit that may be planned with; the critical path may take half of that.
+    """
+    of_op = scheduler.units.of_op
+    priority = scheduler.rank + downward_rank(scheduler.tasks)
+    order = ready_first(scheduler.tasks, of_op, priority)
+    fixed = _fix(scheduler, critical_path(scheduler, priority), memory)
+    return scheduler.by_order(scheduler.units._replace(fixed=fixed), order=order, memory=memory)
+
+
+def critical_path(scheduler: Scheduler, priority: FloatArray) -> IntArray:
+    """Tasks of one path, each with the highest priority there is but for rounding; empty without tasks."""
+    t = scheduler.tasks
+    inside = np.flatnonzero(scheduler.units.of_op >= 0)
+    if not len(inside):
+        return np.zeros(0, np.int32)
+    first, reader_first = t.ops["first"], t.messages["reader_first"]
+    starts = inside[np.diff(t.ops["input_first"])[inside] == 0]
+    v = int(starts[np.argmax(priority[starts])])
+    path = [v]
+    while True:
+        readers = t.reader[reader_first[first[v]] : reader_first[first[v + 1]]]
+        if not len(readers):
+            return np.array(path, np.int32)
+        v = int(readers[np.argmax(priority[readers])])
+        path.append(v)
+
+
+def _fix(scheduler: Scheduler, path: IntArray, memory: float) -> IntArray:
+    """[units] the path's device for units on the path, as many as half of its memory holds; -1 for the others."""
+    units, t = scheduler.units, scheduler.tasks
+    fixed = np.full(len(units.fixed), -1, np.int32)
+    on_path = np.unique(units.of_op[path])
+    if not len(path):
+        return fixed
+    may = (units.tier[on_path] == PREFERRED).sum(axis=0)
+    seconds = t.seconds[path].sum(axis=0)
+    device = int(np.lexsort((seconds, -may))[0])
+    on_path = on_path[units.tier[on_path, device] == PREFERRED]
+    held = np.cumsum(units.persistent[on_path])
+    fixed[on_path[held <= 0.5 * memory * float(t.limit[device])]] = device
+    return fixed
