@@ -77,7 +77,7 @@ def make_acyclic(problem: Problem, label: IntArray) -> IntArray:
     src, dst = _distinct(label[order.src], label[order.dst], count)
     circle = _components(src, dst, count)
     tangled = np.flatnonzero(np.bincount(circle, minlength=count)[circle] > 1)
-    units = np.flatnonzero(np.isin(label, tangled))
+    units = np.flatnonzero(np.isin(label, tangled)).astype(np.int32)
     if not len(units):
         return renumber(label)
     # edges between circles do not matter: the circles themselves are in order
@@ -122,11 +122,11 @@ def _runs(label: IntArray, units: IntArray, src: IntArray, dst: IntArray) -> Int
 
 def _topological(src: IntArray, dst: IntArray, count: int) -> IntArray:
     """[U] units, each after all it waits for, found from the last one back."""
-    key = np.arange(count)
+    key = np.arange(count, dtype=np.float64)
     needs_nothing = np.bincount(dst, minlength=count) == 0
     nearest = np.full(count, count)
     np.minimum.at(nearest, src, dst)
-    key[needs_nothing] = nearest[needs_nothing] - 1  # just before the first unit that needs it
+    key[needs_nothing] = nearest[needs_nothing] - 0.5  # just before the first unit that needs it
     waiting = np.bincount(src, minlength=count).tolist()
     first, before = _rows(dst, src, count)
     keys = key.tolist()

@@ -23,8 +23,8 @@ def merge(problem: Problem, count: int) -> IntArray:
 
     First, a group whose outputs only one other group reads joins that group, as often as it applies: A. Mirhoseini et
     al.: Device Placement Optimization with Reinforcement Learning, ICML 2017, section 3.3, rule (b); the co-placement
-    of B. Jeon et al.: Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020. This makes no cycle of
-    groups where there was none, since no other way leads from the producer to the consumer.
+    of B. Jeon et al.: Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020. This makes no circle
+    of groups where units are in none, since no other way leads from the producer to the consumer.
 
     If more than `count` groups are left, the one of the least seconds joins the neighbour it exchanges most with, again
     and again: the merging that R. Addanki et al.: Placeto, NeurIPS 2019, section 4.1 tells of without its details.
@@ -113,7 +113,7 @@ class _Pool:
         kind = np.empty(count, np.int32)
         kind[label] = graph.kind
         self.kind = kind.tolist()
-        self.seconds = np.bincount(label, graph.seconds, count).tolist()
+        self.seconds: list[float] = np.bincount(label, graph.seconds, count).tolist()
         self.size = np.bincount(label, graph.size_bytes, count).tolist()
         self.room = graph.room_bytes[kind].tolist()
         self.limit_s = limit_s

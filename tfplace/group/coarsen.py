@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.unit_graph import UnitGraph, sum_parallel, unit_graph
 
@@ -97,7 +97,9 @@ class _Level(NamedTuple):
     weight: FloatArray
 
 
-def _joinable(level: _Level, graph: UnitGraph, a: IntArray, b: IntArray, limit_s: float) -> BoolArray:
+def _joinable(
+    level: _Level, graph: UnitGraph, a: IntArray | LongArray, b: IntArray | LongArray, limit_s: float
+) -> BoolArray:
     """Whether each pair of clusters may become one."""
     fits: BoolArray = level.kind[a] == level.kind[b]
     fits &= level.seconds[a] + level.seconds[b] <= limit_s
@@ -128,7 +130,7 @@ def _match_siblings(level: _Level, graph: UnitGraph, mate: IntArray, limit_s: fl
     alone[mate[~alone]] = False
     near = _heaviest_neighbour(level)
     nodes = np.flatnonzero(alone & (near >= 0))
-    nodes = nodes[np.lexsort((nodes, level.kind[nodes], near[nodes]))].astype(np.int32)
+    nodes = nodes[np.lexsort((nodes, level.kind[nodes], near[nodes]))]
     place = np.arange(len(nodes)) - np.maximum.accumulate(
         np.where(np.diff(near[nodes], prepend=-1) != 0, np.arange(len(nodes)), 0)
     )

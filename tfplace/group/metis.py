@@ -47,7 +47,7 @@ def metis(problem: Problem, count: int) -> IntArray:
     label = np.zeros(problem.num_units, np.int32)
     begin = 0
     for kind in range(kinds):
-        units = np.flatnonzero(graph.kind == kind)
+        units = np.flatnonzero(graph.kind == kind).astype(np.int32)
         part = partition(_inner(graph, units), weight[units], int(parts[kind]))
         label[units] = begin + part
         begin += int(parts[kind])

@@ -74,7 +74,7 @@ def variable_bytes(problem: Problem) -> FloatArray:
     """[U] bytes of the variables of each unit."""
     unit_of = problem.grouping.unit_of
     inside = unit_of >= 0
-    size: FloatArray = np.bincount(unit_of[inside], problem.graph.persistent_bytes[inside], problem.num_units)
+    size = np.bincount(unit_of[inside], problem.graph.persistent_bytes[inside], problem.num_units)
     return size.astype(np.float64)
 
 
