@@ -49,6 +49,7 @@ def build(
     model = keras.Model(tokens, logits, name="transformer_xl")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(2.5e-4, global_clipnorm=0.25), loss, jit_compile=False)
+    model.optimizer.build(model.trainable_variables)  # in a trace, new variables would have the step traced twice
     spec = tf.TensorSpec((batch, length), tf.int32)
     return Model(
         "transformer_xl",

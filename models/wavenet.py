@@ -48,6 +48,7 @@ def build(
     model = keras.Model(audio, keras.layers.Conv1D(classes, 1, name="logits")(x), name="wavenet")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-3), loss, jit_compile=False)
+    model.optimizer.build(model.trainable_variables)  # in a trace, new variables would have the step traced twice
     spec = tf.TensorSpec((batch, samples), tf.int32)
     return Model(
         "wavenet",
