@@ -49,7 +49,7 @@ def test_lists(command, names, capsys):
         (["place", "--model=inception_v33"], "Did you mean 'inception_v3'"),
         (["place", "--model=missing/graph.pb"], "does not exist"),
         (["place", "--model=no_such_module:build"], "module 'no_such_module', which cannot be found"),
-        (["place", "--model=models.zoo:bild"], "It has names, describe, parameters, build"),
+        (["place", "--model=models.zoo:bild"], "It has names, describe, parameters, facts, build"),
         (["place", "--model=rnnlm_2", "--param=unis=3"], "parameter of rnnlm_2 'unis'"),
         (["place", "--model=rnnlm_2", "--param=units"], "--param=NAME=VALUE"),
         (["place", "--model=rnnlm_2", "--topology=4xP101"], "Did you mean '4xP100'"),

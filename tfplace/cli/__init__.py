@@ -14,6 +14,7 @@ HELP = """\
 tfplace decides which device every op of a TensorFlow model runs on.
 
   tfplace place --model=MODEL [--topology=NAME|FILE] [--placer=auto] [--budget=30s] [--out=DIR] [--json] ...
+  tfplace extract MODEL --output=FILE.npz    read a model's graph once, to place it without TensorFlow
   tfplace profile MODEL... --output=FILE     measure how long models' ops take
   tfplace calibrate --output=FILE            measure devices and links, as a topology
   tfplace topologies      list the topologies that come with tfplace
@@ -76,6 +77,13 @@ def _worker(argv: list[str]) -> int:
     return PLACED
 
 
+def _extract(argv: list[str]) -> int:
+    from tfplace.cli.extract import extract_command
+
+    extract_command(argv)
+    return PLACED
+
+
 def _profile(argv: list[str]) -> int:
     from tfplace.cli.profile import profile_command
 
@@ -102,6 +110,7 @@ def _listing(what: str) -> Callable[[list[str]], int]:
 
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "place": _place,
+    "extract": _extract,
     "profile": _profile,
     "calibrate": _calibrate,
     "worker": _worker,

@@ -1,0 +1,110 @@
+import json
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tfplace import OpGraph, Placement, formulate
+from tfplace.cli import BAD_INPUT, PLACED, main
+
+SMALL = ["rnnlm_2", "--batch=2", *(f"--param={p}" for p in ("steps=2", "units=8", "vocabulary=50", "layers=1"))]
+QUICK = ["--placer=heft", "--budget=5 evaluations", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("extracted") / "small.npz"
+    keras.utils.clear_session()
+    assert main(["extract", *SMALL, f"--output={path}", "--quiet"]) == PLACED
+    return path
+
+
+def test_help_lists_flags(capsys):
+    assert main(["extract", "--help"]) == PLACED
+    text = capsys.readouterr().out
+    assert all(f"--{flag} " in text for flag in ("output", "batch", "param", "fetch", "inference", "quiet"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "with 0 models"),
+        (["rnnlm_2", "rnnlm_4", "--output=x.npz"], "with 2 models"),
+        (["rnnlm_2"], "no --output"),
+        (["rnnlm_2", "--output=x.json"], "ends in .npz or .meta"),
+        (["rnnlm_2", "--output=missing/x.npz"], "missing does not"),
+        (["rnnlm_3", "--output=x.npz"], "Did you mean 'rnnlm_"),
+    ],
+)
+def test_bad_input(argv, message, capsys):
+    assert main(["extract", *argv]) == BAD_INPUT
+    assert message in capsys.readouterr().err
+
+
+def test_it_says_what_it_wrote(tmp_path, capsys):
+    keras.utils.clear_session()
+    assert main(["extract", *SMALL, f"--output={tmp_path / 'x.meta'}", "--inference"]) == PLACED
+    meta = tf.compat.v1.MetaGraphDef.FromString((tmp_path / "x.meta").read_bytes())
+    text = capsys.readouterr().out
+    assert {"MatMul", "BiasAdd"} <= {node.op for node in meta.graph_def.node}
+    assert f"{len(meta.graph_def.node) - 1} ops" in text  # and one node that groups the step's results
+    assert "x.meta (" in text
+
+
+def test_an_extracted_graph_is_placed_as_its_model_is(archive, tmp_path, capfd):
+    keras.utils.clear_session()
+    files = tmp_path / "a", tmp_path / "b"
+    assert (
+        main(["place", f"--model={SMALL[0]}", *SMALL[1:], "--topology=2xP100", f"--out={files[0]}", *QUICK]) == PLACED
+    )
+    capfd.readouterr()
+    assert main(["place", f"--model={archive}", "--topology=2xP100", f"--out={files[1]}", "--json", *QUICK]) == PLACED
+    assert set(json.loads(capfd.readouterr().out)["files"]) == {"placement", "trace", "topology", "report"}
+    a, b = (Placement.from_json((f / "placement.json").read_text()) for f in files)
+    assert a.diff(b) == {}
+
+
+def test_placing_an_archive_does_not_load_tensorflow(archive):
+    code = """
+import sys
+from tfplace.cli import main
+assert main(["place", f"--model={sys.argv[1]}", "--topology=2xP100", "--placer=single", "--budget=3 evaluations"]) == 0
+print("tensorflow" in sys.modules, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(archive)], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "False"
+    assert "Step times (simulated)" in done.stdout
+
+
+def test_a_problem_is_placed_as_it_is(archive, tmp_path, capsys):
+    path = tmp_path / "problem.npz"
+    formulate(OpGraph.load(archive), "2xP100", max_memory={"GPU:0": "1GiB"}).save(path)
+    place = ["place", f"--model={path}", *QUICK]
+    assert main([*place, "--json"]) == PLACED
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["topology"] == "2xP100"
+    for flag in ("--topology=4xP100", "--pin=*=GPU:0", "--headroom=0.1"):
+        assert main([*place, flag]) == BAD_INPUT
+        assert "flags that change the problem" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--batch=3", "a graph with all its shapes"),
+        ("--param=units=3", "--param only for"),
+        ("--inference", "one step's graph as it is"),
+        ("--fetch=x", "one step's graph as it is"),
+        ("--evaluator=grappler", "loaded from a file"),
+    ],
+)
+def test_what_an_archive_cannot_do_is_said(archive, flag, message, capsys):
+    assert main(["place", f"--model={archive}", "--topology=2xP100", flag, *QUICK]) == BAD_INPUT
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_archive(capsys):
+    assert main(["place", "--model=missing.npz", *QUICK]) == BAD_INPUT
+    assert "does not exist" in capsys.readouterr().err

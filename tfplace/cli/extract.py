@@ -1,0 +1,84 @@
+"""`tfplace extract`: reads a model's graph once, and keeps it for planning without TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import flags
+
+from tfplace.cli import options, source
+from tfplace.cli.console import say
+from tfplace.cli.flagset import describe_flags, read_flags
+from tfplace.cli.quiet import load_tensorflow
+from tfplace.core.archive import SUFFIX, is_archive
+from tfplace.core.graph import OpGraph
+from tfplace.errors import InputError
+from tfplace.report.progress import Stages
+from tfplace.units import format_bytes
+
+NAME = "tfplace extract"
+SUFFIXES = (SUFFIX, ".meta")
+
+
+def extract_flags() -> flags.FlagValues:
+    """A fresh set of flags, apart from absl's global ones."""
+    fv = flags.FlagValues()
+    text, repeated, switch = flags.DEFINE_string, flags.DEFINE_multi_string, flags.DEFINE_bool
+    text("output", None, "The file to write: .npz for planning, or .meta, a MetaGraphDef.", flag_values=fv)
+    flags.DEFINE_integer("batch", None, "Examples in one step; by default the model's own.", flag_values=fv)
+    repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
+    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
+    switch("inference", False, "Keras models: inference instead of the training step.", flag_values=fv)
+    switch("quiet", False, "No progress on stderr.", flag_values=fv)
+    return fv
+
+
+def extract_command(argv: Sequence[str]) -> None:
+    """Runs `tfplace extract` with these flags.
+
+    Raises:
+      InputError: see the exit codes in docs/cli.md.
+    """
+    if {"--help", "-h"} & set(argv):
+        say(describe_flags(f"{NAME} MODEL: reads a model's graph and writes it to a file.", extract_flags()))
+        return
+    fv = extract_flags()
+    models = read_flags(NAME, fv, argv)
+    if len(models) != 1:
+        raise InputError(f"{NAME} with {len(models)} models", f"one, such as `{NAME} rnnlm_2 --output=rnnlm_2.npz`")
+    output = _output(fv)
+    build = source.find(models[0])
+    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        stages.stage("building the model")
+        if not is_archive(models[0]):
+            load_tensorflow(gpus=False)
+        built = build(fv.batch, dict(options.pairs("param", fv.param, "NAME=VALUE")))
+        stages.stage("reading its graph")
+        graph = _extract(fv, built)
+        stages.stage("writing")
+        graph.save(output)
+    variables = format_bytes(sum(v.size_bytes for v in graph.variables))
+    counts = f"{graph.num_ops:,} ops, {graph.num_tensors:,} tensors, {graph.num_edges:,} edges"
+    say(f"{graph.name}: {counts}, {variables} of variables, fingerprint {graph.fingerprint}\n")
+    say(f"{output} ({format_bytes(output.stat().st_size)})\n")
+
+
+def _extract(fv: flags.FlagValues, built: source.Source) -> OpGraph:
+    from tfplace.api import extract
+
+    training = False if fv.inference else None
+    return extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
+
+
+def _output(fv: flags.FlagValues) -> Path:
+    if not fv.output:
+        raise InputError("no --output", "--output=graph.npz", "`tfplace place --model=graph.npz` places it.")
+    output = Path(fv.output)
+    if output.suffix not in SUFFIXES:
+        raise InputError(f"--output={fv.output}", f"a file that ends in {' or '.join(SUFFIXES)}")
+    if not output.parent.is_dir():
+        raise InputError(f"--output={fv.output}", f"a file in a directory that exists; {output.parent} does not")
+    return output
