@@ -1,4 +1,4 @@
-"""Transformer-XL's parts: blocks that remember the last segment, relative positions, logits tied to the embedding."""
+"""Transformer-XL's parts: blocks that remember the last segments and attend by relative positions."""
 
 from __future__ import annotations
 
@@ -132,25 +132,3 @@ class Distances(layers.Layer):
     def compute_output_spec(self, x: Any) -> Any:
         """The output's shape."""
         return keras.KerasTensor((self.memory_length + x.shape[1], x.shape[2]))
-
-
-class TiedLogits(layers.Layer):
-    """Products with the rows of an embedding, plus a bias: `[B, T, W]` to `[B, T, vocabulary]`."""
-
-    def __init__(self, embedding: Any, name: str) -> None:
-        super().__init__(name=name)
-        self.embedding = embedding
-
-    def build(self, *_: Any) -> None:
-        """Makes the bias."""
-        self.bias = self.add_weight(shape=(self.embedding.input_dim,), initializer="zeros", name="bias")
-
-    def call(self, x: Any) -> Any:
-        """One matrix product over all tokens."""
-        table = tf.convert_to_tensor(self.embedding.embeddings)
-        flat = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), table, transpose_b=True)
-        return tf.reshape(tf.nn.bias_add(flat, tf.convert_to_tensor(self.bias)), (*x.shape[:-1], table.shape[0]))
-
-    def compute_output_spec(self, x: Any) -> Any:
-        """The output's shape."""
-        return keras.KerasTensor((*x.shape[:-1], self.embedding.input_dim))

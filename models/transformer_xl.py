@@ -33,7 +33,8 @@ def build(
     import keras
     import tensorflow as tf
 
-    from models.relative_attention import Block, Distances, TiedLogits
+    from models.parts import TiedLogits
+    from models.relative_attention import Block, Distances
 
     def drop(x: object, name: str) -> object:
         return keras.layers.Dropout(dropout, name=name)(x)
@@ -45,7 +46,7 @@ def build(
     x = drop(x, "embedding_dropout")
     for i in range(layers):
         x = Block(width, heads=heads, inner=inner, memory=memory, dropout=dropout, name=f"block_{i}")(x, positions)
-    logits = TiedLogits(embedding, name="logits")(drop(x, "output_dropout"))
+    logits = TiedLogits(embedding, use_bias=True, name="logits")(drop(x, "output_dropout"))
     model = keras.Model(tokens, logits, name="transformer_xl")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(2.5e-4, global_clipnorm=0.25), loss, jit_compile=False)
@@ -57,6 +58,6 @@ def build(
         (spec, spec),
         "Dai et al. 2019; placed as Transformer-XL by GDP and GO",
         "sizes of the authors' enwik8 model for GPUs, as the placement papers give only layers; no adaptive softmax, "
-        "which that model has not either; biases of positions per layer, as in the authors' larger models; constant "
-        "learning rate; Keras's initial weights",
+        "which that model has not either; biases of positions per layer, as in the authors' larger models; queries, keys "
+        "and values are projected apart; constant learning rate; Keras's initial weights",
     )
