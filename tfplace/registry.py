@@ -59,6 +59,7 @@ PLACERS = Registry(
     "placer",
     {
         "auto": "tfplace.placers.auto:Auto",
+        "contiguous": "tfplace.placers.contiguous:Contiguous",
         "critical_path": "tfplace.placers.critical_path:CriticalPath",
         "etf": "tfplace.placers.etf:Etf",
         "expert": "tfplace.placers.expert:Expert",

@@ -14,6 +14,7 @@ from tfplace.testing.placers import PlacerSuite, run_placer
 
 BUILT_IN = (
     "auto",
+    "contiguous",
     "critical_path",
     "etf",
     "expert",
@@ -35,6 +36,12 @@ class TestAuto(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["auto"]()
+
+
+class TestContiguous(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["contiguous"]()
 
 
 class TestCriticalPath(PlacerSuite):

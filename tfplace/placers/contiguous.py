@@ -1,0 +1,123 @@
+"""Contiguous: the dynamic programme of Tarnawski et al. over the ideals of a graph."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray
+from tfplace.placers.base import Study, single_devices
+from tfplace.schedule.ideals import Ideals, all_ideals, chain, depth_first_order
+from tfplace.schedule.pieces import Order, Pieces, Table, cut, make_pieces, make_table
+
+_IDEALS = 60_000
+_AT_ONCE = 64
+
+
+class Contiguous:
+    """Cuts the forward pass into one piece per device so that the largest load is least.
+
+    A piece is what lies between two ideals of the order of `tfplace.group.forward` (with a block an ideal has all that
+    comes before it), together with the backward ops attached. Over ideals I, and for every number of devices of each
+    kind already used,
+
+        best[I, used + a device] = min over ideals J within I of max(best[J, used], load of the device with I - J)
+
+    which is the least largest load of all contiguous placements (the throughput DP). Pieces may be empty, and a host
+    takes one like any other device. If the order has more ideals than the limit, only the prefixes of one depth-first
+    topological order are looked at (the paper's DPL). `notes` tells which it was.
+
+    Departures: devices of any kinds, each kind told apart by seconds, memory and links. A piece's load cannot depend on
+    where its neighbours are, so each transfer is counted over the slowest of the device's links to others that pay for
+    transfers; where links differ, the study's value may be lower. Pieces whose seconds alone pass the best solution so
+    far, or after which the rest cannot be done within it (the work bound), are skipped. A block of zero seconds that a
+    single other block exchanges anything with joins that. Units that may only be on a host beside accelerators are left
+    out of the order and put there.
+
+    By the step-time objective the same placement is evaluated, for what it is worth.
+
+    Args:
+      ideals: the most there may be for the full programme.
+    """
+
+    citation = (
+        "J. Tarnawski, A. Phanishayee, N. R. Devanur, D. Mahajan, F. Nina Paravecino: Efficient Algorithms for Device "
+        "Placement of DNN Graph Operators. NeurIPS 2020, the dynamic programmes for throughput (DP, DPL)."
+    )
+
+    def __init__(self, ideals: int = _IDEALS) -> None:
+        self.ideals = ideals
+        self.notes: tuple[str, ...] = ()
+
+    def place(self, study: Study) -> IntArray:
+        """Evaluates the linearised solution, then the full one, unless a budget of seconds is spent before."""
+        order, pieces = make_pieces(study.problem)
+        blocks = len(pieces.held)
+        line = _Solution(study, order, pieces, chain(depth_first_order(blocks, order.before)))
+        best = line.best(math.inf)
+        if best is not None:
+            study.key(best)
+        ideals = all_ideals(blocks, order.before, self.ideals)
+        if ideals is None:
+            self.notes = (f"contiguous: linearised, as {blocks} blocks have more than {self.ideals:,} ideals",)
+        else:
+            full = _Solution(study, order, pieces, ideals)
+            better = full.best(line.value_s)
+            done = "" if full.done else ", of which the budget sufficed for a part"
+            self.notes = (f"contiguous: full programme, {len(ideals.member):,} ideals of {blocks} blocks{done}",)
+            if better is not None:
+                best = better
+                study.key(best)
+        return _best_single(study) if best is None else best
+
+
+class _Solution:
+    """One run of the programme.
+
+    Args:
+      study: for its problem and its budget.
+      order: units as blocks.
+      pieces: the blocks.
+      ideals: between which pieces lie.
+    """
+
+    def __init__(self, study: Study, order: Order, pieces: Pieces, ideals: Ideals) -> None:
+        self.value_s = math.inf
+        self.done = False
+        self._study, self._order, self._pieces, self._ideals = study, order, pieces, ideals
+
+    def best(self, limit_s: float) -> IntArray | None:
+        """[U] devices of the best solution below the limit, or None."""
+        table, count = make_table(self._pieces, self._ideals), len(self._ideals.member)
+        self.value_s = limit_s
+        for first in range(0, count, _AT_ONCE):
+            if first and self._study.left.seconds == 0.0:
+                break
+            end = min(first + _AT_ONCE, count)
+            self.value_s = cut(self._pieces, self._ideals, table, first, end, self.value_s)
+        else:
+            self.done = True
+        if not np.isfinite(table.best[-1].min()):
+            return None
+        return self._devices(table)
+
+    def _devices(self, table: Table) -> IntArray:
+        """Goes back from the full set piece by piece; each takes the next device of its kind."""
+        problem, order = self._study.problem, self._order
+        device = np.zeros(len(self._pieces.held), np.int32)
+        free = [np.flatnonzero(order.kind == k).tolist() for k in range(len(self._pieces.number))]
+        at, state = len(table.rest) - 1, int(table.best[-1].argmin())
+        while at:
+            start, kind = int(table.parent[at, state]), int(table.last[at, state])
+            device[self._ideals.member[at] & ~self._ideals.member[start]] = free[kind].pop()
+            fewer = table.used[state].copy()
+            fewer[kind] -= 1
+            at, state = start, int(np.flatnonzero((table.used == fewer).all(axis=1))[0])
+        left_out = single_devices(problem)[0]
+        return np.where(order.block >= 0, device[order.block], left_out).astype(np.int32)
+
+
+def _best_single(study: Study) -> IntArray:
+    """Everything on one device, where no cut fits."""
+    return min(single_devices(study.problem), key=study.key)

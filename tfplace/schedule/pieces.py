@@ -1,0 +1,340 @@
+"""A pipeline's pieces: blocks in their order, kinds of devices, and the programme that cuts the order into pieces."""
+
+# Kernels take plain arguments, of which there are many; a NamedTuple's fields are of type Any once compiled.
+# mypy: disable-error-code="no-any-return, untyped-decorator"
+# ruff: noqa: PLR0917
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.problem import Problem
+from tfplace.group.forward import forward_blocks
+from tfplace.schedule.ideals import Ideals
+from tfplace.simulate.pipeline import LoadProgram, compile_loads, pays
+from tfplace.simulate.relaxation import relax
+
+kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
+
+
+class Pieces(NamedTuple):
+    """What blocks take on each kind of device.
+
+    Axes: [B] blocks, [K] kinds of devices, [M] messages between blocks, [R] (message, block) pairs.
+
+    Attributes:
+      seconds: [B, K] infinite where some unit of the block may not be.
+      held: [B] bytes.
+      limit: [K] bytes.
+      number: [K] devices of the kind.
+      out: [M, K] seconds that sending a message takes.
+      into: [M, K] seconds that receiving it takes.
+      size: [M] bytes that the copy holds.
+      maker: [M] block.
+      first: [M + 1] message m is read by the blocks `reader[first[m]:first[m + 1]]`.
+      reader: [R] other blocks than the maker, each once.
+      touch_first: [B + 1] block b makes or reads the messages `touch[touch_first[b]:touch_first[b + 1]]`.
+      touch: messages.
+      work: [B] weighted seconds of a block on the device where they are least; see `tfplace.simulate.relaxation.relax`.
+      weight: [K] of a device of the kind.
+    """
+
+    seconds: FloatArray
+    held: LongArray
+    limit: LongArray
+    number: IntArray
+    out: FloatArray
+    into: FloatArray
+    size: LongArray
+    maker: IntArray
+    first: IntArray
+    reader: IntArray
+    touch_first: IntArray
+    touch: IntArray
+    work: FloatArray
+    weight: FloatArray
+
+
+class Order(NamedTuple):
+    """How units and devices are seen by `Pieces`.
+
+    Attributes:
+      block: [U] of each unit, -1 for units left out.
+      before: [E, 2] blocks of which the first comes before the second.
+      kind: [D] of each device.
+    """
+
+    block: IntArray
+    before: IntArray
+    kind: IntArray
+
+
+def make_pieces(problem: Problem) -> tuple[Order, Pieces]:
+    """Blocks and kinds of devices of a problem; units that may only be on a host beside accelerators are left out."""
+    loads, paying = compile_loads(problem), np.array(pays(problem))
+    units, before = forward_blocks(problem)
+    out, into = _over_slowest(loads, paying)
+    seconds = np.where(problem.allowed, loads.seconds, np.inf)
+    kind = _kinds(problem, seconds, out, into)
+    one = np.unique(kind, return_index=True)[1]
+    may: NDArray[np.bool_] = np.asarray(problem.allowed[:, paying].any(axis=1))
+    block, before = _without(may, *_without_idle_leaves(loads, units, before))
+    count = int(block.max(initial=-1)) + 1
+    maker, first, reader, kept = _messages(loads, block)
+    by_block = np.zeros((count, len(one)))
+    held = np.zeros(count, np.int64)
+    np.add.at(by_block, block[block >= 0], seconds[block >= 0][:, one])
+    np.add.at(held, block[block >= 0], loads.unit_bytes[block >= 0])
+    weight = relax(problem.unit_seconds).weight[one]
+    touched = np.concatenate([maker, reader])
+    order = np.argsort(touched, kind="stable")
+    messages = np.concatenate([np.arange(len(maker)), np.repeat(np.arange(len(maker)), np.diff(first))])
+    with np.errstate(invalid="ignore"):
+        work = np.where(np.isfinite(by_block), by_block * weight, np.inf)
+    pieces = Pieces(
+        seconds=by_block,
+        held=held,
+        limit=loads.limit[one],
+        number=np.bincount(kind).astype(np.int32),
+        out=np.ascontiguousarray(out[kept][:, one]),
+        into=np.ascontiguousarray(into[kept][:, one]),
+        size=loads.size[kept],
+        maker=maker,
+        first=first,
+        reader=reader,
+        touch_first=np.searchsorted(touched[order], np.arange(count + 1)).astype(np.int32),
+        touch=messages[order].astype(np.int32),
+        work=work.min(axis=1),
+        weight=weight,
+    )
+    return Order(block, before, kind), pieces
+
+
+def _over_slowest(loads: LoadProgram, paying: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """[M, D] seconds of sending and receiving over the slowest link to another device that pays, or to any."""
+    devices = len(paying)
+    out, into = (np.zeros((len(loads.maker), devices)) for _ in range(2))
+    for d in range(devices):
+        others = [e for e in range(devices) if e != d and paying[e]] or [e for e in range(devices) if e != d]
+        for e in others:
+            sent = loads.trips * loads.out[0, d, e] + loads.volume * loads.out[1, d, e]
+            received = loads.trips * loads.into[0, e, d] + loads.volume * loads.into[1, e, d]
+            out[:, d], into[:, d] = np.maximum(out[:, d], sent), np.maximum(into[:, d], received)
+    return out, into
+
+
+def _kinds(problem: Problem, seconds: FloatArray, out: FloatArray, into: FloatArray) -> IntArray:
+    """[D] devices between which a pipeline could not tell a difference have the same number."""
+    columns = np.concatenate([seconds, out, into, problem.memory_limit[None].astype(np.float64)])
+    kind: IntArray = np.unique(columns, axis=1, return_inverse=True)[1].ravel().astype(np.int32)
+    return kind
+
+
+def _without_idle_leaves(loads: LoadProgram, block: IntArray, before: IntArray) -> tuple[IntArray, IntArray]:
+    """Joins blocks of no seconds that a single other block exchanges anything with to that block.
+
+    Such a block adds nothing but a transfer where it is apart, so this loses no solution unless its bytes do not fit.
+    """
+    count = int(block.max(initial=-1)) + 1
+    near: list[set[int]] = [set() for _ in range(count)]
+    of = np.repeat(np.arange(len(loads.maker)), np.diff(loads.first))
+    flows = np.stack([block[loads.maker[of]], block[loads.reader]], axis=1)
+    for a, b in np.concatenate([flows, before]).tolist():
+        if a != b:
+            near[a].add(b)
+            near[b].add(a)
+    busy = np.zeros(count)
+    np.add.at(busy, block, loads.seconds.max(axis=1))
+    into = list(range(count))
+    leaves = [b for b in range(count) if busy[b] == 0 and len(near[b]) == 1]
+    while leaves:
+        leaf = leaves.pop()
+        if len(near[leaf]) != 1:
+            continue
+        other = near[leaf].pop()
+        into[leaf] = other
+        near[other].discard(leaf)
+        if busy[other] == 0 and len(near[other]) == 1:
+            leaves.append(other)
+    for b in range(count):
+        while into[into[b]] != into[b]:
+            into[b] = into[into[b]]
+    label = np.unique(into, return_inverse=True)[1]
+    pairs = np.unique(label[before].reshape(-1, 2), axis=0)
+    return label[block].astype(np.int32), pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int32)
+
+
+def _without(may: NDArray[np.bool_], block: IntArray, before: IntArray) -> tuple[IntArray, IntArray]:
+    """Takes units out; what came before a block that is gone comes before what came after it no longer."""
+    kept = np.unique(block[may])
+    place = np.full(int(block.max(initial=-1)) + 2, -1, np.int32)
+    place[kept] = np.arange(len(kept))
+    pairs = place[before].reshape(-1, 2)
+    return np.where(may, place[block], -1).astype(np.int32), pairs[(pairs >= 0).all(axis=1)]
+
+
+def _messages(loads: LoadProgram, block: IntArray) -> tuple[IntArray, IntArray, IntArray, LongArray]:
+    """Makers, offsets and readers of the messages that go from block to block, and which of all messages they are."""
+    of = np.repeat(np.arange(len(loads.maker)), np.diff(loads.first))
+    pairs = np.stack([of, block[loads.reader]], axis=1)
+    maker = block[loads.maker]
+    pairs = pairs[(pairs[:, 1] >= 0) & (maker[of] >= 0) & (pairs[:, 1] != maker[of])]
+    pairs = np.unique(pairs, axis=0)
+    kept, index = np.unique(pairs[:, 0], return_inverse=True)
+    first = np.searchsorted(index, np.arange(len(kept) + 1)).astype(np.int32)
+    return maker[kept].astype(np.int32), first, pairs[:, 1].astype(np.int32), kept
+
+
+class Table(NamedTuple):
+    """The programme's table. [N] ideals, [S] numbers of devices used of each kind, [K] kinds.
+
+    Attributes:
+      best: [N, S] the least largest load, or infinite.
+      parent: [N, S] the ideal before the last piece.
+      last: [N, S] the kind of device of the last piece.
+      used: [S, K] devices used.
+      spare: [S] weights of the devices not used.
+      rest: [N] work of the blocks outside the ideal.
+      seen: [N] scratch.
+      queue: [N] scratch.
+      seconds: [N, K] scratch.
+      out: [N, K] scratch.
+      into: [N, K] scratch.
+      held: [N, 2] scratch, bytes of the blocks and of what they receive.
+    """
+
+    best: FloatArray
+    parent: IntArray
+    last: IntArray
+    used: IntArray
+    spare: FloatArray
+    rest: FloatArray
+    seen: IntArray
+    queue: IntArray
+    seconds: FloatArray
+    out: FloatArray
+    into: FloatArray
+    held: LongArray
+
+
+def make_table(pieces: Pieces, ideals: Ideals) -> Table:
+    """An empty table."""
+    n, kinds = len(ideals.member), len(pieces.number)
+    used = np.array(list(np.ndindex(*(pieces.number + 1).tolist())), np.int32).reshape(-1, kinds)
+    best = np.full((n, len(used)), np.inf)
+    best[0, 0] = 0.0
+    scratch = [np.zeros((n, kinds)) for _ in range(3)]
+    return Table(
+        best=best,
+        parent=np.full(best.shape, -1, np.int32),
+        last=np.full(best.shape, -1, np.int32),
+        used=used,
+        spare=(pieces.number - used) @ pieces.weight,
+        rest=np.where(ideals.member, 0.0, pieces.work).sum(axis=1),
+        seen=np.full(n, -1, np.int32),
+        queue=np.zeros(n, np.int32),
+        seconds=scratch[0],
+        out=scratch[1],
+        into=scratch[2],
+        held=np.zeros((n, 2), np.int64),
+    )
+
+
+@kernel
+def _state(t: Table, p: Pieces, s: int, k: int) -> int:
+    """The state with one more device of kind k, -1 if there is none."""
+    if t.used[s, k] == p.number[k]:
+        return -1
+    stride = 1
+    for j in range(k + 1, len(p.number)):
+        stride *= p.number[j] + 1
+    return s + stride
+
+
+@kernel
+def _grow(p: Pieces, i: Ideals, t: Table, start: int, at: int, to: int, b: int) -> None:
+    """Costs of the piece between `start` and `to`, which is that between `start` and `at` and block b."""
+    t.seconds[to], t.out[to], t.into[to], t.held[to] = (
+        t.seconds[at] + p.seconds[b], t.out[at], t.into[at], t.held[at]
+    )  # fmt: skip
+    t.held[to, 0] += p.held[b]
+    for x in range(p.touch_first[b], p.touch_first[b + 1]):
+        m = p.touch[x]
+        made = p.maker[m] == b
+        maker_in = i.member[at, p.maker[m]] and not i.member[start, p.maker[m]]
+        read_in, away, away_then = False, False, False  # readers in the piece, and outside it before and after
+        for r in range(p.first[m], p.first[m + 1]):
+            c = p.reader[r]
+            inside = i.member[at, c] and not i.member[start, c]
+            read_in |= inside
+            away |= not inside
+            away_then |= not inside and c != b
+        if made:
+            if read_in:  # it was received, and no longer is
+                t.into[to] -= p.into[m]
+                t.held[to, 1] -= p.size[m]
+            if away:
+                t.out[to] += p.out[m]
+        elif maker_in:
+            if away and not away_then:
+                t.out[to] -= p.out[m]
+        elif not read_in:
+            t.into[to] += p.into[m]
+            t.held[to, 1] += p.size[m]
+
+
+@kernel
+def cut(p: Pieces, i: Ideals, t: Table, first: int, end: int, limit_s: float) -> float:
+    """Adds every piece that starts at one of the ideals `first` to `end`.
+
+    Args:
+      p: the blocks.
+      i: the ideals.
+      t: filled in.
+      first: of the ideals, all before which have been done.
+      end: where they end.
+      limit_s: only solutions below it are wanted.
+
+    Returns:
+      The limit, or the value of the best solution found if that is lower.
+    """
+    full, kinds, states = len(t.rest) - 1, len(p.number), len(t.spare)
+    slack = 1 + 1e-9
+    for start in range(first, end):
+        if t.best[start].min() >= limit_s:
+            continue
+        t.seen[start], t.queue[0], n = start, start, 1
+        t.seconds[start], t.out[start], t.into[start], t.held[start] = 0.0, 0.0, 0.0, 0
+        q = 0
+        while q < n:
+            at = t.queue[q]
+            q += 1
+            for k in range(kinds if at != start else 0):
+                load = t.seconds[at, k] + t.out[at, k] + t.into[at, k]
+                if load >= limit_s or t.held[at, 0] + t.held[at, 1] > p.limit[k]:
+                    continue
+                for s in range(states):
+                    then = _state(t, p, s, k)
+                    value = max(t.best[start, s], load)
+                    if then < 0 or value >= limit_s or value >= t.best[at, then]:
+                        continue
+                    if t.rest[at] > t.spare[then] * limit_s * slack:
+                        continue
+                    t.best[at, then], t.parent[at, then], t.last[at, then] = value, start, k
+                    if at == full:
+                        limit_s = value
+            for x in range(i.first[at], i.first[at + 1]):
+                to = i.larger[x]
+                if t.seen[to] == start:
+                    continue
+                t.seen[to] = start
+                _grow(p, i, t, start, at, to, i.added[x])
+                if t.seconds[to].min() < limit_s:
+                    t.queue[n] = to
+                    n += 1
+    return limit_s
