@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from tfplace.cli.console import say
-from tfplace.errors import InputError
+from tfplace.cli.flagset import wide_console
+from tfplace.errors import InputError, UnknownNameError
 from tfplace.units import format_bytes
 
 
 def show(what: str, argv: Sequence[str]) -> None:
-    """Prints one of the lists.
+    """Prints one of the lists; `models NAME` prints what is known of one model.
 
     Raises:
-      InputError: arguments were given.
+      InputError: arguments were given that mean nothing.
+      UnknownNameError: no such model.
     """
     if list(argv) in (["--help"], ["-h"]):
-        say(f"tfplace {what} lists the {what}; it takes no flags.\n")
+        more = "; `tfplace models NAME` shows one with its parameters" if what == "models" else ""
+        say(f"tfplace {what} lists the {what}; it takes no flags{more}.\n")
+        return
+    if what == "models" and len(argv) == 1 and not argv[0].startswith("-"):
+        wide_console().print(_model(argv[0]))
         return
     if argv:
         raise InputError(f"{' '.join(argv)!r} after `tfplace {what}`", "no flags")
-    Console().print(_TABLES[what]())
+    wide_console().print(_TABLES[what]())
 
 
 def _topologies() -> Table:
@@ -57,22 +63,59 @@ def _placers() -> Table:
 
 
 def _models() -> Table:
+    from models import families, zoo
+
+    table = _table("name", "what it is", "ops", "groups", "parameters", "memory", "devices", right=range(2, 6))
+    facts = zoo.facts()
+    for name in zoo.names():
+        table.add_row(name, zoo.describe(name), *_sizes(facts.get(name)), _devices(name))
+    table.caption = (
+        "Of a training step: ops; groups of ops that cannot be split; trained parameters; simulated peak memory with "
+        "everything on one GPU. devices: accelerators on which papers place it. `tfplace models NAME` shows what "
+        "--param=NAME=VALUE can set.\n"
+        f"Families of {families.SIZE} models each: {', '.join(families.names())}, such as "
+        "--model=models.families:member --param=family=ptb --param=index=0."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _model(name: str) -> Table:
     from models import zoo
 
-    table = _table("name", "what it is", "parameters (--param=NAME=VALUE)")
-    for name in zoo.names():
-        parameters = ", ".join(f"{k}={v}" for k, v in zoo.parameters(name).items())
-        table.add_row(name, zoo.describe(name), parameters)
+    if name not in zoo.names():
+        raise UnknownNameError("model", name, zoo.names())
+    table = _table(name, zoo.describe(name))
+    for what, value in zip(("ops", "groups", "parameters", "memory"), _sizes(zoo.facts().get(name)), strict=True):
+        table.add_row(what, value)
+    table.add_row("devices", _devices(name))
+    for parameter, value in zoo.parameters(name).items():
+        table.add_row(f"--param={parameter}=", str(value))
     return table
+
+
+def _sizes(facts: Mapping[str, Any] | None) -> list[str]:
+    """Ops, groups, parameters and memory as text; empty for a model that was not built since it was added."""
+    if facts is None:
+        return ["", "", "", ""]
+    numbers = [f"{facts[what]:,}" for what in ("ops", "groups")]
+    return [*numbers, f"{facts['parameters'] / 1e6:,.1f} M", format_bytes(facts["memory_bytes"])]
+
+
+def _devices(name: str) -> str:
+    from models import zoo
+
+    return ", ".join(map(str, zoo.ENTRIES[name].devices))
 
 
 _TABLES: dict[str, Callable[[], Table]] = {"models": _models, "placers": _placers, "topologies": _topologies}
 
 
-def _table(*headings: str) -> Table:
+def _table(*headings: str, right: Collection[int] = ()) -> Table:
+    """An empty table; `right` are the columns of numbers."""
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in headings:
-        table.add_column(heading)
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if i in right else "left")
     return table
 
 
