@@ -1,4 +1,4 @@
-"""List scheduling in slow, plain Python, from the words of tfplace/schedule/kernel.py: no heaps, nothing kept up to date.
+"""List scheduling in slow, plain Python, from the words of tfplace/schedule/kernel.py: no heaps, no sums kept.
 
 Works on the graph's own edges. Everything that can be worked out from what was planned so far is worked out anew.
 """
@@ -48,7 +48,6 @@ class Oracle:
             position = aliased_input(g.op_types[op], slot) if tensor >= 0 else None
             if (op, position) in taken:
                 self.alias_of[message] = taken[op, position]
-        # aliases that nobody reads hold what they share no longer than their op reads it
 
     def inputs(self, v):
         return sorted(self.reads.get(v, ()))
@@ -169,10 +168,7 @@ class Oracle:
     def by_order(self, order):
         for v in order:
             unit = self.unit_of[v]
-            if unit not in self.unit_device:
-                d = self.earliest_finish(v)
-            else:
-                d = self.unit_device[unit]
+            d = self.unit_device[unit] if unit in self.unit_device else self.earliest_finish(v)
             self.plan(v, d, self.gap(d, self.arrival(v, d), self.seconds(v, d)))
         return self
 

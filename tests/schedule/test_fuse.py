@@ -12,7 +12,9 @@ from tfplace.testing import make_graph, make_problem, make_topology, random_prob
 
 def test_two_groups_of_a_diamond():
     graph = make_graph(
-        {"a": 8, "b": (3, 5), "c": 7, "d": 0}, ["a -> b", "a -> c", "b:0 -> d", "b:1 -> d", "c -> d"], variables={"c": 60}
+        {"a": 8, "b": (3, 5), "c": 7, "d": 0},
+        ["a -> b", "a -> c", "b:0 -> d", "b:1 -> d", "c -> d"],
+        variables={"c": 60},
     )
     problem = make_problem(graph, make_topology(2), [1.0, 2.0, 4.0, 8.0])
     scheduler = fuse(problem, np.array([0, 0, 1, 1], np.int32))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -133,7 +135,7 @@ def test_serial_channels_carry_one_transfer_at_a_time(seed):
                     taken.setdefault(int(c), []).append((plan.sent_s[m, d] - seconds, plan.sent_s[m, d]))
         for stretches in taken.values():
             stretches.sort()
-            assert all(a[1] <= b[0] + 1e-9 for a, b in zip(stretches, stretches[1:], strict=False))
+            assert all(a[1] <= b[0] + 1e-9 for a, b in itertools.pairwise(stretches))
 
 
 @MANY
@@ -150,7 +152,9 @@ def test_memory_lasts_unless_the_plan_says_so(problem, memory):
 def test_gaps_are_filled():
     """a | gap | c on one device: b, planned last, goes into the gap that waiting for x left."""
     graph = make_graph({"a": 0, "x": 0, "c": 0, "b": 0}, ["a -> c", "x -> c"])
-    problem = make_problem(graph, make_topology(2, bandwidth=1.0, latency=1.0), np.array([[2.0, 9], [9, 4], [3, 9], [3, 9]]))
+    problem = make_problem(
+        graph, make_topology(2, bandwidth=1.0, latency=1.0), np.array([[2.0, 9], [9, 4], [3, 9], [3, 9]])
+    )
     plan = Scheduler.of(problem).by_order()
     assert plan.unit_device.tolist() == [0, 1, 0, 0]
     assert plan.start_s.tolist() == [0, 0, 5, 2]

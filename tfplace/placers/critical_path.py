@@ -41,12 +41,8 @@ class CriticalPath:
 
 
 def _plans(variants: Variants) -> Iterator[PlanWith]:
-    for slower in _SLOWER:
-        yield partial(_plan, variants.ops(slower))
-    for grouper, count in _GROUPS:
-        if count < variants.problem.num_units:
-            for slower in _SLOWER:
-                yield partial(_plan, variants.groups(grouper, count, slower))
+    for scheduler in variants.each(_GROUPS, _SLOWER):
+        yield partial(_plan, scheduler)
 
 
 def _plan(scheduler: Scheduler, memory: float) -> IntArray:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from functools import partial
 
 from tfplace.core.arrays import IntArray
 from tfplace.placers.base import Study
+from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.variants import PlanWith, Variants, best_plan
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
@@ -36,9 +37,9 @@ class Etf:
 
 
 def _plans(variants: Variants) -> Iterator[PlanWith]:
-    for slower in _SLOWER:
-        yield lambda memory, s=variants.ops(slower): s.by_start(memory=memory).unit_device
-    for (grouper, count), slower in product(_GROUPS, _SLOWER):
-        if count < variants.problem.num_units:
-            groups = variants.groups(grouper, count, slower)
-            yield lambda memory, s=groups: s.by_start(memory=memory).unit_device
+    for scheduler in variants.each(_GROUPS, _SLOWER):
+        yield partial(_plan, scheduler)
+
+
+def _plan(scheduler: Scheduler, memory: float) -> IntArray:
+    return scheduler.by_start(memory=memory).unit_device

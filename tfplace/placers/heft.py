@@ -9,6 +9,7 @@ from itertools import product
 from tfplace.core.arrays import IntArray
 from tfplace.placers.base import Study
 from tfplace.schedule.scheduler import Scheduler
+from tfplace.schedule.tasks import Units
 from tfplace.schedule.variants import PlanWith, Variants, best_plan
 
 _SLOWER = (4.0, 16.0, 64.0)
@@ -24,10 +25,10 @@ class Heft:
     (`tfplace.schedule.kernel`); since that is an estimate, plans are made again with less memory as long as none fits
     when simulated.
 
-    The paper's plan is the first of up to 20, of which the simulated best is returned. The others take links to be 4, 16
-    or 64 times slower, or plan groups of units, which share a device: with the paper's rule, or so that the first op
-    decides by when the whole group would finish. Placements that spread less are often better where transfers wait for
-    one another, which the paper does not know.
+    The paper's plan is the first of up to 20, of which the simulated best is returned. The others take links to be 4,
+    16 or 64 times slower, or plan groups of units, which share a device: with the paper's rule; or with transfers that
+    wait for one another and the first op deciding by when the whole group would finish. Placements that spread less are
+    often better where transfers wait for one another, which the paper does not know.
     """
 
     citation = (
@@ -43,12 +44,11 @@ class Heft:
 
 def _plans(variants: Variants) -> Iterator[PlanWith]:
     for slower in (1.0, *_SLOWER):
-        yield partial(_plan, variants.ops(slower))
+        yield partial(_plan, variants.ops(slower), None, False)
     for (grouper, count), whole, slower in product(_GROUPS, (False, True), _SLOWER[:2]):
-        if count < variants.problem.num_units:
-            units = variants.units(grouper, count)
-            yield partial(_plan, variants.ops(slower), units=units, whole=whole, serial=whole)
+        if variants.coarser(count):
+            yield partial(_plan, variants.ops(slower), variants.units(grouper, count), whole)
 
 
-def _plan(scheduler: Scheduler, memory: float, **rule: object) -> IntArray:
-    return scheduler.by_order(memory=memory, **rule).unit_device  # type: ignore[arg-type]
+def _plan(scheduler: Scheduler, units: Units | None, whole: bool, memory: float) -> IntArray:
+    return scheduler.by_order(units, whole=whole, serial=whole, memory=memory).unit_device

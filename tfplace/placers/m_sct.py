@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from tfplace.core.arrays import IntArray
 from tfplace.placers.base import Study
@@ -25,9 +26,9 @@ class MSct:
     the op's output anywhere. Meanwhile it runs only urgent ops, those whose inputs could be on every device.
 
     Departures beside those of m-ETF: favourites are chosen between units, or between groups of units
-    (`tfplace.schedule.fuse`) where there are more than 10,000 pairs of unit and child, since the programme of single ops
-    takes too long and their units have to stay together anyway. Of a few groupings, planned with links as they are or
-    16 times slower, the simulated best is returned.
+    (`tfplace.schedule.fuse`) where there are more than 10,000 pairs of unit and child, since the programme of single
+    ops takes too long and their units have to stay together anyway. Of a few groupings, planned with links as they are
+    or 16 times slower, the simulated best is returned.
     """
 
     citation = (
@@ -46,13 +47,12 @@ class MSct:
 def _plans(variants: Variants, chosen: dict[tuple[str, int], Favourites]) -> Iterator[PlanWith]:
     for grouper, count in _GROUPS:
         groups = variants.groups(grouper, count)
-        if count >= variants.problem.num_units or len(groups.tasks.reader) > _MOST_PAIRS:
+        if not variants.coarser(count) or len(groups.tasks.reader) > _MOST_PAIRS:
             continue
         if (grouper, count) not in chosen:
             chosen[grouper, count] = favourites(groups.tasks)
         for slower in _SLOWER:
-            scheduler = variants.groups(grouper, count, slower)
-            yield lambda memory, s=scheduler, f=chosen[grouper, count]: _plan(s, f, memory)
+            yield partial(_plan, variants.groups(grouper, count, slower), chosen[grouper, count])
 
 
 def _plan(scheduler: Scheduler, children: Favourites, memory: float) -> IntArray:

@@ -39,8 +39,8 @@ class Relaxed(NamedTuple):
 def favourites(t: Tasks) -> Favourites:
     """Rounds the relaxation: a child apart by at most a half is a favourite.
 
-    A task has at most one favourite child and is that of at most one parent: pairs are taken from the least apart on, of
-    those alike the one with the longer transfer first, and left out if either end is taken. The relaxation's own
+    A task has at most one favourite child and is that of at most one parent: pairs are taken from the least apart on,
+    of those alike the one with the longer transfer first, and left out if either end is taken. The relaxation's own
     constraints leave no conflict but at exactly a half.
     """
     relaxed = relax(t)
@@ -80,7 +80,7 @@ def relax(t: Tasks) -> Relaxed:
     scale = float(t.mean_s.sum() + transfer.sum()) or 1.0  # the solver's tolerances are absolute
     p, c = t.mean_s / scale, transfer / scale
     each, rows = np.arange(pairs), np.arange(tasks)
-    blocks = [
+    blocks: list[_Block] = [
         # columns: x [pairs], s [tasks], w
         (pairs, [(each, each, c), (each, pairs + src, 1.0), (each, pairs + dst, -1.0)], -p[src]),
         (tasks, [(rows, pairs + rows, 1.0), (rows, np.full(tasks, pairs + tasks), -1.0)], -p),
@@ -95,13 +95,13 @@ def relax(t: Tasks) -> Relaxed:
     return Relaxed(src, dst, transfer, found.x[:pairs], float(found.x[-1]) * scale)
 
 
-_Entries = tuple[LongArray, LongArray, FloatArray | float]
+_Entries = tuple[IntArray | LongArray, IntArray | LongArray, FloatArray | float]
 _Block = tuple[int, list[_Entries], FloatArray]
 
 
 def _one_at_most(ends: IntArray, each: LongArray) -> _Block:
     """Of the pairs at one end at most one is not apart; ends with a single pair need no row."""
-    tasks, row, count = np.unique(ends, return_inverse=True, return_counts=True)
+    row, count = np.unique(ends, return_inverse=True, return_counts=True)[1:]
     several = count > 1
     number = np.cumsum(several) - 1
     mine = several[row]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray, LongArray
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.acyclic import precedence
 from tfplace.group.flow import flow
@@ -69,7 +69,7 @@ class _Traffic(NamedTuple):
 
     maker: IntArray
     size: LongArray
-    trips: LongArray
+    trips: FloatArray
     pairs: LongArray
 
 

@@ -9,7 +9,7 @@ other files. Both entry points plan whole ops, one by one:
   order and with `Rule.whole`, also at what else the unit brings to the device and what is already promised there.
 - A device takes a unit only while it has memory for its variables, what its op makes and what that reads from
   elsewhere. Outputs are held until the last reader is planned, copies likewise. If no preferred device has room the
-  last resorts are asked, and if none of them has, the device with the most memory free takes it: `Plan.count[FORCED]`.
+  last resorts are asked, and if none of them has, the device with the most memory free takes it: `Plan.counts[FORCED]`.
 """
 
 # Helpers take plain arguments, which stay in registers once they are inlined; a record's fields are of type Any.
@@ -71,7 +71,7 @@ class Plan(NamedTuple):
       ends: [D, N].
       stretches: [D] how many.
       score: [D] of a decision.
-      count: [3] units that went where there was no room, ops planned, estimates brought up to date.
+      counts: [3] units that went where there was no room, ops planned, estimates brought up to date.
     """
 
     unit_device: IntArray
@@ -90,7 +90,7 @@ class Plan(NamedTuple):
     ends: FloatArray
     stretches: IntArray
     score: FloatArray
-    count: LongArray
+    counts: LongArray
 
 
 class Queues(NamedTuple):
@@ -177,7 +177,7 @@ def by_start(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, rule: Rule
     for i in range(len(order)):
         if q.missing[order[i]] == 0:
             _offer(t, u, p, q, order[i], 0, rule)
-    while p.count[PLANNED] < len(order):
+    while p.counts[PLANNED] < len(order):
         best, best_s, best_place = -1, np.inf, np.int64(2**60)
         for d in range(len(p.tail)):
             if _least(p, q, d) > best_s or not _front(t, u, p, q, order, d, rule):
@@ -299,7 +299,7 @@ def _commit(t: Tasks, u: Units, p: Plan, v: int, d: int, start: float, rule: Rul
     p.start[v] = ready
     p.finish[v] = ready + t.seconds[v, d]
     p.tail[d] = max(p.tail[d], p.finish[v])
-    p.count[PLANNED] += 1
+    p.counts[PLANNED] += 1
     if rule.whole and u.fixed[u.of_op[v]] < 0:
         p.promised[d] = max(p.promised[d] - t.seconds[v, d], 0.0)
     for m in range(t.ops[v].first, t.ops[v + 1].first):
@@ -360,7 +360,7 @@ def _choose(t: Tasks, u: Units, p: Plan, v: int, unit: int, rule: Rule) -> int:
                     found = d
         if found >= 0:
             return found
-    p.count[FORCED] += 1
+    p.counts[FORCED] += 1
     return _roomiest(u, p, unit)
 
 
@@ -468,7 +468,7 @@ def _front(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, d: int, rule
         arrival = _arrival(t, u, p, v, d, rule.serial)
         if arrival <= _least(p, q, d):
             return True
-        p.count[STALE] += 1
+        p.counts[STALE] += 1
         _pop(q, d)
         _push_wait(q, d, arrival, place)
 
@@ -505,7 +505,7 @@ def _run(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) -> 
         start = max(start, _held(t, u, p, q, v, d, rule))
     decides = p.unit_device[unit] < 0
     if decides:
-        p.count[FORCED] += q.stage[v] == NEVER and not _fits(t, u, p, v, unit, d)
+        p.counts[FORCED] += q.stage[v] == NEVER and not _fits(t, u, p, v, unit, d)
         _decide(u, p, unit, d, rule)
     q.missing[v] = -1
     _commit(t, u, p, v, d, start, rule)

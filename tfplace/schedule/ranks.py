@@ -1,5 +1,6 @@
 """How urgent an op is: seconds of mean costs before and after it, on the longest path."""
 
+# ruff: noqa: PLR0917
 # mypy: disable-error-code="no-any-return"
 # mypy: disallow-untyped-decorators=False
 

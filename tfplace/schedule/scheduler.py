@@ -73,8 +73,8 @@ class Scheduler:
     def slower(self, factor: float) -> Scheduler:
         """One that plans as if every transfer took so many times as long."""
         t = self.tasks
-        links = {"fixed_s": t.fixed_s * factor, "byte_s": t.byte_s * factor, "transfer_s": t.transfer_s * factor}
-        return replace(self, tasks=t._replace(**links))
+        tasks = t._replace(fixed_s=t.fixed_s * factor, byte_s=t.byte_s * factor, transfer_s=t.transfer_s * factor)
+        return replace(self, tasks=tasks)
 
     @cached_property
     def rank(self) -> FloatArray:
@@ -110,9 +110,7 @@ class Scheduler:
         kernel.by_order(self.tasks, units, plan, chosen, Rule(serial, whole, False))
         return _schedule(plan, units)
 
-    def by_start(
-        self, *, favourites: Favourites | None = None, serial: bool = False, memory: float = 1.0
-    ) -> Schedule:
+    def by_start(self, *, favourites: Favourites | None = None, serial: bool = False, memory: float = 1.0) -> Schedule:
         """Always the task and device with the earliest start; ties go to the higher upward rank.
 
         Args:
@@ -121,10 +119,8 @@ class Scheduler:
           memory: fraction of every device's limit that may be planned with.
         """
         plan = self._plan(self.units, memory, gaps=False)
-        queues = _queues(*self.tasks.seconds.shape, favourites)
-        kernel.by_start(
-            self.tasks, self.units, plan, queues, self.order, Rule(serial, False, favourites is not None)
-        )
+        queues = _queues(len(self.tasks.seconds), len(self.tasks.limit), favourites)
+        kernel.by_start(self.tasks, self.units, plan, queues, self.order, Rule(serial, False, favourites is not None))
         return _schedule(plan, self.units)
 
     def _plan(self, units: Units, memory: float, gaps: bool) -> Plan:
@@ -150,7 +146,7 @@ class Scheduler:
             ends=np.empty(stretches),
             stretches=np.zeros(devices, np.int32),
             score=np.zeros(devices),
-            count=np.zeros(3, np.int64),
+            counts=np.zeros(3, np.int64),
         )
 
 
@@ -185,5 +181,5 @@ def _schedule(plan: Plan, units: Units) -> Schedule:
         finish_s=plan.finish,
         sent_s=plan.sent,
         lowest=plan.lowest,
-        forced=int(plan.count[kernel.FORCED]),
+        forced=int(plan.counts[kernel.FORCED]),
     )

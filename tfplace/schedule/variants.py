@@ -6,7 +6,7 @@ came first. So plans that spread much, at op level and with links as fast as the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -56,6 +56,19 @@ class Variants:
           slower: transfers are planned to take so many times as long.
         """
         return self._scheduler(grouper, count, slower)
+
+    def each(self, groups: Iterable[tuple[str, int]], slower: Sequence[float]) -> Iterator[Scheduler]:
+        """Schedulers of single ops, then of each grouping that is one, each with links of every speed."""
+        for factor in slower:
+            yield self.ops(factor)
+        for grouper, count in groups:
+            if self.coarser(count):
+                for factor in slower:
+                    yield self.groups(grouper, count, factor)
+
+    def coarser(self, count: int) -> bool:
+        """Whether so many groups are fewer than there are units."""
+        return count < self.problem.num_units
 
     def units(self, grouper: str, count: int) -> Units:
         """Groups that share a device, for schedulers of single ops."""
