@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 
 import numpy as np
 import pytest
 
+from tfplace.placers import local_search
 from tfplace.placers.base import BudgetSpentError
-from tfplace.placers.local_search import LocalSearch, _Annealing, _members
+from tfplace.placers.local_search import LocalSearch, _Moves
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
@@ -68,15 +70,57 @@ def test_stops_when_nothing_can_move():
     assert study.spent < 1e-3
 
 
-def test_members_of_labels():
-    assert [m.tolist() for m in _members(np.array([1, 0, 1, 2], np.int32))] == [[1], [0, 2], [3]]
+@pytest.mark.parametrize("tight", [False, True])
+def test_several_moves_at_once_decide_as_one_processor_would(tight):
+    """The same placements in the same order, however many threads evaluate them."""
+    problem = random_problem(np.random.default_rng(11), num_ops=60, num_devices=4, tight=tight)
+    found = []
+    for threads in (1, 3):
+        evaluator = Simulator(problem, threads=threads)
+        whole = Search(problem, Budget(evaluations=700), 5, evaluator=evaluator)
+        with contextlib.suppress(BudgetSpentError):
+            LocalSearch().place(whole.study("local_search"))
+        found.append([(i.evaluations, i.key) for i in whole.history])
+        evaluator.close()
+    assert found[0] == found[1]
 
 
-def test_a_large_host_does_not_make_memory_cheap():
-    """What accelerators lack is weighed against their own memory, not the host's."""
-    graph = make_graph(dict.fromkeys("abcd", 10), variables=dict.fromkeys("abcd", 100))
-    topology = make_topology(3, types=["CPU", "GPU", "GPU"], memory=[2**40, 400, 400])
-    study = Search(make_problem(graph, topology), Budget(evaluations=1), 0).study("x")
-    anneal = _Annealing(study, np.zeros(4, np.int32), (0, 4.0))
-    assert anneal._energy((0, 4.0)) == 4.0
-    assert anneal._energy((400, 1.0)) > 4.0
+@pytest.mark.parametrize("seed", range(3))
+def test_limits_change_no_decision(monkeypatch, seed):
+    """What is given up would have been turned down, and would not have been the best."""
+    problem = random_problem(np.random.default_rng(seed), num_ops=70, num_devices=3, tight=seed == 2)
+    limited = search(problem, evaluations=1500)
+    monkeypatch.setattr(local_search, "limit_for", lambda study, most_s: np.inf)
+    assert search(problem, evaluations=1500).best_key == limited.best_key
+
+
+def test_moves_change_what_they_say():
+    """Each kind on a chain of two halves: clusters and regions are connected, and what is across a border goes over."""
+    names = [f"x{i:02}" for i in range(40)]
+    graph = make_graph(dict.fromkeys(names, 4), [f"{a} -> {b}" for a, b in itertools.pairwise(names)])
+    problem = make_problem(graph, make_topology(2))
+    moves = _Moves(Search(problem, Budget(evaluations=100), 3).study("x"))
+    devices = np.repeat(np.arange(2, dtype=np.int32), 20)
+    seen = collections.Counter()
+    for kind in (moves._border, moves._across):
+        for _ in range(200):
+            move = kind(devices)
+            assert {19, 20} & {*move.units.tolist()}, "at the border"
+            assert move.units.max() - move.units.min() == len(move.units) - 1, "in one piece"
+            seen[int(move.devices)] += 1
+            if kind == moves._border:
+                assert np.all(devices[move.units] != move.devices), "only one side"
+    assert min(seen[0], seen[1]) > 100
+    swap = next(move for _ in range(100) if (move := moves._swap(devices)) is not None)
+    assert {*devices[swap.units].tolist()} == {*swap.devices.tolist()} == {0, 1}
+
+
+def test_no_move_leaves_what_is_allowed():
+    graph = make_graph(dict.fromkeys("abcdef", 4), ["a -> b", "b -> c", "c -> d", "d -> e"], cpu_only=["b"])
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"])
+    problem = make_problem(graph, topology)
+    moves = _Moves(Search(problem, Budget(evaluations=100), 0).study("x"))
+    devices = np.array([1, 0, 1, 2, 2, 1], np.int32)
+    drawn = [moves.draw(devices) for _ in range(500)]
+    assert all(problem.allowed[m.units, m.devices].all() for m in drawn if m is not None)
+    assert sum(m is not None for m in drawn) > 100

@@ -1,37 +1,40 @@
-"""Local search: simulated annealing that moves clusters of every size."""
+"""Local search: simulated annealing that moves clusters, borders and pairs of every size, several moves at a time."""
 
 from __future__ import annotations
 
-import itertools
-import math
+from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray, LongArray
-from tfplace.core.problem import Problem
+from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import Key
-from tfplace.group.coarsen import hierarchy
-from tfplace.group.flow import flow
-from tfplace.placers.base import Study, compute_devices, single_devices
+from tfplace.group.vicinity import Vicinity
+from tfplace.placers.base import Price, Study, compute_devices, limit_for, single_devices, try_all
 
-_WHOLE_SPACE = 2000
-_OVER_S = 0.01
-_OVER_ALL_S = 2.0
 _ANY_DEVICE = 0.02
 _SPREAD = 0.3
 _IDLE_DRAWS = 10_000
 _TINY_S = 1e-30
+_AHEAD = 16
+_EAGER = 0.5
+_MEMORY = 0.01
 
 
 class LocalSearch:
     """Anneals from the best of some starts until its budget is used up.
 
-    A move takes a random cluster of a random level of the hierarchy of `tfplace.group.coarsen`, from single units to
-    an eighth of the graph, and puts all of it on the device of a random neighbour, or on a random device. The levels
-    drawn from move from coarse to fine over the budget, with a wide spread. Slower placements are accepted with the
-    Metropolis probability, at a temperature that falls geometrically over the budget. Placements that do not fit the
-    memory may be passed through, at a price. If there are at most 2,000 placements, all of them are tried instead.
+    Every move takes a part of the graph whose size is that of the clusters of a random level of the hierarchy of
+    `tfplace.group.coarsen`, from single units to an eighth of the graph; the levels move from coarse to fine over the
+    budget, with a wide spread. See `_Moves` for the kinds. Slower placements are accepted with the Metropolis
+    probability, at a temperature that falls geometrically over the budget. Placements that do not fit the memory may
+    be passed through, at a price. If there are at most 2,000 placements, all of them are tried instead.
+
+    The threshold of acceptance is drawn before a move is evaluated, so the evaluation can be given up beyond it.
+    Several moves from the present placement are evaluated at once, the more the fewer are accepted, and the first that
+    is accepted is made; others that would have been accepted are tried again from there. What is decided does not
+    depend on the number of processors.
 
     Args:
       starts: [U] placements to start from; by default all of the problem on each device in turn.
@@ -43,7 +46,8 @@ class LocalSearch:
     citation = (
         "S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi: Optimization by Simulated Annealing. Science 220, 1983; moves "
         "over a hierarchy after C. Walshaw: Multilevel Refinement for Combinatorial Optimisation Problems. Annals of "
-        "Operations Research 131, 2004."
+        "Operations Research 131, 2004; borders after C. M. Fiduccia, R. M. Mattheyses: A Linear-Time Heuristic for "
+        "Improving Network Partitions. DAC 1982."
     )
 
     def __init__(self, starts: Sequence[IntArray] = (), hot: float = 5.0, cold: float = 0.25) -> None:
@@ -56,21 +60,20 @@ class LocalSearch:
         starts = self.starts or single_devices(study.problem)
         keys = [study.key(start) for start in starts]
         best = min(range(len(starts)), key=keys.__getitem__)
-        if math.prod(study.problem.allowed.sum(axis=1).tolist()) <= _WHOLE_SPACE:
-            _try_all(study)
-        else:
-            _Annealing(study, starts[best].copy(), keys[best]).run(self.hot, self.cold)
+        if not try_all(study):
+            _Annealing(study, starts[best], keys[best]).run(self.hot, self.cold)
         return starts[best] if study.best is None else study.best
 
 
-def _try_all(study: Study) -> None:
-    choices = [np.flatnonzero(row).tolist() for row in study.problem.allowed]
-    for each in itertools.product(*choices):
-        study.key(np.array(each, np.int32))
+class _Move(NamedTuple):
+    """Devices for some units: [N] units, and one device or [N]."""
+
+    units: IntArray
+    devices: IntArray | int
 
 
 class _Annealing:
-    """One run from one placement, which changes in place.
+    """One run from one placement.
 
     Args:
       study: evaluates.
@@ -79,87 +82,120 @@ class _Annealing:
     """
 
     def __init__(self, study: Study, devices: IntArray, key: Key) -> None:
-        problem = study.problem
         self.study = study
-        self.devices = devices
-        self.scale = key[1]
-        # a host's memory, often far larger than what is short, would make all of that look small
-        self.limit_bytes = float(problem.memory_limit[compute_devices(problem)].sum())
-        self.energy = self._energy(key)
-        self.levels = _clusters(problem)
-        self.neighbours = _neighbours(problem)
-        self.allowed = [np.flatnonzero(row).tolist() for row in problem.allowed]
-        compute = set(compute_devices(problem).tolist())
-        self.usual = [[d for d in row if d in compute] or row for row in self.allowed]
+        self.devices = devices.copy()
+        self.price = Price(study.problem, key)
+        self.energy = self.price(key)
+        self.moves = _Moves(study)
+        self.again: deque[_Move] = deque()
+        self.accepted = 0.5
 
     def run(self, hot: float, cold: float) -> None:
         """Anneals until the study raises, or nothing has changed in many draws."""
-        mean = self.scale / len(self.devices)
-        idle = 0
-        while idle < _IDLE_DRAWS:
-            temperature = mean * hot * (cold / hot) ** self.study.spent
-            idle = 0 if self._step(temperature) else idle + 1
+        mean = self.price.scale_s / len(self.devices)
+        while moves := self._draw(min(max(round(_EAGER / self.accepted), 1), _AHEAD)):
+            self._step(moves, max(mean * hot * (cold / hot) ** self.study.spent, _TINY_S))
 
-    def _step(self, temperature: float) -> bool:
-        """Tries one move; False if the draw moves nothing."""
-        rng = self.study.rng
-        level = self._draw_level()
-        cluster = level[int(rng.integers(len(level)))]
-        device = self._draw_device(int(cluster[int(rng.integers(len(cluster)))]))
-        old = self.devices[cluster]
-        if device < 0 or np.all(old == device):
-            return False
-        self.devices[cluster] = device
-        energy = self._energy(self.study.key(self.devices))
-        worse = energy - self.energy
-        if worse <= 0 or rng.random() < math.exp(-worse / max(temperature, _TINY_S)):
-            self.energy = energy
-        else:
-            self.devices[cluster] = old
-        return True
+    def _draw(self, count: int) -> list[_Move]:
+        """Moves that change something; fewer only if many draws found none."""
+        found: list[_Move] = []
+        for _ in range(_IDLE_DRAWS):
+            move = self.again.popleft() if self.again else self.moves.draw(self.devices)
+            if move is not None and np.any(self.devices[move.units] != move.devices):
+                found.append(move)
+                if len(found) == count:
+                    break
+        return found
 
-    def _draw_level(self) -> list[LongArray]:
-        """A level near the one whose turn it is: the coarsest at first, single units at the end."""
-        last = len(self.levels) - 1
-        turn = (1.0 - self.study.spent) * last + _SPREAD * len(self.levels) * float(self.study.rng.standard_normal())
-        return self.levels[min(max(round(turn), 0), last)]
+    def _step(self, moves: list[_Move], temperature: float) -> None:
+        """Evaluates the moves, each from the present placement, and makes the first that is accepted."""
+        rows = np.repeat(self.devices[None], len(moves), axis=0)
+        for row, move in zip(rows, moves, strict=True):
+            row[move.units] = move.devices
+        thresholds = self.energy - temperature * np.log(1.0 - self.study.rng.random(len(moves)))
+        limit_s = limit_for(self.study, float(thresholds.max()))
+        energies = self.price.rows(*self.study.keys(rows, limit_s))
+        passed = np.flatnonzero(energies <= thresholds[: len(energies)])
+        looked_at = int(passed[0]) + 1 if len(passed) else len(energies)
+        self.accepted *= (1 - _MEMORY) ** looked_at
+        if len(passed):
+            self.accepted += _MEMORY
+            self.devices, self.energy = rows[passed[0]], float(energies[passed[0]])
+            self.again.extend(moves[i] for i in passed[1:])
 
-    def _draw_device(self, unit: int) -> int:
-        """A neighbour's device or a random one; -1 if the unit may not be on the neighbour's."""
-        rng = self.study.rng
-        draw = float(rng.random())
-        near = self.neighbours[unit]
+
+class _Moves:
+    """Draws moves of all kinds, equally often.
+
+    Args:
+      study: gives the problem, the random generator and how much of the budget is spent.
+    """
+
+    def __init__(self, study: Study) -> None:
+        problem = study.problem
+        self.study = study
+        self.near = Vicinity(problem)
+        self.may = problem.allowed
+        self.allowed = [np.flatnonzero(row).tolist() for row in problem.allowed]
+        compute = set(compute_devices(problem).tolist())
+        self.usual = [[d for d in row if d in compute] or row for row in self.allowed]
+        self.kinds = (self._cluster, self._swap, self._border, self._across)
+
+    def draw(self, devices: IntArray) -> _Move | None:
+        """A move of the placement [U], or None if the draw found none that is allowed."""
+        move = self.kinds[self._below(len(self.kinds))](devices)
+        return move if move is not None and self.may[move.units, move.devices].all() else None
+
+    def _cluster(self, devices: IntArray) -> _Move | None:
+        """A cluster to the device of a neighbour of one of its units, or to a random one."""
+        clusters = self.near.clusters[self._level()]
+        units = clusters[self._below(len(clusters))]
+        unit = int(units[self._below(len(units))])
+        near = self.near.neighbours(unit)
+        draw = float(self.study.rng.random())
         if draw < 0.5 and len(near):
-            device = int(self.devices[near[int(rng.integers(len(near)))]])
-            return device if device in self.allowed[unit] else -1
+            return _Move(units, int(devices[near[self._below(len(near))]]))
         choice = self.allowed[unit] if draw > 1 - _ANY_DEVICE else self.usual[unit]
-        return choice[int(rng.integers(len(choice)))]
+        return _Move(units, choice[self._below(len(choice))])
 
-    def _energy(self, key: Key) -> float:
-        """Step seconds, and a price for memory that grows with what is missing, both relative to the start's step."""
-        over, step_s = key
-        return step_s + (self.scale * (_OVER_S + _OVER_ALL_S * over / self.limit_bytes) if over else 0.0)
+    def _swap(self, devices: IntArray) -> _Move | None:
+        """Two clusters of one level to each other's devices."""
+        clusters = self.near.clusters[self._level()]
+        one, other = (clusters[self._below(len(clusters))] for _ in range(2))
+        here, there = devices[one[0]], devices[other[0]]
+        if here == there:
+            return None
+        units = np.concatenate([one, other])
+        return _Move(units, np.repeat([there, here], [len(one), len(other)]).astype(np.int32))
 
+    def _border(self, devices: IntArray) -> _Move | None:
+        """A region on one side of an edge between two devices to the device on the other side."""
+        unit, device = self._cut(devices)
+        if unit < 0:
+            return None
+        size = round(self.near.size(self._level()) * (0.5 + float(self.study.rng.random())))
+        return _Move(self.near.region(devices, unit, max(size, 1)), device)
 
-def _clusters(problem: Problem) -> list[list[LongArray]]:
-    """Per level, from single units up, the units of each cluster."""
-    labels = [np.arange(problem.num_units, dtype=np.int32), *hierarchy(problem)]
-    return [[np.asarray(units) for units in _members(label)] for label in labels]
+    def _across(self, devices: IntArray) -> _Move | None:
+        """The cluster of a unit at an edge between two devices to the device on the other side."""
+        unit, device = self._cut(devices)
+        return None if unit < 0 else _Move(self.near.cluster(self._level(), unit), device)
 
+    def _cut(self, devices: IntArray) -> tuple[int, int]:
+        """A unit with an edge to another device, and that device; (-1, -1) if there is none."""
+        cut = np.flatnonzero(devices[self.near.src] != devices[self.near.dst])
+        if not len(cut):
+            return -1, -1
+        edge = cut[self._below(len(cut))]
+        ends = int(self.near.src[edge]), int(self.near.dst[edge])
+        unit, other = ends if self.study.rng.random() < 0.5 else ends[::-1]
+        return unit, int(devices[other])
 
-def _members(label: IntArray) -> list[LongArray]:
-    order: LongArray = np.argsort(label, kind="stable")
-    bounds = np.searchsorted(label[order], np.arange(int(label.max()) + 2))
-    return [order[a:b] for a, b in itertools.pairwise(bounds)]
+    def _level(self) -> int:
+        """A level near the one whose turn it is: the coarsest at first, single units at the end."""
+        count = len(self.near.clusters)
+        turn = (1.0 - self.study.spent) * (count - 1) + _SPREAD * count * float(self.study.rng.standard_normal())
+        return min(max(round(turn), 0), count - 1)
 
-
-def _neighbours(problem: Problem) -> list[IntArray]:
-    """[U] for each unit the units it shares an edge with, once per edge."""
-    edges = flow(problem)
-    src, dst = problem.grouping.unit_of[edges.src], problem.grouping.unit_of[edges.dst]
-    apart = src != dst
-    ends = np.concatenate([src[apart], dst[apart]])
-    others = np.concatenate([dst[apart], src[apart]])
-    order = np.argsort(ends, kind="stable")
-    bounds = np.searchsorted(ends[order], np.arange(problem.num_units + 1))
-    return [others[order[a:b]] for a, b in itertools.pairwise(bounds)]
+    def _below(self, count: int) -> int:
+        return int(self.study.rng.integers(count))
