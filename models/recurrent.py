@@ -18,8 +18,8 @@ import tensorflow as tf
 Step = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[tuple[Any, ...], tuple[Any, ...]]]
 
 
-class LSTM(keras.layers.Layer):
-    """A layer of LSTM cells as in Zaremba et al. 2014, with 1 added to the forget gate.
+class _Recurrent(keras.layers.Layer):
+    """What layers of LSTM cells share.
 
     Args:
       units: of state and output.
@@ -33,14 +33,44 @@ class LSTM(keras.layers.Layer):
         super().__init__(name=name)
         self.units, self.unroll, self.backward, self.residual = units, unroll, backward, residual
 
-    def build(self, sequences_shape: Any, **_: Any) -> None:
-        """Makes the weights of all four gates as one matrix."""
-        self._build_cell(sum(_width(shape) for shape in sequences_shape))
-
     def _build_cell(self, inputs: int) -> None:
         shape = (inputs + self.units, 4 * self.units)
         self.kernel = self.add_weight(shape=shape, initializer="glorot_uniform", name="kernel")
         self.bias = self.add_weight(shape=(4 * self.units,), initializer="zeros", name="bias")
+
+    def _cell(self) -> Step:
+        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
+
+        def step(x: tuple[Any, ...], state: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+            h, c = cell((*x, state[0]), state[1], kernel, bias)
+            return (h + x[0] if self.residual else h,), (h, c)
+
+        return step
+
+    def _scan(self, step: Step, sequences: Sequence[Any], state: Sequence[Any] | None, widths: tuple[int, ...]) -> Any:
+        zeros = tf.zeros((_first(sequences[0]).shape[0], self.units)) if state is None else None
+        before = (zeros, zeros) if state is None else tuple(state)
+        if self.unroll:
+            return unrolled(step, sequences, before, self.backward)
+        return looped(step, sequences, before, self.backward, widths)
+
+    def _sequence_spec(self, like: Any, width: int) -> Any:
+        shape = _first(like).shape
+        if not self.unroll:
+            return keras.KerasTensor((*shape[:2], width))
+        steps = len(like) if isinstance(like, list) else shape[1]
+        return [keras.KerasTensor((shape[0], width)) for _ in range(steps)]
+
+    def _state_spec(self, like: Any) -> Any:
+        return [keras.KerasTensor((_first(like).shape[0], self.units)) for _ in "hc"]
+
+
+class LSTM(_Recurrent):
+    """A layer of LSTM cells as in Zaremba et al. 2014, with 1 added to the forget gate."""
+
+    def build(self, sequences_shape: Any, **_: Any) -> None:
+        """Makes the weights of all four gates as one matrix."""
+        self._build_cell(sum(_width(shape) for shape in sequences_shape))
 
     def call(self, sequences: Sequence[Any], state: Sequence[Any] | None = None) -> Any:
         """Runs over the time steps.
@@ -52,36 +82,15 @@ class LSTM(keras.layers.Layer):
         Returns:
           The outputs, a sequence, and the last state.
         """
-        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
-
-        def step(x: tuple[Any, ...], state: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-            h, c = cell((*x, state[0]), state[1], kernel, bias)
-            return (h + x[0] if self.residual else h,), (h, c)
-
-        (outputs,), last = self._scan(step, sequences, state, (self.units,))
+        (outputs,), last = self._scan(self._cell(), sequences, state, (self.units,))
         return outputs, list(last)
-
-    def _scan(self, step: Step, sequences: Sequence[Any], state: Sequence[Any] | None, widths: tuple[int, ...]) -> Any:
-        zeros = tf.zeros((_first(sequences[0]).shape[0], self.units)) if state is None else None
-        before = (zeros, zeros) if state is None else tuple(state)
-        if self.unroll:
-            return unrolled(step, sequences, before, self.backward)
-        return looped(step, sequences, before, self.backward, widths)
 
     def compute_output_spec(self, sequences: Sequence[Any], state: Any = None) -> Any:
         """The outputs' shapes; known without a trace, which would build all the ops once more."""
-        batch = _first(sequences[0]).shape[0]
-        return self._sequence_spec(sequences[0], self.units), [keras.KerasTensor((batch, self.units)) for _ in "hc"]
-
-    def _sequence_spec(self, like: Any, width: int) -> Any:
-        shape = _first(like).shape
-        if not self.unroll:
-            return keras.KerasTensor((*shape[:2], width))
-        steps = len(like) if isinstance(like, list) else shape[1]
-        return [keras.KerasTensor((shape[0], width)) for _ in range(steps)]
+        return self._sequence_spec(sequences[0], self.units), self._state_spec(sequences[0])
 
 
-class AttentionLSTM(LSTM):
+class AttentionLSTM(_Recurrent):
     """A layer of LSTM cells, each of which also reads what its previous output attends to.
 
     The attention is a feed-forward network with one hidden layer, of `units` (Bahdanau et al. 2015, appendix A.1.2; Wu
@@ -107,25 +116,26 @@ class AttentionLSTM(LSTM):
         Returns:
           The outputs, the contexts (both sequences) and the last state.
         """
-        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
         with tf.name_scope("attention"):
             memory = stacked(memory)
             keys = tf.tensordot(memory, tf.convert_to_tensor(self.key), 1)
             query, score = tf.convert_to_tensor(self.query), tf.convert_to_tensor(self.score)
+        plain = self._cell()
 
         def step(x: tuple[Any, ...], state: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
             with tf.name_scope("attention"):
                 context = attend(tf.matmul(state[0], query), keys, score, memory)
-            h, c = cell((*x, context, state[0]), state[1], kernel, bias)
-            return (h + x[0] if self.residual else h, context), (h, c)
+            (output,), state = plain((*x, context), state)
+            return (output, context), state
 
         (outputs, contexts), last = self._scan(step, sequences, state, (self.units, memory.shape[-1]))
         return outputs, contexts, list(last)
 
     def compute_output_spec(self, sequences: Sequence[Any], memory: Any, state: Any = None) -> Any:
         """The outputs' shapes."""
-        outputs, last = super().compute_output_spec(sequences)
-        return outputs, self._sequence_spec(sequences[0], _first(memory).shape[-1]), last
+        like = sequences[0]
+        contexts = self._sequence_spec(like, _first(memory).shape[-1])
+        return self._sequence_spec(like, self.units), contexts, self._state_spec(like)
 
 
 class Stack(keras.layers.Layer):

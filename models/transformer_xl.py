@@ -58,6 +58,6 @@ def build(
         (spec, spec),
         "Dai et al. 2019; placed as Transformer-XL by GDP and GO",
         "sizes of the authors' enwik8 model for GPUs, as the placement papers give only layers; no adaptive softmax, "
-        "which that model has not either; biases of positions per layer, as in the authors' larger models; queries, keys "
-        "and values are projected apart; constant learning rate; Keras's initial weights",
+        "which that model has not either; biases of positions per layer, as in the authors' larger models; separate "
+        "products for queries, keys and values; constant learning rate; Keras's initial weights",
     )
