@@ -40,7 +40,7 @@ class ClassToken(layers.Layer):
 
     def call(self, x: Any) -> Any:
         """[B, T + 1, width]."""
-        return ops.concatenate([ops.broadcast_to(self.token, (x.shape[0], 1, x.shape[2])), x], axis=1)
+        return ops.concatenate([ops.broadcast_to(self.token, (ops.shape(x)[0], 1, x.shape[2])), x], axis=1)
 
 
 class Pick(layers.Layer):

@@ -50,7 +50,7 @@ class Router(layers.Layer):
         asked = tf.one_hot(tf.reshape(tf.transpose(chosen), (-1,)), self.experts)
         self.add_loss(self._imbalance(asked, probability))
         seats, kept = self._seat(asked)
-        everyone = tf.tile(tf.range(float(tokens.shape[0])), (self.top_k,))
+        everyone = tf.tile(tf.range(tf.cast(tf.shape(tokens)[0], tf.float32)), (self.top_k,))
         size = self.experts * self.capacity
         guests = tf.scatter_nd(seats[:, None], everyone, (size + 1,))[:size]
         guests = tf.reshape(tf.cast(guests, tf.int32), (self.experts, self.capacity))
@@ -104,4 +104,4 @@ class Combine(layers.Layer):
         """[B, T, width] from E answers [C, width], seats [N, k] and gates [N, k]; `x` [B, T, width] gives the shape."""
         nobody = tf.zeros((1, x.shape[-1]), x.dtype)
         mine = tf.gather(tf.concat([*answers, nobody], axis=0), seats)
-        return tf.reshape(tf.reduce_sum(mine * gates[:, :, None], axis=1), x.shape)
+        return tf.reshape(tf.reduce_sum(mine * gates[:, :, None], axis=1), tf.shape(x))
