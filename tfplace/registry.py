@@ -69,8 +69,11 @@ PLACERS = Registry(
         "m_etf": "tfplace.placers.m_etf:MEtf",
         "m_sct": "tfplace.placers.m_sct:MSct",
         "m_topo": "tfplace.placers.m_topo:MTopo",
+        "metis": "tfplace.placers.metis:Metis",
+        "min_cut": "tfplace.placers.min_cut:MinCut",
         "random": "tfplace.placers.random_placement:Random",
         "round_robin": "tfplace.placers.round_robin:RoundRobin",
+        "scotch": "tfplace.placers.scotch:Scotch",
         "single": "tfplace.placers.single:Single",
     },
 )

@@ -24,8 +24,11 @@ BUILT_IN = (
     "m_etf",
     "m_sct",
     "m_topo",
+    "metis",
+    "min_cut",
     "random",
     "round_robin",
+    "scotch",
     "single",
 )
 
@@ -100,6 +103,18 @@ class TestMTopo(PlacerSuite):
         return PLACERS["m_topo"]()
 
 
+class TestMetis(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["metis"]()
+
+
+class TestMinCut(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["min_cut"]()
+
+
 class TestRandom(PlacerSuite):
     @pytest.fixture
     def placer(self):
@@ -110,6 +125,12 @@ class TestRoundRobin(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["round_robin"]()
+
+
+class TestScotch(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["scotch"]()
 
 
 class TestSingle(PlacerSuite):
