@@ -62,7 +62,7 @@ def assign_parts(problem: Problem, graph: UnitGraph, part: IntArray, devices: In
         cost = pull[k] @ slow[:, devices] + exchange[k, placed] @ slow[np.ix_(devices[home[placed]], devices)]
         home[k] = int(np.where(free & alike[k], cost, np.inf).argmin())
         free[home[k]] = False
-    return devices[home].astype(np.int32)
+    return np.asarray(devices[home], np.int32)
 
 
 def _exchange(problem: Problem, graph: UnitGraph, part: IntArray, count: int) -> tuple[FloatArray, FloatArray]:

@@ -15,7 +15,6 @@ from tfplace.group.unit_graph import UnitGraph, sum_parallel, unit_graph
 from tfplace.placers.base import Study, compute_devices, settle
 
 _TOLERANCES = (0.03, 0.1, 0.3, 1.0)
-_FRACTIONS = (1.0, 0.7)
 _MOST_SWAPS = 30
 
 
@@ -23,8 +22,8 @@ class Metis:
     """Cuts the graph of units into a part per accelerator with little between them and work in proportion to its speed.
 
     A unit weighs its mean seconds, an edge the mean seconds of the transfers along it. METIS is asked four times, with
-    parts that may be 3, 10, 30 and 100 % heavier than their share, and again with the bytes of variables as half of the
-    weight if none of these fits the memory. Parts go to the devices for whose speed they were made, those that exchange
+    parts that may be 3, 10, 30 and 100 % heavier than their share. If none of these fits the memory it is asked again,
+    with the bytes of variables as half of the weight and less memory to plan with. Parts go to the devices for whose speed they were made, those that exchange
     much to neighbours; if links differ, exchanges of two devices that shorten the step are kept. The shortest simulated
     step is the answer.
 
@@ -44,7 +43,7 @@ class Metis:
         problem = study.problem
         graph, devices = unit_graph(problem), compute_devices(problem)
         tried: list[tuple[Key, int, IntArray]] = []
-        for weight, fraction in zip(_weights(problem, graph), _FRACTIONS, strict=True):
+        for weight, fraction in zip(_weights(problem, graph), (1.0, _level(problem, graph, devices)), strict=True):
             for tolerance in _TOLERANCES:
                 wanted = _partitioned(problem, graph, devices, weight, tolerance)
                 placed = fit_variables(problem, graph, settle(problem, wanted), fraction)
@@ -59,6 +58,12 @@ def _weights(problem: Problem, graph: UnitGraph) -> tuple[FloatArray, FloatArray
     """[U] seconds, and seconds and variables together."""
     seconds = balance_weight(problem, graph._replace(size_bytes=np.zeros(problem.num_units)))
     return seconds, seconds + graph.size_bytes / max(float(graph.size_bytes.sum()), 1e-300)
+
+
+def _level(problem: Problem, graph: UnitGraph, devices: IntArray) -> float:
+    """A fraction of the memory for variables: halfway between all of it and what they take if it is evenly filled."""
+    used = float(graph.size_bytes.sum()) / max(float(problem.memory_limit[devices].sum()), 1.0)
+    return (1.0 + min(used, 1.0)) / 2
 
 
 def _partitioned(

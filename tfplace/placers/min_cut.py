@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.stepcost import Key
 from tfplace.group.mapping import static_mapping
 from tfplace.group.parts import fit_variables
 from tfplace.group.unit_graph import unit_graph
@@ -33,7 +34,7 @@ class MinCut:
         """
         problem = study.problem
         graph, devices = unit_graph(problem), compute_devices(problem)
-        tried = []
+        tried: list[tuple[Key, int, IntArray]] = []
         for tolerance in _TOLERANCES:
             mapped = static_mapping(problem, graph, devices, tolerance)
             wanted = np.where(mapped < 0, devices[0], mapped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.stepcost import Key
 from tfplace.group.mapping import static_mapping
 from tfplace.group.parts import fit_variables
 from tfplace.group.unit_graph import unit_graph
@@ -41,7 +42,7 @@ class Scotch:
         """
         problem = study.problem
         graph, devices = unit_graph(problem), np.arange(problem.num_devices, dtype=np.int32)
-        tried = []
+        tried: list[tuple[Key, int, IntArray]] = []
         for tolerance in _TOLERANCES:
             wanted = static_mapping(problem, graph, devices, tolerance)
             placed = fit_variables(problem, graph, settle(problem, wanted))
