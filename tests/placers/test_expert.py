@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from tfplace.group.layers import layers
 from tfplace.placers.base import compute_devices
-from tfplace.placers.expert import Expert, _cut
+from tfplace.placers.expert import Expert, _cut, by_family, contiguous
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.testing import make_graph, make_problem, make_topology
@@ -85,3 +87,82 @@ def test_cuts_fall_where_little_crosses():
     room = np.array([1, 1], np.int64)
     assert _cut(seconds, np.zeros(7), none, room).tolist() == [0, 0, 0, 1, 1, 1]
     assert _cut(seconds, crossing, none, room).tolist() == [0, 0, 0, 0, 1, 1]
+
+
+def by_scope(ops, edges, types=None, variables=None, devices=4):
+    """Devices a family's rule gives, by op name."""
+    graph = make_graph(dict.fromkeys(ops, 8), edges, types=types, variables=variables)
+    problem = make_problem(graph, make_topology(devices + 1, types=["CPU"] + ["GPU"] * devices))
+    ruled = by_family(problem, contiguous(problem))
+    return None if ruled is None else by_name(problem, ruled)
+
+
+def gates(*scopes):
+    """The ops of recurrent cells, and their types."""
+    ops = [f"net/{scope}/{kind.lower()}" for scope in scopes for kind in ("Sigmoid", "Tanh")]
+    return ops, {op: op.rsplit("/", 1)[1].title() for op in ops}
+
+
+def test_recurrent_layers_have_a_device_each():
+    cells, types = gates("lstm_0_1", "lstm_1_1", "lstm_2_1")
+    ops = ["net/embedding_1/gather", *cells, "net/logits_1/matmul", "loss", "gradient_tape/net/lstm_1_1/grad"]
+    edges = ["net/logits_1/matmul -> loss"]
+    device = by_scope(ops, edges, types=types)
+    assert [device[f"net/lstm_{i}_1/tanh"] for i in range(3)] == [1, 2, 3]
+    assert device["net/embedding_1/gather"] == 1
+    assert device["net/logits_1/matmul"] == device["loss"] == 3
+    assert device["gradient_tape/net/lstm_1_1/grad"] == 2
+
+
+def test_neighbouring_recurrent_layers_share_where_devices_are_few():
+    cells, types = gates(*(f"lstm_{i}" for i in range(12)))
+    device = by_scope(cells, [], types=types)
+    assert [device[f"net/lstm_{i}/tanh"] for i in range(12)] == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+
+
+def test_layer_i_of_encoder_and_decoder_go_together():
+    scopes = ("encoder_0_forward_1", "encoder_0_backward_1", "encoder_1_1", "decoder_0_1", "decoder_1_1")
+    cells, types = gates(*scopes)
+    ops = [*cells, "net/decoder_0_1/attention/softmax", "net/target_embedding/gather"]
+    device = by_scope(ops, [], types=types)
+    assert [device[f"net/{scope}/tanh"] for scope in scopes] == [1, 1, 2, 1, 2]
+    assert device["net/decoder_0_1/attention/softmax"] == 1
+    assert device["net/target_embedding/gather"] == 1
+
+
+def test_encoders_without_gates_are_no_recurrent_layers():
+    assert by_scope([f"net/encoder_{i}/matmul" for i in range(3)], []) is None
+
+
+def test_tables_are_spread_by_bytes_and_perceptrons_go_where_least_is():
+    sizes = {
+        "net/table_0/w": 900,
+        "net/table_1/w": 500,
+        "net/table_2/w": 400,
+        "net/table_3/w": 100,
+        "net/table_4/w": 50,
+    }
+    device = by_scope([*sizes, "net/top_0/matmul", "net/bottom_0/matmul"], [], variables=sizes, devices=3)
+    assert [device[name] for name in sizes] == [1, 2, 3, 3, 2]
+    assert device["net/top_0/matmul"] == device["net/bottom_0/matmul"] == 3
+
+
+def test_experts_are_spread_and_the_rest_is_in_blocks():
+    ops = []
+    for block in range(2):
+        ops += [f"net/block_{block}_attention_1/matmul", *(f"net/block_{block}_expert_{e}_1/matmul" for e in range(4))]
+    edges = [f"{a} -> {b}" for a, b in itertools.pairwise(ops)]
+    device = by_scope(ops, edges, devices=2)
+    for block in range(2):
+        assert [device[f"net/block_{block}_expert_{e}_1/matmul"] for e in range(4)] == [1, 1, 2, 2]
+    assert [device[f"net/block_{block}_attention_1/matmul"] for block in range(2)] == [1, 2]
+
+
+def test_the_better_of_rule_and_blocks_is_returned():
+    cells, types = gates("lstm_0", "lstm_1")
+    graph = make_graph(dict.fromkeys(cells, 8), [f"{a} -> {b}" for a, b in itertools.pairwise(cells)], types=types)
+    problem = make_problem(graph, make_topology(2))
+    search = Search(problem, Budget(evaluations=10), 0)
+    placed = Expert().place(search.study("expert"))
+    assert search.evaluations == 2
+    assert search.best_key == search.evaluator.key(placed)

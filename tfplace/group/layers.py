@@ -33,15 +33,14 @@ def layers(problem: Problem, at_least: int, devices: IntArray, *, fewer: bool = 
     label = _by_scope(problem, at_least, fewer)
     if label is None:
         return _chunks(problem, start)
-    label = _join_neighbours(label, src, dst)
+    label = join_neighbours(label, src, dst)
     return _in_order(problem, label, start)
 
 
 def _by_scope(problem: Problem, at_least: int, fewer: bool) -> IntArray | None:
     """[U] an id of the layer in its members' scopes, -1 where there is none; None if names tell too little."""
-    names = [_REWRITTEN.sub("", name) for name in problem.graph.op_names]
-    backward = [_BACKWARD.match(name) is not None for name in names]
-    parts = [_BACKWARD.sub("", name).split("/")[:-1] for name in names]
+    backward = [is_backward(name) for name in problem.graph.op_names]
+    parts = scope_parts(problem)
     most: tuple[list[str], list[str]] = [], []
     for depth in range(1, max(map(len, parts)) + 1):
         scopes = ["/".join(p[:depth]) if len(p) >= depth else "" for p in parts]
@@ -49,13 +48,19 @@ def _by_scope(problem: Problem, at_least: int, fewer: bool) -> IntArray | None:
         if any(backward):  # scopes without a gradient are no layers: optimizers, losses, metrics
             known &= {s for s, b in zip(scopes, backward, strict=True) if b}
         if len(known) >= max(at_least, 2):
-            return _vote(problem, scopes, sorted(known))
+            return vote(problem, scopes, sorted(known))
         if len(known) > len(most[1]):
             most = scopes, sorted(known)
-    return _vote(problem, *most) if fewer and len(most[1]) >= 2 else None
+    return vote(problem, *most) if fewer and len(most[1]) >= 2 else None
 
 
-def _vote(problem: Problem, scopes: list[str], known: list[str]) -> IntArray:
+def scope_parts(problem: Problem) -> list[list[str]]:
+    """[V] the scope of each op, part by part from the outside in, without what marks the backward pass."""
+    names = [_BACKWARD.sub("", _REWRITTEN.sub("", name)) for name in problem.graph.op_names]
+    return [name.split("/")[:-1] for name in names]
+
+
+def vote(problem: Problem, scopes: list[str], known: list[str]) -> IntArray:
     """[U] for each unit the known scope in which it spends the most seconds; the first member's if none takes any."""
     ids = {scope: i for i, scope in enumerate(known)}
     seconds = problem.costs.compute_s.mean(axis=1)
@@ -80,7 +85,7 @@ def unit_edges(problem: Problem) -> tuple[IntArray, IntArray, FloatArray]:
     return src[order], dst[order], seconds[order]
 
 
-def _join_neighbours(label: IntArray, src: IntArray, dst: IntArray) -> IntArray:
+def join_neighbours(label: IntArray, src: IntArray, dst: IntArray) -> IntArray:
     """Gives units without a label that of the neighbour they share the heaviest edge with, as often as it takes.
 
     Args:
