@@ -13,12 +13,17 @@ from tfplace.testing import make_graph, make_problem, make_topology, random_devi
 from tfplace.testing.placers import PlacerSuite, run_placer
 
 BUILT_IN = (
+    "annealing",
     "auto",
+    "brkga",
     "contiguous",
     "critical_path",
+    "cross_entropy",
     "etf",
+    "exact",
     "expert",
     "heft",
+    "hill_climbing",
     "load_search",
     "local_search",
     "m_etf",
@@ -27,10 +32,19 @@ BUILT_IN = (
     "metis",
     "min_cut",
     "random",
+    "random_search",
     "round_robin",
     "scotch",
     "single",
 )
+
+
+class TestAnnealing(PlacerSuite):
+    beats_singles = True
+
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["annealing"]()
 
 
 class TestAuto(PlacerSuite):
@@ -39,6 +53,14 @@ class TestAuto(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["auto"]()
+
+
+class TestBrkga(PlacerSuite):
+    beats_singles = True
+
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["brkga"]()
 
 
 class TestContiguous(PlacerSuite):
@@ -53,10 +75,26 @@ class TestCriticalPath(PlacerSuite):
         return PLACERS["critical_path"]()
 
 
+class TestCrossEntropy(PlacerSuite):
+    beats_singles = True
+
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["cross_entropy"]()
+
+
 class TestEtf(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["etf"]()
+
+
+class TestExact(PlacerSuite):
+    beats_singles = True
+
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["exact"]()
 
 
 class TestExpert(PlacerSuite):
@@ -69,6 +107,14 @@ class TestHeft(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["heft"]()
+
+
+class TestHillClimbing(PlacerSuite):
+    beats_singles = True
+
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["hill_climbing"]()
 
 
 class TestLoadSearch(PlacerSuite):
@@ -119,6 +165,12 @@ class TestRandom(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["random"]()
+
+
+class TestRandomSearch(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["random_search"]()
 
 
 class TestRoundRobin(PlacerSuite):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -9,7 +12,8 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key, StepCost
-from tfplace.group.merge import merge_units
+from tfplace.group.coarsen import hierarchy
+from tfplace.group.merge import merge_units, renumber
 
 
 class BudgetSpentError(Exception):
@@ -229,3 +233,127 @@ def single_devices(problem: Problem) -> list[IntArray]:
     """[D] of [U]: everything on one device, for each device, that with the least compute seconds first."""
     order = np.argsort(problem.costs.compute_s.sum(axis=0), kind="stable")
     return [single_device(problem, d) for d in order.tolist()]
+
+
+# ---- what searches share ---------------------------------------------------------------------------------------------
+
+WHOLE_SPACE = 2000
+"""A search tries all placements if there are no more than this many."""
+
+_HOST_SHARE = 0.01
+_OVER_S = 0.01
+_OVER_ALL_S = 2.0
+_FIRST_ROWS, _MOST_ROWS = 4, 256
+_LARGE_PART = 0.01
+
+
+class Price:
+    """One number for a key, in seconds, so that a search can pass through placements that do not fit the memory.
+
+    It is the step's seconds, and for what does not fit a price that grows with the bytes missing, relative to the step
+    of the placement the search starts from.
+
+    Args:
+      problem: what is placed.
+      start: the key of the placement the search starts from.
+    """
+
+    def __init__(self, problem: Problem, start: Key) -> None:
+        self.scale_s = start[1] if math.isfinite(start[1]) else float(problem.unit_seconds.min(axis=1).sum())
+        # a host's memory, often far larger than what is short, would make all of that look small
+        self._limit_bytes = max(float(problem.memory_limit[compute_devices(problem)].sum()), 1.0)
+
+    def __call__(self, key: Key) -> float:
+        """Seconds a key counts as."""
+        over, step_s = key
+        return step_s + (self.scale_s * (_OVER_S + _OVER_ALL_S * over / self._limit_bytes) if over else 0.0)
+
+    def rows(self, over: LongArray, step_s: FloatArray) -> FloatArray:
+        """[B] the same of `Study.keys`."""
+        missing = self.scale_s * (_OVER_S + _OVER_ALL_S * over / self._limit_bytes)
+        return np.asarray(step_s + np.where(over > 0, missing, 0.0), np.float64)
+
+
+def limit_for(study: Study, most_s: float) -> float:
+    """The `limit_s` for a search that accepts up to `most_s`: never so low that the best placement could be missed."""
+    if study.best_key is None or study.best_key[0]:
+        return math.inf  # a long step that misses fewer bytes would be the best
+    return max(most_s, study.best_key[1])
+
+
+def all_keys(study: Study, unit_devices: IntArray, limit_s: float = math.inf) -> tuple[LongArray, FloatArray]:
+    """`Study.keys` of all rows of [B, U], in parts that are small where a budget in seconds could be overrun by much.
+
+    Raises:
+      BudgetSpentError: the budget does not suffice for all rows; what it sufficed for is kept.
+    """
+    over, step_s = [np.zeros(0, np.int64)], [np.zeros(0)]
+    first, size = 0, _FIRST_ROWS
+    while first < len(unit_devices):
+        before = study.spent
+        part = study.keys(unit_devices[first : first + size], limit_s)
+        over.append(part[0])
+        step_s.append(part[1])
+        first += len(part[0])
+        size = max(size // 2, 1) if study.spent - before > _LARGE_PART else min(2 * size, _MOST_ROWS)
+    return np.concatenate(over), np.concatenate(step_s)
+
+
+def try_all(study: Study) -> bool:
+    """Evaluates every placement if there are at most `WHOLE_SPACE`, each unit's fastest device first.
+
+    Returns:
+      Whether it did.
+    """
+    problem = study.problem
+    if math.prod(problem.allowed.sum(axis=1).tolist()) > WHOLE_SPACE:
+        return False
+    order = np.argsort(problem.unit_seconds, axis=1, kind="stable")
+    choices = [row[:n].tolist() for row, n in zip(order, problem.allowed.sum(axis=1).tolist(), strict=True)]
+    all_keys(study, np.array([*itertools.product(*choices)], np.int32))
+    return True
+
+
+def device_share(problem: Problem) -> FloatArray:
+    """[U, D] with what probability a blind draw puts each unit on each device; 0 where it may not be.
+
+    The accelerators are equally likely. A host beside them is drawn a hundredth as often, or always by units that may
+    be nowhere else.
+    """
+    weight = np.full(problem.num_devices, _HOST_SHARE)
+    weight[compute_devices(problem)] = 1.0
+    share = problem.allowed * weight
+    normal: FloatArray = share / share.sum(axis=1, keepdims=True)
+    return normal
+
+
+def pick(keys: FloatArray, share: FloatArray) -> IntArray:
+    """[B, U] devices: in which of the intervals that the shares cut out of [0, 1) each key lies.
+
+    Args:
+      keys: [B, U] numbers of at least 0 and below 1; random ones draw devices with the shares as probabilities.
+      share: [U, D] lengths of the intervals, in proportion.
+    """
+    top = np.cumsum(share, axis=1)
+    top /= top[:, -1:]
+    devices = np.zeros(keys.shape, np.int32)
+    for d in range(share.shape[1] - 1):
+        devices += keys >= top[:, d]
+    return devices
+
+
+def nested_groups(problem: Problem, counts: Sequence[int]) -> list[IntArray]:
+    """Groups of units from coarse to fine, each level's groups made of groups of the next.
+
+    Args:
+      problem: what is placed.
+      counts: for each the finest level of `tfplace.group.coarsen.hierarchy` with at most so many groups is taken, or
+        its coarsest if all have more. Equal ones are taken once.
+
+    Returns:
+      [U] the group of each unit, numbered by first unit, per level.
+    """
+    levels = [np.arange(problem.num_units, dtype=np.int32), *hierarchy(problem)]
+    sizes = [int(label.max()) + 1 for label in levels]
+    wanted = {next((i for i, size in enumerate(sizes) if size <= count), len(sizes) - 1) for count in counts}
+    return [renumber(levels[i]) for i in sorted(wanted, reverse=True)]

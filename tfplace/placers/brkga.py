@@ -1,0 +1,194 @@
+"""BRKGA: a genetic algorithm over random keys, on groups of units from coarse to fine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.errors import InputError
+from tfplace.placers.base import (
+    BudgetSpentError,
+    Grouped,
+    Price,
+    Study,
+    all_keys,
+    device_share,
+    limit_for,
+    nested_groups,
+    pick,
+    single_devices,
+    try_all,
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The method's constants, by the letters of the paper; its recommended ranges in brackets.
+
+    Attributes:
+      population: p.
+      elite: p_e / p, the part that is kept [0.10, 0.25].
+      mutants: p_m / p, the part that is drawn anew [0.10, 0.30].
+      rho: with what probability a child has its elite parent's key (0.5, 0.8].
+    """
+
+    population: int = 100
+    elite: float = 0.2
+    mutants: float = 0.15
+    rho: float = 0.7
+
+    @property
+    def num_elite(self) -> int:
+        """p_e; at least 1."""
+        return max(round(self.elite * self.population), 1)
+
+    @property
+    def num_mutants(self) -> int:
+        """p_m."""
+        return round(self.mutants * self.population)
+
+    def __post_init__(self) -> None:
+        if self.num_elite + self.num_mutants >= self.population:
+            raise InputError(
+                f"{self.num_elite} elite and {self.num_mutants} mutants of {self.population}",
+                "fewer than the population, which leaves room for children",
+            )
+
+
+class Brkga:
+    """Evolves a population of vectors with a key in [0, 1) per group of units.
+
+    A vector stands for a placement: each group goes to the device in whose interval its key lies; see
+    `tfplace.placers.base.device_share` for their lengths. In each generation the elite stays, mutants are drawn
+    blindly, and the rest are children of an elite and another parent, who have the elite one's key with probability rho
+    and the other's else, for each key anew.
+
+    The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine, the last of single
+    units. A level's first population is the last of the level before, each group's key given to all groups it is made
+    of. If there are at most 2,000 placements, all of them are tried instead.
+
+    Departures. From the paper: the population has a fixed size instead of one in proportion to the number of keys, and
+    starts with the given placements, as far as groups can express them (each group goes where its first unit is). From
+    REGAL: no key for the priority of an op, since the simulator has an order of its own; one key per group for the
+    device instead of one per op and device; groups. Placements that do not fit the memory are ranked with a price for
+    what is missing.
+
+    Args:
+      starts: [U] placements in the first population; by default everything on each device in turn.
+      groups: for each level, how many groups it has at most.
+      settings: the method's constants.
+    """
+
+    citation = (
+        "J. F. Goncalves, M. G. C. Resende: Biased random-key genetic algorithms for combinatorial optimization. "
+        "Journal of Heuristics 17, 2011; for placement as in A. Paliwal et al.: Reinforced Genetic Algorithm Learning "
+        "for Optimizing Computation Graphs (REGAL). ICLR 2020."
+    )
+
+    def __init__(
+        self,
+        starts: Sequence[IntArray] = (),
+        groups: Sequence[int] = (300, 1000, 10**9),
+        settings: Settings | None = None,
+    ) -> None:
+        self.starts = tuple(starts)
+        self.groups = tuple(groups)
+        self.settings = settings or Settings()
+
+    def place(self, study: Study) -> IntArray:
+        """Searches until the study's budget is used up, or all placements have been tried."""
+        starts = self.starts or single_devices(study.problem)
+        keys = [study.key(start) for start in starts]
+        best = min(range(len(starts)), key=keys.__getitem__)
+        if not try_all(study):
+            self._levels(study, starts, Price(study.problem, keys[best]))
+        return starts[best] if study.best is None else study.best
+
+    def _levels(self, study: Study, starts: Sequence[IntArray], price: Price) -> None:
+        labels = nested_groups(study.problem, self.groups)
+        population: Population | None = None
+        for level, label in enumerate(labels):
+            part = study.share(1 / (len(labels) - level), f"brkga, {int(label.max()) + 1} groups")
+            grouped = Grouped(part, label)
+            first = np.unique(label, return_index=True)[1]
+            if population is None:
+                share = device_share(grouped.problem)
+                population = Population(
+                    np.stack([encode(start[first], share) for start in starts]), price, self.settings
+                )
+            else:
+                population.refine(labels[level - 1][first])
+            with contextlib.suppress(BudgetSpentError):
+                population.evolve(grouped)
+
+
+class Population:
+    """Random keys and what their placements cost.
+
+    Args:
+      keys: [N, G] the first ones; drawn ones fill up the population.
+      price: makes one number of a placement's key.
+      settings: the method's constants.
+    """
+
+    def __init__(self, keys: FloatArray, price: Price, settings: Settings) -> None:
+        self.keys = keys
+        self.energy = np.zeros(0)
+        self._price = price
+        self._settings = settings
+
+    def refine(self, coarse: IntArray) -> None:
+        """Gives each of [G] finer groups the key of the group it is in."""
+        self.keys = self.keys[:, coarse]
+
+    def evolve(self, study: Study) -> None:
+        """One generation after the other, of placements of the study's units, until the study raises.
+
+        Raises:
+          BudgetSpentError: from the study.
+        """
+        share = device_share(study.problem)
+        if not len(self.energy):
+            missing = max(self._settings.population - len(self.keys), 0)
+            self.keys = np.concatenate([self.keys, study.rng.random((missing, self.keys.shape[1]))])
+            self.energy = self._energies(study, share, self.keys)
+        while True:
+            self._generation(study, share)
+
+    def _generation(self, study: Study, share: FloatArray) -> None:
+        settings, rng = self._settings, study.rng
+        order = np.argsort(self.energy, kind="stable")
+        elite, others = order[: settings.num_elite], order[settings.num_elite :]
+        count = len(order) - settings.num_elite - settings.num_mutants
+        one, other = self.keys[rng.choice(elite, count)], self.keys[rng.choice(others, count)]
+        mutants = rng.random((settings.num_mutants, self.keys.shape[1]))
+        fresh = np.concatenate([crossover(rng, one, other, settings.rho), mutants])
+        # What is slower than all of the elite is none of the next one, so it makes no difference how slow it is.
+        limit_s = limit_for(study, float(self.energy[elite[-1]]))
+        energy = self._energies(study, share, fresh, limit_s)
+        self.keys = np.concatenate([self.keys[elite], fresh])
+        self.energy = np.concatenate([self.energy[elite], energy])
+
+    def _energies(self, study: Study, share: FloatArray, keys: FloatArray, limit_s: float = np.inf) -> FloatArray:
+        return self._price.rows(*all_keys(study, pick(keys, share), limit_s))
+
+
+def crossover(rng: np.random.Generator, elite: FloatArray, other: FloatArray, rho: float) -> FloatArray:
+    """[B, G] children: each key is the elite parent's with probability rho (Goncalves and Resende, section 2)."""
+    return np.where(rng.random(elite.shape) < rho, elite, other)
+
+
+def encode(devices: IntArray, share: FloatArray) -> FloatArray:
+    """[G] keys in the middle of the intervals of [G] devices; `pick` gives the devices back.
+
+    Args:
+      devices: [G], each with a share above 0.
+      share: [G, D] lengths of the intervals; each row sums to 1.
+    """
+    groups = np.arange(len(devices))
+    top = np.cumsum(share, axis=1)
+    return np.asarray(top[groups, devices] - share[groups, devices] / 2, np.float64)

@@ -1,0 +1,138 @@
+"""Cross-entropy method: a distribution over placements, fitted again and again to the best drawn from it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.errors import InputError
+from tfplace.placers.base import (
+    BudgetSpentError,
+    Grouped,
+    Price,
+    Study,
+    all_keys,
+    device_share,
+    nested_groups,
+    pick,
+    single_devices,
+    try_all,
+)
+
+
+class CrossEntropy:
+    """Draws placements of groups of units, each group's device by itself, and moves the probabilities to the best ones.
+
+    The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine, the last of single
+    units. At each, samples are drawn from the product of a categorical distribution per group, which is then updated
+    (see `update`). A level's first distribution is the last of the level before, each group's given to all groups it is
+    made of. If there are at most 2,000 placements, all of them are tried instead.
+
+    Departures. From Rubinstein: levels of groups. From Post, whose cross-entropy step this is without its steps of
+    proximal policy optimisation between: levels instead of one grouping; the first distribution leans towards the best
+    of some placements, where Post's is uniform (`lean=0`); smoothing, where Post replaces the distribution
+    (`smoothing=1`); mixed in is the blind draw of `tfplace.placers.base.device_share`, which is uniform but for a host
+    beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing.
+
+    Args:
+      starts: [U] placements; by default everything on each device in turn.
+      groups: for each level, how many groups it has at most.
+      samples: placements drawn per update (N).
+      elite: fraction of them that the distribution is fitted to (rho); Post's is 0.1.
+      smoothing: how far an update goes from the old distribution to that of the elite (alpha).
+      mixing: part of the blind draw in the distribution after each update (epsilon).
+      lean: probability of the best start's device in the first distribution.
+    """
+
+    citation = (
+        "R. Y. Rubinstein: The Cross-Entropy Method for Combinatorial and Continuous Optimization. Methodology and "
+        "Computing in Applied Probability 1, 1999; for placement as in Y. Gao, L. Chen, B. Li: Post: Device Placement "
+        "with Cross-Entropy Minimization and Proximal Policy Optimization. NeurIPS 2018, equation 10."
+    )
+
+    def __init__(
+        self,
+        starts: Sequence[IntArray] = (),
+        groups: Sequence[int] = (300, 1000, 10**9),
+        *,
+        samples: int = 50,
+        elite: float = 0.1,
+        smoothing: float = 0.3,
+        mixing: float = 0.002,
+        lean: float = 0.9,
+    ) -> None:
+        self.starts = tuple(starts)
+        self.groups = tuple(groups)
+        self.samples = samples
+        self.elite = elite
+        self.smoothing = smoothing
+        self.mixing = mixing
+        self.lean = lean
+
+    def place(self, study: Study) -> IntArray:
+        """Searches until the study's budget is used up, or all placements have been tried."""
+        starts = self.starts or single_devices(study.problem)
+        keys = [study.key(start) for start in starts]
+        best = min(range(len(starts)), key=keys.__getitem__)
+        if not try_all(study):
+            self._levels(study, starts[best], Price(study.problem, keys[best]))
+        return starts[best] if study.best is None else study.best
+
+    def _levels(self, study: Study, start: IntArray, price: Price) -> None:
+        labels = nested_groups(study.problem, self.groups)
+        probability: FloatArray | None = None
+        for level, label in enumerate(labels):
+            part = study.share(1 / (len(labels) - level), f"cross_entropy, {int(label.max()) + 1} groups")
+            grouped = Grouped(part, label)
+            first = np.unique(label, return_index=True)[1]
+            if probability is None:
+                blind = device_share(grouped.problem)
+                probability = (1 - self.lean) * blind + self.lean * np.eye(blind.shape[1])[start[first]]
+            else:
+                probability = probability[labels[level - 1][first]]
+            probability = self._fit(grouped, probability, price)
+
+    def _fit(self, study: Study, probability: FloatArray, price: Price) -> FloatArray:
+        """[U, D] the distribution when the study's budget is used up."""
+        blind = device_share(study.problem)
+        count = max(round(self.elite * self.samples), 1)
+        with contextlib.suppress(BudgetSpentError):
+            while True:
+                devices = pick(study.rng.random((self.samples, len(probability))), probability)
+                energy = price.rows(*all_keys(study, devices))
+                elite = devices[np.argsort(energy, kind="stable")[:count]]
+                probability = update(probability, elite, blind, self.smoothing, self.mixing)
+        return probability
+
+
+def update(
+    probability: FloatArray, elite: IntArray, blind: FloatArray, smoothing: float = 1.0, mixing: float = 0.0
+) -> FloatArray:
+    """[G, D] the next distribution of a product of categorical ones.
+
+    The distribution with the least cross entropy to the elite is, for each group, the frequency of each device among
+    them (Post, equation 10). With `smoothing` 1 that and `mixing` of the blind draw is Post's update; with `mixing` 0
+    it is Rubinstein's, who smooths.
+
+    Args:
+      probability: [G, D] the present one.
+      elite: [K, G] devices of the best samples, at least one.
+      blind: [G, D] mixed in, so that nothing allowed becomes impossible.
+      smoothing: from 0, which keeps the present one, to 1.
+      mixing: from 0 to 1.
+
+    Raises:
+      InputError: arrays of other shapes, or numbers that are no fractions.
+    """
+    if probability.ndim != 2 or blind.shape != probability.shape:
+        raise InputError(f"distributions of shapes {probability.shape} and {blind.shape}", "[G, D] twice")
+    if elite.ndim != 2 or not len(elite) or elite.shape[1] != len(probability):
+        raise InputError(f"elite of shape {elite.shape}", f"[K, {len(probability)}] with K of at least 1")
+    if not (0 <= smoothing <= 1 and 0 <= mixing <= 1):
+        raise InputError(f"smoothing {smoothing} and mixing {mixing}", "fractions from 0 to 1")
+    frequency = (elite[:, :, None] == np.arange(probability.shape[1])).mean(axis=0)
+    fitted = (1 - smoothing) * probability + smoothing * frequency
+    return np.asarray((1 - mixing) * fitted + mixing * blind, np.float64)

@@ -1,0 +1,62 @@
+"""Random search: the best of placements drawn blindly, which every search has to beat."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.problem import Problem
+from tfplace.group.coarsen import hierarchy
+from tfplace.placers.base import Study, all_keys, device_share, pick, try_all
+
+_ROWS = 64
+
+
+class RandomSearch:
+    """Draws placements, independently of one another, until the budget is used up.
+
+    One placement is drawn like this. A level of `tfplace.group.coarsen.hierarchy` is drawn, each equally likely, from
+    single units to the whole graph as one group. Each of its groups goes to a device of its own draw: each accelerator
+    is equally likely, a host beside them a hundredth as likely, and units that may be on a host only go there.
+
+    Papers that report random placements draw a device for each group of their one fixed grouping, which is what this
+    does at one level. On a graph of thousands of ops, drawing a device for every op gives nothing but transfers, so
+    that would be no contest; it is what `mixed=False` does. If there are at most 2,000 placements, all of them are
+    tried instead.
+
+    Args:
+      mixed: draw at all levels; otherwise for single units only.
+    """
+
+    citation = (
+        "J. Bergstra, Y. Bengio: Random Search for Hyper-Parameter Optimization. Journal of Machine Learning Research "
+        "13, 2012."
+    )
+
+    def __init__(self, mixed: bool = True) -> None:
+        self.mixed = mixed
+
+    def place(self, study: Study) -> IntArray:
+        """Searches until the study's budget is used up, or all placements have been tried."""
+        if not try_all(study):
+            levels = _levels(study.problem, self.mixed)
+            share = device_share(study.problem)
+            while True:
+                all_keys(study, _draw(study.rng, levels, share))
+        assert study.best is not None
+        return study.best
+
+
+def _levels(problem: Problem, mixed: bool) -> list[IntArray]:
+    """[U] the group of each unit, per level, finest first."""
+    units = np.arange(problem.num_units, dtype=np.int32)
+    return [units, *hierarchy(problem), np.zeros_like(units)] if mixed else [units]
+
+
+def _draw(rng: np.random.Generator, levels: list[IntArray], share: FloatArray) -> IntArray:
+    """[B, U] devices. Units of one group get the same key, so where they share devices, the same device."""
+    rows = []
+    for level in rng.integers(len(levels), size=_ROWS).tolist():
+        label = levels[level]
+        rows.append(rng.random(int(label.max()) + 1)[label])
+    return pick(np.stack(rows), share)
