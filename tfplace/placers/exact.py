@@ -1,0 +1,148 @@
+"""Exact: CP-SAT on a problem's units, with a proof of how far from the best its answer can be."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray
+from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
+from tfplace.group.heavy_edge import heavy_edge
+from tfplace.placers.base import BudgetSpentError, Grouped, Study, settle, single_devices, try_all
+from tfplace.registry import PLACERS
+from tfplace.schedule.cp_model import Limits
+from tfplace.schedule.cp_process import ask, check_installed
+from tfplace.units import format_seconds
+
+_STARTS = {STEP_TIME: ("single", "expert", "heft", "etf"), THROUGHPUT: ("single", "expert", "contiguous")}
+_IMPROVERS = {STEP_TIME: "local_search", THROUGHPUT: "load_search"}
+_START, _PROVE = 0.2, 0.75
+_WORK = 0.002
+_GROUPS = 300
+_OPS = 4000
+
+
+class Exact:
+    """The best placement, or one with a bound on how much better another could be.
+
+    At most 2,000 placements are all evaluated. Otherwise the best of some cheap starts, improved for a fifth of the
+    budget, is given as a hint to CP-SAT, which has three quarters of the rest; every better solution it finds is
+    evaluated, and what is left of the budget improves the best of all. The models are in `tfplace.schedule.cp_model`:
+
+    - throughput: the objective itself; what is proven optimal is so.
+    - step time: a schedule that may choose the order of ops and transfers, which the simulator does not. Its bound
+      holds for every simulated step, but no placement need reach it.
+
+    `proven_s` is the bound; `notes` has one line on it, with the gap, for reports. More than 300 units are first joined
+    to groups over their heaviest edges; then nothing is proven of placements that split a group, and `proven_s` is 0.
+    By the step time graphs of more than 4,000 ops are too large for a model; the starts are improved all the time then.
+
+    With a budget in evaluations CP-SAT runs on one thread for 0.002 of its deterministic seconds per evaluation, so
+    that the answer is always the same. It needs OR-Tools, `pip install 'tfplace[exact]'`, and has a process of its own
+    (`tfplace.schedule.cp_process`), which takes a second or two to start.
+
+    Args:
+      groups: the most units, or groups of them, that CP-SAT decides.
+    """
+
+    citation = (
+        "L. Perron, F. Didier, S. Gay: The CP-SAT-LP Solver. CP 2023; throughput model after the integer programme of "
+        "J. Tarnawski et al.: Efficient Algorithms for Device Placement of DNN Graph Operators. NeurIPS 2020."
+    )
+
+    def __init__(self, groups: int = _GROUPS) -> None:
+        self.groups = groups
+        self.proven_s = 0.0
+        self.notes: tuple[str, ...] = ()
+        self._how = ""
+
+    def place(self, study: Study) -> IntArray:
+        """Uses the whole budget unless the best placement is proven to be that before.
+
+        Raises:
+          InputError: OR-Tools is not installed.
+        """
+        check_installed()
+        self.proven_s, self.notes = 0.0, ()
+        with contextlib.suppress(BudgetSpentError):
+            if try_all(study):
+                self.proven_s = _best_s(study) if math.isfinite(_best_s(study)) else 0.0
+                self._say(study, self.proven_s, "all placements were evaluated")
+            else:
+                self._search(study)
+        return single_devices(study.problem)[0] if study.best is None else study.best
+
+    def _search(self, study: Study) -> None:
+        problem = study.problem
+        label = np.arange(problem.num_units, dtype=np.int32)
+        if len(label) > self.groups:
+            label = heavy_edge(problem, self.groups)
+        grouped = Grouped(study, label)
+        _start(study, grouped, label)
+        if grouped.best is None or grouped.best_key is None or grouped.best_key[0]:
+            self.notes = ("exact: no placement that fits to start from, so nothing was proven",)
+        elif study.objective == STEP_TIME and problem.graph.num_ops > _OPS:
+            self.notes = (f"exact: more than {_OPS:,} ops are too many for a model of steps; nothing was proven",)
+        else:
+            self._prove(study, grouped, grouped.best, grouped.best_key[1])
+        if study.best_key is None or study.best_key > (0, self.proven_s * (1 + 1e-6)):
+            _improve(study, 1.0)
+        if self.proven_s:
+            self._say(study, self.proven_s, self._how)
+
+    def _prove(self, study: Study, grouped: Grouped, start: IntArray, start_s: float) -> None:
+        problem = grouped.problem
+        seconds, evaluations = study.left
+        limits = Limits(
+            None if seconds is None else max(seconds * _PROVE, 1e-3),
+            _WORK * max(evaluations or 0, 1),
+            os.cpu_count() or 1,
+        )
+        answer = ask(problem, study.objective, start, start_s, limits)
+        for devices in answer.found:
+            grouped.key(devices)
+        self._how = f"CP-SAT: {answer.status.lower()}"
+        if problem.num_units == study.problem.num_units:
+            self.proven_s = max(answer.bound_s, study.bound_s)
+        else:
+            self._say(study, answer.bound_s, f"{self._how}, of placements that keep {problem.num_units} groups whole")
+
+    def _say(self, study: Study, bound_s: float, how: str) -> None:
+        best_s = _best_s(study)
+        if not math.isfinite(best_s):
+            self.notes = (f"exact: nothing fits ({how})",)
+            return
+        gap = 100 * (best_s / bound_s - 1) if bound_s > 0 else math.inf
+        near = f"at most {gap:.2f} % from the best" if gap > 1e-3 else "proven to be the best"
+        self.notes = (f"exact: {format_seconds(best_s)}, {near}, whose bound is {format_seconds(bound_s)} ({how})",)
+
+
+def _best_s(study: Study) -> float:
+    """Seconds of the best placement that fits; infinite without one."""
+    return math.inf if study.best_key is None or study.best_key[0] else study.best_key[1]
+
+
+def _start(study: Study, grouped: Grouped, label: IntArray) -> None:
+    """Evaluates cheap starts, improves the best, and makes of it a placement of groups."""
+    for name in _STARTS[study.objective]:
+        with contextlib.suppress(BudgetSpentError):
+            study.key(PLACERS[name]().place(study.share(_START / 2, name)))
+    _improve(study, _START)
+    problem = grouped.problem
+    candidates = single_devices(problem)
+    if study.best is not None:
+        first = np.unique(label, return_index=True)[1]
+        candidates.insert(0, settle(problem, study.best[first]))
+    for devices in candidates:
+        grouped.key(devices)
+
+
+def _improve(study: Study, fraction: float) -> None:
+    """Searches on from the best placement for a part of what is left."""
+    if study.best is not None:
+        name = _IMPROVERS[study.objective]
+        with contextlib.suppress(BudgetSpentError):
+            PLACERS[name](starts=[study.best]).place(study.share(fraction, f"exact, {name}"))
