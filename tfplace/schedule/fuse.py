@@ -10,7 +10,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
-from tfplace.group.acyclic import precedence
+from tfplace.group.acyclic import Precedence, precedence
 from tfplace.group.flow import flow
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.tasks import (
@@ -25,7 +25,7 @@ from tfplace.schedule.tasks import (
 from tfplace.simulate.program import MESSAGE, OP, RecordArray
 
 
-def fuse(problem: Problem, label: IntArray | None = None) -> Scheduler:
+def fuse(problem: Problem, label: IntArray | None = None, before: Precedence | None = None) -> Scheduler:
     """A scheduler in which each group is one task, in a topological order of the groups.
 
     A task starts when all that its ops read from other groups has come, and sends when all of them have run. What a
@@ -36,10 +36,11 @@ def fuse(problem: Problem, label: IntArray | None = None) -> Scheduler:
       problem: what is placed.
       label: [U] group of each unit, numbered from 0; by default each unit is one. Groups that wait for one another in a
         circle are put in the order of their first units.
+      before: the problem's, if it is at hand.
     """
     label = np.arange(problem.num_units, dtype=np.int32) if label is None else label
     count = int(label.max(initial=-1)) + 1
-    group = _places(problem, label, count)[label]
+    group = _places(precedence(problem) if before is None else before, label, count)[label]
     traffic = _traffic(problem, group)
     inner = make_units(problem, group)
     fixed_s, byte_s = link_seconds(problem)
@@ -118,10 +119,9 @@ def _own_units(inner: Units, count: int) -> Units:
     return inner._replace(of_op=every, first=np.arange(count + 1, dtype=np.int32), members=every)
 
 
-def _places(problem: Problem, label: IntArray, count: int) -> IntArray:
+def _places(before: Precedence, label: IntArray, count: int) -> IntArray:
     """[G] position of each group: after all it waits for; where that is a circle, in the order of first units."""
-    before = precedence(problem)
-    rank = np.full(count, problem.num_units, np.int64)
+    rank = np.full(count, len(label), np.int64)
     np.minimum.at(rank, label, before.rank)
     pairs = np.stack([label[before.src], label[before.dst]], axis=1)
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)

@@ -7,12 +7,14 @@ came first. So plans that spread much, at op level and with links as fast as the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
+from tfplace.group.acyclic import Precedence, precedence
 from tfplace.group.co_placement import merge
 from tfplace.group.heavy_edge import heavy_edge
 from tfplace.group.topological import topological
@@ -86,7 +88,11 @@ class Variants:
     def _make(self, grouper: str, count: int) -> Scheduler:
         if not grouper:
             return Scheduler.of(self.problem)
-        return fuse(self.problem, None if grouper == "units" else self._label(grouper, count))
+        return fuse(self.problem, None if grouper == "units" else self._label(grouper, count), self._before)
+
+    @cached_property
+    def _before(self) -> Precedence:
+        return precedence(self.problem)
 
     def _label(self, grouper: str, count: int) -> IntArray:
         if (grouper, count) not in self._labels:
