@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
-from tfplace.cli import BAD_INPUT, main
+from tfplace.cli import BAD_INPUT, PLACED, main
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.placers.base import Grouped
 from tfplace.registry import GROUPERS, PLACERS
@@ -103,3 +104,12 @@ def test_any_placer_works_on_groups(name):
 def test_the_command_says_what_is_wrong_before_it_builds(flags, message, capsys):
     assert main(["place", "--model=inception_v3", "--topology=2xP100", "--quiet", *flags]) == BAD_INPUT
     assert message in capsys.readouterr().err
+
+
+def test_the_command_places_groups(tmp_path, capfd):
+    chains().graph.save(tmp_path / "chains.npz")
+    flags = ["--topology=2xP100", "--placer=local_search", "--budget=20 evaluations", "--grouper=merge", "--groups=2"]
+    assert main(["place", f"--model={tmp_path / 'chains.npz'}", "--json", "--quiet", *flags]) == PLACED
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["placer"] == "local_search on groups by merge (20 evaluations)"
+    assert "20 units were placed as 2 groups (merge)" in facts["notes"]

@@ -6,8 +6,6 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.problem import Problem
@@ -158,6 +156,9 @@ def _distinct(src: IntArray, dst: IntArray, count: int) -> tuple[IntArray, IntAr
 
 def _components(src: IntArray, dst: IntArray, count: int) -> IntArray:
     """[N] id of the strongly connected component of each node."""
+    from scipy.sparse import csr_array  # 0.2 s, which commands that only check names need not wait for
+    from scipy.sparse.csgraph import connected_components
+
     if not count:
         return np.zeros(0, np.int32)
     matrix = csr_array((np.ones(len(src), np.int8), (src, dst)), shape=(count, count))
