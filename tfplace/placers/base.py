@@ -14,6 +14,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key, StepCost
 from tfplace.group.coarsen import hierarchy
 from tfplace.group.merge import merge_units, renumber
+from tfplace.group.unit_graph import variable_bytes
 
 
 class BudgetSpentError(Exception):
@@ -208,10 +209,7 @@ def compute_devices(problem: Problem) -> IntArray:
 
 def unit_persistent_bytes(problem: Problem) -> FloatArray:
     """[U] bytes of the variables of each unit."""
-    inside = problem.grouping.unit_of >= 0
-    out = np.zeros(problem.num_units)
-    np.add.at(out, problem.grouping.unit_of[inside], problem.graph.persistent_bytes[inside])
-    return out
+    return variable_bytes(problem)
 
 
 def settle(problem: Problem, wanted: IntArray) -> IntArray:
@@ -348,12 +346,14 @@ def nested_groups(problem: Problem, counts: Sequence[int]) -> list[IntArray]:
     Args:
       problem: what is placed.
       counts: for each the finest level of `tfplace.group.coarsen.hierarchy` with at most so many groups is taken, or
-        its coarsest if all have more. Equal ones are taken once.
+        its coarsest if all have more. Equal ones are taken once. All but the last have at most a third as many groups
+        as there are units, so that small graphs have something coarse too.
 
     Returns:
       [U] the group of each unit, numbered by first unit, per level.
     """
     levels = [np.arange(problem.num_units, dtype=np.int32), *hierarchy(problem)]
     sizes = [int(label.max()) + 1 for label in levels]
-    wanted = {next((i for i, size in enumerate(sizes) if size <= count), len(sizes) - 1) for count in counts}
+    most = [*(min(count, problem.num_units // 3) for count in counts[:-1]), counts[-1]]
+    wanted = {next((i for i, size in enumerate(sizes) if size <= count), len(sizes) - 1) for count in most}
     return [renumber(levels[i]) for i in sorted(wanted, reverse=True)]

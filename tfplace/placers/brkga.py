@@ -36,7 +36,7 @@ class Settings:
       rho: with what probability a child has its elite parent's key (0.5, 0.8].
     """
 
-    population: int = 100
+    population: int = 50
     elite: float = 0.2
     mutants: float = 0.15
     rho: float = 0.7
@@ -67,9 +67,9 @@ class Brkga:
     blindly, and the rest are children of an elite and another parent, who have the elite one's key with probability rho
     and the other's else, for each key anew.
 
-    The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine, the last of single
-    units. A level's first population is the last of the level before, each group's key given to all groups it is made
-    of. If there are at most 2,000 placements, all of them are tried instead.
+    The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine. A level's first
+    population is the last of the level before, each group's key given to all groups it is made of. If there are at most
+    2,000 placements, all of them are tried instead.
 
     Departures. From the paper: the population has a fixed size instead of one in proportion to the number of keys, and
     starts with the given placements, as far as groups can express them (each group goes where its first unit is). From
@@ -92,7 +92,7 @@ class Brkga:
     def __init__(
         self,
         starts: Sequence[IntArray] = (),
-        groups: Sequence[int] = (300, 1000, 10**9),
+        groups: Sequence[int] = (30, 300, 1000),
         settings: Settings | None = None,
     ) -> None:
         self.starts = tuple(starts)
@@ -162,7 +162,7 @@ class Population:
     def _generation(self, study: Study, share: FloatArray) -> None:
         settings, rng = self._settings, study.rng
         order = np.argsort(self.energy, kind="stable")
-        elite, others = order[: settings.num_elite], order[settings.num_elite :]
+        elite, others = order[: settings.num_elite], np.sort(order[settings.num_elite :])
         count = len(order) - settings.num_elite - settings.num_mutants
         one, other = self.keys[rng.choice(elite, count)], self.keys[rng.choice(others, count)]
         mutants = rng.random((settings.num_mutants, self.keys.shape[1]))

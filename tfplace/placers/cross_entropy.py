@@ -26,10 +26,10 @@ from tfplace.placers.base import (
 class CrossEntropy:
     """Draws placements of groups of units, each group's device by itself, and moves the probabilities to the best ones.
 
-    The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine, the last of single
-    units. At each, samples are drawn from the product of a categorical distribution per group, which is then updated
-    (see `update`). A level's first distribution is the last of the level before, each group's given to all groups it is
-    made of. If there are at most 2,000 placements, all of them are tried instead.
+    The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine. At each, samples are
+    drawn from the product of a categorical distribution per group, which is then updated (see `update`). A level's
+    first distribution is the last of the level before, each group's given to all groups it is made of. If there are at
+    most 2,000 placements, all of them are tried instead.
 
     Departures. From Rubinstein: levels of groups. From Post, whose cross-entropy step this is without its steps of
     proximal policy optimisation between: levels instead of one grouping; the first distribution leans towards the best
@@ -56,7 +56,7 @@ class CrossEntropy:
     def __init__(
         self,
         starts: Sequence[IntArray] = (),
-        groups: Sequence[int] = (300, 1000, 10**9),
+        groups: Sequence[int] = (300, 1000),
         *,
         samples: int = 50,
         elite: float = 0.1,

@@ -1,0 +1,135 @@
+"""The plain search methods, local_search and auto at equal numbers of simulated placements, with a spread over seeds.
+
+    python benchmarks/search_placers.py                          # traces the models, rewrites search_placers.json
+    python benchmarks/search_placers.py --graphs a.npz b.npz     # saved graphs (OpGraph.save) instead
+    python benchmarks/search_placers.py --budgets 2400 --seeds 1
+
+"random, units" draws a device for every unit; "hill_climbing, units" moves single units only; "cross_entropy, even"
+starts from the uniform distribution, as Post does. 2,400 is the number of samples that Post is given in its paper.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tfplace.core.constraints import Constraints  # noqa: E402
+from tfplace.core.graph import OpGraph  # noqa: E402
+from tfplace.core.topology import Topology  # noqa: E402
+from tfplace.cost.analytic import analytic_costs  # noqa: E402
+from tfplace.group.problem import formulate  # noqa: E402
+from tfplace.placers.annealing import Annealing  # noqa: E402
+from tfplace.placers.auto import Auto  # noqa: E402
+from tfplace.placers.base import single_devices  # noqa: E402
+from tfplace.placers.brkga import Brkga  # noqa: E402
+from tfplace.placers.cross_entropy import CrossEntropy  # noqa: E402
+from tfplace.placers.hill_climbing import HillClimbing  # noqa: E402
+from tfplace.placers.local_search import LocalSearch  # noqa: E402
+from tfplace.placers.random_search import RandomSearch  # noqa: E402
+from tfplace.search.budget import Budget  # noqa: E402
+from tfplace.search.study import Search  # noqa: E402
+from tfplace.simulate.evaluate import Simulator  # noqa: E402
+
+PLACERS = {
+    "random_search": RandomSearch,
+    "random_search, units": lambda: RandomSearch(mixed=False),
+    "hill_climbing": HillClimbing,
+    "hill_climbing, units": lambda: HillClimbing(clusters=False),
+    "annealing": Annealing,
+    "brkga": Brkga,
+    "cross_entropy": CrossEntropy,
+    "cross_entropy, even": lambda: CrossEntropy(lean=0.0),
+    "local_search": LocalSearch,
+    "auto": Auto,
+}
+SHORT_ONLY = ("random_search, units",)
+"""What more of the budget does not help."""
+
+
+def problems(paths, models, topology):
+    for source in paths or models:
+        if paths:
+            graph = OpGraph.load(source)
+        else:
+            import tfplace
+            from models import zoo
+
+            built = zoo.build(source)
+            graph = tfplace.extract(built.model, built.batch, name=source)
+        yield formulate(graph, topology, analytic_costs(graph, topology), Constraints())
+
+
+def run(problem, placer, budget, seed):
+    """Milliseconds of the best step, None if nothing fits, and the seconds the search took."""
+    search = Search(problem, Budget(evaluations=budget), seed)
+    begin = time.perf_counter()
+    search.run(placer, "search")
+    seconds = time.perf_counter() - begin
+    over, step_s = search.best_key
+    return (None if over else round(1e3 * step_s, 3)), seconds
+
+
+def entry(problem, name, budget, seeds):
+    runs = [run(problem, PLACERS[name](), budget, seed) for seed in range(seeds)]
+    return {
+        "model": problem.graph.name,
+        "placer": name,
+        "evaluations": budget,
+        "step_ms": [ms for ms, _ in runs],
+        "seconds": round(statistics.median(seconds for _, seconds in runs), 2),
+    }
+
+
+def show(row):
+    fits = [ms for ms in row["step_ms"] if ms is not None]
+    text = f"{statistics.median(fits):9.2f} {min(fits):9.2f} {max(fits):9.2f}" if fits else f"{'does not fit':>29}"
+    print(f"{row['model']:<14} {row['evaluations']:>6} {row['placer']:<22} {text} {row['seconds']:>8.1f}", flush=True)
+
+
+def measure(problem, flags):
+    """One row per placer and budget."""
+    simulator = Simulator(problem)
+    alone = min(simulator.key(devices)[1] for devices in single_devices(problem))
+    print(f"{problem.graph.name}: {problem.num_units} units, single device {1e3 * alone:.2f} ms", flush=True)
+    for budget in flags.budgets:
+        for name in PLACERS:
+            if budget > min(flags.budgets) and name in SHORT_ONLY:
+                continue
+            row = entry(problem, name, budget, flags.seeds)
+            show(row)
+            yield row | {
+                "units": problem.num_units,
+                "single_ms": round(1e3 * alone, 3),
+                "bound_ms": round(1e3 * simulator.bound_s, 3),
+            }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="*", default=["inception_v3", "rnnlm_2", "resnet50", "transformer"])
+    parser.add_argument("--graphs", type=Path, nargs="*", default=[], help="saved graphs instead of the zoo's models")
+    parser.add_argument("--topology", default="4xP100")
+    parser.add_argument("--budgets", type=int, nargs="*", default=[2400, 20_000], help="evaluations")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    flags = parser.parse_args()
+    topology = Topology.load(flags.topology)
+    print(f"{'model':<14} {'evals':>6} {'placer':<22} {'median ms':>9} {'min':>9} {'max':>9} {'seconds':>8}")
+    rows = [row for problem in problems(flags.graphs, flags.models, topology) for row in measure(problem, flags)]
+    config = {"topology": topology.name, "seeds": flags.seeds, "cpus": os.cpu_count()}
+    versions = {"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in ("numpy", "numba")}
+    flags.out.write_text(json.dumps({"config": config, "versions": versions, "results": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

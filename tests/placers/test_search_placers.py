@@ -1,0 +1,494 @@
+"""Random search, hill climbing, annealing, BRKGA and cross-entropy: their steps by hand, and planted optima found."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfplace.core.stepcost import FAILED_BYTES
+from tfplace.errors import InputError
+from tfplace.placers.annealing import Annealing, _moves
+from tfplace.placers.base import (
+    WHOLE_SPACE,
+    BudgetSpentError,
+    Price,
+    all_keys,
+    device_share,
+    limit_for,
+    nested_groups,
+    pick,
+    single_devices,
+    try_all,
+)
+from tfplace.placers.brkga import Brkga, Population, Settings, crossover, encode
+from tfplace.placers.cross_entropy import CrossEntropy, update
+from tfplace.placers.hill_climbing import HillClimbing, climb
+from tfplace.placers.hill_climbing import _moves as moves_of
+from tfplace.placers.random_search import RandomSearch, _draw, _levels
+from tfplace.search.budget import Budget
+from tfplace.search.study import Search
+from tfplace.simulate.evaluate import Simulator
+from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_graph, random_problem
+
+ALL = (RandomSearch, HillClimbing, Annealing, Brkga, CrossEntropy)
+WITH_STARTS = (HillClimbing, Annealing, Brkga, CrossEntropy)
+
+
+class Watched(Simulator):
+    """A simulator that remembers what it was asked; without limits it never gives up a step."""
+
+    def __init__(self, problem, limits=True):
+        super().__init__(problem)
+        self.limits, self.asked, self.given_up = limits, [], 0
+
+    def key(self, unit_device, limit_s=math.inf):
+        self.asked.append(np.array(unit_device))
+        key = super().key(unit_device, limit_s if self.limits else math.inf)
+        self.given_up += key[0] == FAILED_BYTES
+        return key
+
+    def keys(self, unit_devices, limit_s=math.inf):
+        self.asked += [*np.array(unit_devices)]
+        over, step_s = super().keys(unit_devices, limit_s if self.limits else math.inf)
+        self.given_up += int((over == FAILED_BYTES).sum())
+        return over, step_s
+
+
+def study_of(problem, evaluations=2000, seed=0, evaluator=None):
+    return Search(problem, Budget(evaluations=evaluations), seed, evaluator=evaluator).study("test")
+
+
+def search(placer, problem, evaluations=2000, seed=0, evaluator=None):
+    study = study_of(problem, evaluations, seed, evaluator)
+    with contextlib.suppress(BudgetSpentError):
+        placer.place(study)
+    return study
+
+
+def wide_problem(seed, num_ops=13, num_devices=2, tight=False):
+    """Of more placements than are simply tried one by one."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, num_ops, constants=0.0, cpu_only=0.0, variables=0)
+    topology = make_topology(num_devices, bandwidth=1000.0, latency=0.1)
+    problem = random_problem(rng, graph=graph, topology=topology, tight=tight, ties=False)
+    assert num_devices**problem.num_units > WHOLE_SPACE
+    return problem
+
+
+# ---- planted optima --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placer", ALL)
+def test_two_heavy_chains(placer):
+    """Each chain stays on a device of its own; between devices every tensor takes a tenth of an op."""
+    edges = [f"{c}{i} -> {c}{i + 1}" for c in "ab" for i in range(9)]
+    graph = make_graph({f"{c}{i}": 1000 for c in "ab" for i in range(10)}, edges)
+    problem = make_problem(graph, make_topology(2, bandwidth=1e4, latency=0.0))
+    over, step_s = min(search(placer(), problem, seed=seed).best_key for seed in range(2))
+    # single moves do not get a half of each chain past the other
+    assert (over, step_s) == (0, 10.0) or (placer is Annealing and step_s < 10.5)
+
+
+@pytest.mark.parametrize("placer", ALL)
+def test_a_star(placer):
+    """A hub of one second, then twelve leaves of one second each over three devices."""
+    leaves = [f"leaf{i:02}" for i in range(12)]
+    graph = make_graph({"hub": 1, **dict.fromkeys(leaves, 1)}, [f"hub -> {leaf}" for leaf in leaves])
+    problem = make_problem(graph, make_topology(3, bandwidth=1e12, latency=0.0))
+    over, step_s = search(placer(), problem).best_key
+    assert over == 0
+    assert step_s == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("placer", ALL)
+def test_memory_forces_a_split(placer):
+    """Sixteen variables of 100 bytes on four devices of 400: only four on each fit, one placement in 68."""
+    names = [f"w{i:02}" for i in range(16)]
+    graph = make_graph(dict.fromkeys(names, ()), variables=dict.fromkeys(names, 100))
+    problem = make_problem(graph, make_topology(4, memory=400))
+    study = search(placer(), problem)
+    assert study.best_key[0] == 0
+    assert np.bincount(study.best).tolist() == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize("placer", WITH_STARTS)
+def test_memory_that_only_the_host_has(placer):
+    """Twelve variables of 100 bytes; two accelerators hold four each, so four have to be on the host."""
+    names = [f"w{i:02}" for i in range(12)]
+    graph = make_graph(dict.fromkeys(names, ()), variables=dict.fromkeys(names, 100))
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"], memory=[10_000, 400, 400])
+    assert search(placer(), make_problem(graph, topology, np.tile([10.0, 1.0, 1.0], (12, 1)))).best_key[0] == 0
+
+
+@pytest.mark.parametrize("placer", ALL)
+@pytest.mark.parametrize("seed", range(3))
+def test_small_spaces_are_tried_out(placer, seed):
+    problem = random_problem(np.random.default_rng(seed), num_ops=6, num_devices=3, tight=True)
+    simulator = Simulator(problem)
+    choices = [np.flatnonzero(row) for row in problem.allowed]
+    every = [simulator.key(np.array(each, np.int32)) for each in itertools.product(*choices)]
+    study = search(placer(), problem, evaluations=10**9)
+    assert study.best_key == min(every)
+    assert study.spent < 1e-5
+
+
+@pytest.mark.parametrize("placer", WITH_STARTS)
+def test_never_worse_than_what_it_starts_from(placer):
+    problem = random_problem(np.random.default_rng(3), num_ops=60, num_devices=4)
+    start = search(HillClimbing(), problem, seed=1).best
+    for evaluations in (1, 300):
+        again = search(placer(starts=[start]), problem, evaluations=evaluations, seed=2)
+        assert again.best_key <= Simulator(problem).key(start)
+
+
+@pytest.mark.parametrize("placer", [Annealing, HillClimbing, Brkga])
+@pytest.mark.parametrize("tight", [False, True])
+def test_giving_up_long_steps_changes_nothing(placer, tight):
+    """The limit only spares time: what is evaluated, and what is found, stay the same."""
+    problem = wide_problem(5, num_ops=30, num_devices=3, tight=tight)
+    limited, full = Watched(problem), Watched(problem, limits=False)
+    found = [search(placer(), problem, evaluations=1500, evaluator=e).best_key for e in (limited, full)]
+    assert found[0] == found[1]
+    assert limited.given_up > 0
+    np.testing.assert_array_equal(np.array(limited.asked), np.array(full.asked))
+
+
+# ---- random search ---------------------------------------------------------------------------------------------------
+
+
+def test_units_of_a_group_are_drawn_together():
+    problem = wide_problem(1, num_ops=40)
+    rng = np.random.default_rng(0)
+    levels = _levels(problem, mixed=True)
+    assert [int(level.max()) + 1 for level in (levels[0], levels[-1])] == [problem.num_units, 1]
+    for label in levels:
+        for row in _draw(rng, [label], device_share(problem)):
+            assert all(len(np.unique(row[label == group])) == 1 for group in np.unique(label))
+    assert len(_levels(problem, mixed=False)) == 1
+
+
+def test_a_host_is_drawn_seldom_and_where_it_must_be():
+    graph = make_graph(dict.fromkeys("abcdefghijklm", 10), cpu_only=["m"])
+    problem = make_problem(graph, make_topology(3, types=["CPU", "GPU", "GPU"]))
+    share = device_share(problem)
+    np.testing.assert_allclose(share[0], np.array([0.01, 1.0, 1.0]) / 2.01)
+    np.testing.assert_array_equal(share[12], [1.0, 0.0, 0.0])
+    drawn = pick(np.random.default_rng(0).random((4000, 13)), share)
+    assert (drawn[:, 12] == 0).all()
+    assert 0.003 < (drawn[:, :12] == 0).mean() < 0.007
+
+
+# ---- hill climbing ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("tight", [False, True])
+def test_a_climb_ends_where_no_move_helps(seed, tight):
+    problem = wide_problem(seed, num_devices=3, tight=tight)
+    labels = [np.arange(problem.num_units, dtype=np.int32), *nested_groups(problem, [6])]
+    study = study_of(problem, evaluations=10**6, seed=seed)
+    devices = random_devices(np.random.default_rng(seed), problem)
+    start = study.key(devices)
+    climb(study, [moves_of(problem, label) for label in reversed(labels)], devices, start)
+    simulator = Simulator(problem)
+    reached = simulator.key(devices)
+    assert reached <= start
+    for label in labels:
+        for group, device in itertools.product(range(int(label.max()) + 1), range(3)):
+            assert simulator.key(np.where(label == group, device, devices).astype(np.int32)) >= reached
+
+
+def test_a_climb_from_an_optimum_tries_each_move_once():
+    """Two units on two devices, the present ones left out, and the one cluster of both: three evaluations."""
+    problem = make_problem(make_graph(dict.fromkeys("ab", 4)), make_topology(2))
+    study = study_of(problem)
+    devices = np.array([0, 1], np.int32)
+    key = study.key(devices)
+    climb(study, [moves_of(problem, np.array(label)) for label in ([0, 0], [0, 1])], devices, key)
+    assert devices.tolist() == [0, 1]
+    assert study.left.evaluations == 2000 - 1 - (2 + 2)
+
+
+def test_new_climbs_follow_until_the_budget_is_spent():
+    study = search(HillClimbing(clusters=False), wide_problem(2), evaluations=3000)
+    assert study.spent == 1.0
+
+
+def test_pinned_clusters_have_no_moves():
+    graph = make_graph(dict.fromkeys("abc", 4), cpu_only=["b"])
+    problem = make_problem(graph, make_topology(3, types=["CPU", "GPU", "GPU"]))
+    moves = moves_of(problem, np.arange(3, dtype=np.int32))
+    assert [(units.tolist(), d) for units, d in moves] == [([u], d) for u in (0, 2) for d in range(3)]
+
+
+# ---- annealing -------------------------------------------------------------------------------------------------------
+
+
+def metropolis(problem, evaluations, seed, hot, cold):
+    """Every placement evaluated, by the textbook: a uniform draw against exp(-worse / temperature), after the fact."""
+    simulator, rng = Simulator(problem), np.random.default_rng(seed)
+    asked = [*single_devices(problem)]
+    costs = [simulator.key(devices)[1] for devices in asked]
+    devices, energy = asked[int(np.argmin(costs))].copy(), min(costs)
+    mean = energy / problem.num_units
+    for unit, device, exponential in _moves(problem, rng):
+        if device == devices[unit]:
+            continue
+        if len(asked) == evaluations:
+            return asked
+        temperature = mean * hot * (cold / hot) ** (len(asked) / evaluations)
+        trial = devices.copy()
+        trial[unit] = device
+        asked.append(trial)
+        worse = simulator.key(trial)[1] - energy
+        if worse <= 0 or math.exp(-exponential) <= math.exp(-worse / temperature):
+            devices, energy = trial, energy + worse
+    return asked
+
+
+@pytest.mark.parametrize("hot", [0.3, 20.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_annealing_is_the_metropolis_walk(seed, hot):
+    problem = wide_problem(seed, num_ops=25, num_devices=3)
+    watched = Watched(problem)
+    search(Annealing(hot=hot, cold=0.05), problem, evaluations=800, seed=seed, evaluator=watched)
+    expected = metropolis(problem, 800, seed, hot, 0.05)
+    np.testing.assert_array_equal(np.array(watched.asked[1:]), np.array(expected))  # the first call compiles
+
+
+def test_moves_are_spread_evenly_over_what_may_move():
+    graph = make_graph(dict.fromkeys("abcd", 4), cpu_only=["d"])
+    problem = make_problem(graph, make_topology(3, types=["CPU", "GPU", "GPU"]))
+    drawn = [*itertools.islice(_moves(problem, np.random.default_rng(0)), 20_000)]
+    units, devices, draws = (np.array(column) for column in zip(*drawn, strict=True))
+    assert np.abs(np.bincount(units) / 20_000 - 1 / 3).max() < 0.02
+    assert 0.003 < (devices == 0).mean() < 0.011  # a fiftieth of the moves goes anywhere, a third of it to the host
+    assert abs((devices == 1).mean() - 0.5) < 0.02
+    assert draws.mean() == pytest.approx(1.0, abs=0.05)
+
+
+def test_nothing_to_move():
+    problem = make_problem(make_graph(dict.fromkeys("abc", 4), cpu_only="abc"), make_topology(2, types=["CPU", "GPU"]))
+    assert [*_moves(problem, np.random.default_rng(0))] == []
+
+
+# ---- BRKGA -----------------------------------------------------------------------------------------------------------
+
+
+def test_children_have_the_elite_key_with_probability_rho():
+    rng = np.random.default_rng(0)
+    elite, other = np.zeros((200, 100)), np.ones((200, 100))
+    children = crossover(rng, elite, other, 0.7)
+    assert set(np.unique(children)) == {0.0, 1.0}
+    assert (children == 0).mean() == pytest.approx(0.7, abs=4 * math.sqrt(0.21 / 20_000))
+    assert 0.55 < (children == 0).mean(axis=0).min() <= (children == 0).mean(axis=0).max() < 0.85
+    np.testing.assert_array_equal(crossover(rng, elite, other, 1.0), elite)
+
+
+class Recorded(Population):
+    """Keeps each generation's keys and energies."""
+
+    def _generation(self, study, share):
+        before = self.keys, self.energy
+        super()._generation(study, share)
+        self.pairs = [*getattr(self, "pairs", []), (*before, self.keys, self.energy)]
+
+
+def test_a_generation_keeps_the_elite_and_draws_the_rest():
+    problem = wide_problem(4, num_ops=20, num_devices=3)
+    study = study_of(problem, evaluations=300)
+    share = device_share(problem)
+    constants = Settings(population=20, elite=0.2, mutants=0.15, rho=0.7)
+    population = Recorded(np.zeros((0, problem.num_units)), Price(problem, (0, 1.0)), constants)
+    with pytest.raises(BudgetSpentError):
+        population.evolve(study)
+    simulator = Simulator(problem)
+    assert len(population.pairs) == (300 - 20) // 16
+    for keys, energy, new_keys, new_energy in population.pairs:
+        order = np.argsort(energy, kind="stable")
+        np.testing.assert_array_equal(new_keys[:4], keys[order[:4]])
+        np.testing.assert_array_equal(new_energy[:4], energy[order[:4]])
+        known = np.concatenate([keys[order[:4]], keys[order[4:]]])
+        for child in new_keys[4:17]:
+            assert all(key in known[:, gene] for gene, key in enumerate(child))
+        assert not np.isin(new_keys[17:], keys).any()
+        for row, e in zip(pick(new_keys, share), new_energy, strict=True):
+            assert math.isinf(e) or e == simulator.key(row)[1]
+    best = [pair[3].min() for pair in population.pairs]
+    assert best == sorted(best, reverse=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), num_devices=st.integers(1, 4))
+def test_encode_is_the_inverse_of_pick(seed, num_devices):
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, num_ops=20, num_devices=num_devices)
+    devices = random_devices(rng, problem)
+    np.testing.assert_array_equal(pick(encode(devices, device_share(problem))[None], device_share(problem))[0], devices)
+
+
+def test_finer_groups_inherit_the_keys():
+    population = Population(np.array([[0.1, 0.9]]), Price(wide_problem(0), (0, 1.0)), Settings())
+    population.refine(np.array([0, 1, 1, 0]))
+    assert population.keys.tolist() == [[0.1, 0.9, 0.9, 0.1]]
+
+
+@pytest.mark.parametrize("wrong", [{"elite": 0.9}, {"population": 1}, {"mutants": 0.8}])
+def test_settings_leave_room_for_children(wrong):
+    with pytest.raises(InputError, match="room for children"):
+        Settings(**wrong)
+
+
+# ---- cross-entropy ---------------------------------------------------------------------------------------------------
+
+
+def test_an_update_by_hand():
+    """Frequencies among the elite are 2/3 and 1/3, then 1/3 and 2/3."""
+    present, blind = np.array([[0.5, 0.5], [0.2, 0.8]]), np.full((2, 2), 0.5)
+    elite = np.array([[0, 1], [0, 0], [1, 1]], np.int32)
+    np.testing.assert_allclose(update(present, elite, blind), [[2 / 3, 1 / 3], [1 / 3, 2 / 3]])
+    np.testing.assert_allclose(update(present, elite, blind, 0.5), [[7 / 12, 5 / 12], [4 / 15, 11 / 15]])
+    np.testing.assert_allclose(update(present, elite, blind, 0.5, 0.1), [[0.575, 0.425], [0.29, 0.71]])
+    np.testing.assert_allclose(update(present, elite, blind, 0.0), present)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), smoothing=st.floats(0, 1), mixing=st.floats(0, 1))
+def test_an_update_stays_a_distribution_over_what_is_allowed(seed, smoothing, mixing):
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, num_ops=15, num_devices=3)
+    blind = device_share(problem)
+    elite = np.stack([random_devices(rng, problem) for _ in range(5)])
+    new = update(blind, elite, blind, smoothing, mixing)
+    np.testing.assert_allclose(new.sum(axis=1), 1.0)
+    assert (new >= 0).all()
+    assert (new[~problem.allowed] == 0).all()
+
+
+def test_the_frequencies_have_the_least_cross_entropy():
+    rng = np.random.default_rng(0)
+    elite = rng.integers(0, 3, (6, 4)).astype(np.int32)
+    blind = np.full((4, 3), 1 / 3)
+
+    def cross_entropy(p):
+        return -np.log(np.maximum(p[np.arange(4), elite], 1e-300)).sum(axis=1).mean()
+
+    least = cross_entropy(update(blind, elite, blind))
+    assert all(least <= cross_entropy(rng.dirichlet(np.ones(3), size=4)) for _ in range(500))
+
+
+@pytest.mark.parametrize(
+    ("present", "elite", "blind", "fractions"),
+    [
+        (np.ones(2), np.zeros((3, 2), np.int32), np.ones(2), ()),
+        (np.ones((2, 2)), np.zeros((3, 2), np.int32), np.ones((2, 3)), ()),
+        (np.ones((2, 2)), np.zeros(2, np.int32), np.ones((2, 2)), ()),
+        (np.ones((2, 2)), np.zeros((0, 2), np.int32), np.ones((2, 2)), ()),
+        (np.ones((2, 2)), np.zeros((3, 3), np.int32), np.ones((2, 2)), ()),
+        (np.ones((2, 2)), np.zeros((3, 2), np.int32), np.ones((2, 2)), (1.5,)),
+        (np.ones((2, 2)), np.zeros((3, 2), np.int32), np.ones((2, 2)), (0.5, -0.1)),
+    ],
+)
+def test_an_update_refuses_other_shapes(present, elite, blind, fractions):
+    with pytest.raises(InputError):
+        update(present, elite, blind, *fractions)
+
+
+# ---- what they share -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_pick_finds_the_interval(seed):
+    rng = np.random.default_rng(seed)
+    share = rng.random((5, 4)) * (rng.random((5, 4)) < 0.6)
+    share[:, rng.integers(4)] += 0.1
+    keys = np.concatenate([rng.random((6, 5)), np.zeros((1, 5)), np.full((1, 5), np.nextafter(1.0, 0.0))])
+    for row, devices in zip(keys, pick(keys, share), strict=True):
+        for key, lengths, device in zip(row, share, devices, strict=True):
+            below, upto = lengths[:device].sum() / lengths.sum(), lengths[: device + 1].sum() / lengths.sum()
+            assert lengths[device] > 0
+            assert below - 1e-12 <= key <= upto + 1e-12
+
+
+def test_all_keys_is_keys_in_parts():
+    problem = wide_problem(0)
+    rows = np.stack([random_devices(np.random.default_rng(i), problem) for i in range(300)])
+    whole, parts = study_of(problem, 300).keys(rows), all_keys(study_of(problem, 300), rows)
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one, other)
+    study = study_of(problem, 30)
+    with pytest.raises(BudgetSpentError):
+        all_keys(study, rows)
+    assert study.best_key == min(zip(*(column[:30].tolist() for column in whole), strict=True))
+
+
+def test_all_keys_asks_for_little_at_a_time_where_that_takes_long():
+    """A thousandth of the budget is one evaluation: rows are asked for by the dozen, not by the hundred."""
+    problem = wide_problem(0)
+    asked = []
+
+    class Counted(Watched):
+        def keys(self, unit_devices, limit_s=math.inf):
+            asked.append(len(unit_devices))
+            return super().keys(unit_devices, limit_s)
+
+    rows = np.stack([random_devices(np.random.default_rng(i), problem) for i in range(200)])
+    all_keys(study_of(problem, 1000, evaluator=Counted(problem)), rows)
+    assert sum(asked) == 200
+    assert max(asked) <= 16
+
+
+def test_prices_grow_with_what_is_missing():
+    problem = wide_problem(0)
+    price = Price(problem, (0, 3.0))
+    limit = int(problem.memory_limit.sum())
+    over, step_s = np.array([0, 1, 10**6, 0]), np.array([2.0, 2.0, 2.0, np.inf])
+    rows = price.rows(over, step_s)
+    assert rows.tolist() == [price(key) for key in zip(over.tolist(), step_s.tolist(), strict=True)]
+    assert rows[0] == 2.0 < rows[1] < rows[2] < rows[3]
+    assert price((limit, 2.0)) == pytest.approx(2.0 + 3.0 * 2.01)
+    assert price((FAILED_BYTES, math.inf)) == math.inf
+    assert math.isfinite(Price(problem, (FAILED_BYTES, math.inf)).scale_s)
+
+
+def test_a_limit_never_hides_the_best():
+    problem = wide_problem(0)
+    study = study_of(problem)
+    assert limit_for(study, 1.0) == math.inf
+    step_s = study.key(single_devices(problem)[0])[1]
+    assert limit_for(study, step_s / 2) == step_s
+    assert limit_for(study, step_s * 2) == step_s * 2
+    full = make_problem(
+        make_graph(dict.fromkeys("ab", 4), variables=dict.fromkeys("ab", 60)), make_topology(2, memory=70)
+    )
+    study = study_of(full)
+    study.key(np.zeros(2, np.int32))
+    assert limit_for(study, 1.0) == math.inf
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), counts=st.lists(st.integers(1, 100), min_size=1, max_size=4))
+def test_nested_groups_nest(seed, counts):
+    problem = random_problem(np.random.default_rng(seed), num_ops=60)
+    levels = nested_groups(problem, counts)
+    sizes = [int(label.max()) + 1 for label in levels]
+    assert sizes == sorted(set(sizes))
+    for coarse, fine in itertools.pairwise(levels):
+        assert all(len(np.unique(coarse[fine == group])) == 1 for group in range(int(fine.max()) + 1))
+    assert nested_groups(problem, [10**9])[0].tolist() == list(range(problem.num_units))
+
+
+def test_everything_is_tried_from_the_fastest_devices_on():
+    problem = make_problem(make_graph(dict.fromkeys("abc", 4)), make_topology(2), np.tile([2.0, 1.0], (3, 1)))
+    watched = Watched(problem)
+    assert try_all(study_of(problem, evaluator=watched))
+    assert [row.tolist() for row in watched.asked[1:3]] == [[1, 1, 1], [1, 1, 0]]
+    assert len({tuple(row) for row in watched.asked}) == 8
+    assert not try_all(study_of(wide_problem(0)))
