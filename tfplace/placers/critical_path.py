@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.placers.base import Study
 from tfplace.schedule.ranks import downward_rank, ready_first
 from tfplace.schedule.scheduler import Schedule, Scheduler
@@ -23,10 +23,10 @@ class CriticalPath:
 
     Ops are planned from a list of ready ones, that of highest upward plus downward rank first, with insertion.
 
-    Departures: the ops of one unit share a device, and a unit with an op on the path goes with it where it may and the
-    memory of the device lasts. The host CPU is a last resort. The paper's plan is the first of up to 20, of which the
-    simulated best is returned. The others take links to be 4, 16 or 64 times slower, or plan groups of units as single
-    tasks (`tfplace.schedule.fuse`).
+    Departures: the ops of one unit share a device, and a unit with an op on the path goes with it where it may and
+    while that takes no more than half of the device's memory. The host CPU is a last resort. The paper's plan is the
+    first of up to 20, of which the simulated best is returned. The others take links to be 4, 16 or 64 times slower, or
+    plan groups of units as single tasks (`tfplace.schedule.fuse`).
     """
 
     citation = (
@@ -82,16 +82,30 @@ def critical_path(scheduler: Scheduler, priority: FloatArray) -> IntArray:
 
 
 def _fix(scheduler: Scheduler, path: IntArray, memory: float) -> IntArray:
-    """[units] the path's device for units on the path, as many as half of its memory holds; -1 for the others."""
+    """[units] the path's device for units on the path, as many as half of its memory holds; -1 for the others.
+
+    What they make counts as if it were all held at once, as in training much of it is.
+    """
     units, t = scheduler.units, scheduler.tasks
     fixed = np.full(len(units.fixed), -1, np.int32)
-    on_path = np.unique(units.of_op[path])
     if not len(path):
         return fixed
+    on_path, first = np.unique(units.of_op[path], return_index=True)
+    on_path = on_path[np.argsort(first)]
     may = (units.tier[on_path] == PREFERRED).sum(axis=0)
     seconds = t.seconds[path].sum(axis=0)
     device = int(np.lexsort((seconds, -may))[0])
     on_path = on_path[units.tier[on_path, device] == PREFERRED]
-    held = np.cumsum(units.persistent[on_path])
+    held = np.cumsum(units.persistent[on_path] + _made_bytes(scheduler, path)[on_path])
     fixed[on_path[held <= 0.5 * memory * float(t.limit[device])]] = device
     return fixed
+
+
+def _made_bytes(scheduler: Scheduler, path: IntArray) -> LongArray:
+    """[units] bytes of all that the path's tasks of each unit make."""
+    t = scheduler.tasks
+    sizes = np.where(t.root == np.arange(len(t.root)), t.messages["size"][:-1], 0)
+    made = np.bincount(t.messages["maker"][:-1], sizes, len(t.mean_s))
+    out = np.zeros(len(scheduler.units.fixed), np.int64)
+    np.add.at(out, scheduler.units.of_op[path], made[path].astype(np.int64))
+    return out

@@ -25,7 +25,7 @@ from tfplace.schedule.tasks import Units, make_units
 PlanWith = Callable[[float], IntArray]
 """A method's [U] devices, given the fraction of every device's memory that it may plan with."""
 
-_MEMORY = (1.0, 0.8, 0.6, 0.4)
+_MEMORY = (1.0, 0.9, 0.8, 0.7, 0.55, 0.4)
 _GROUPERS = {"heavy_edge": heavy_edge, "merge": merge, "topological": topological}
 
 
