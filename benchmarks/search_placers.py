@@ -2,7 +2,7 @@
 
     python benchmarks/search_placers.py                          # traces the models, rewrites search_placers.json
     python benchmarks/search_placers.py --graphs a.npz b.npz     # saved graphs (OpGraph.save) instead
-    python benchmarks/search_placers.py --budgets 2400 --seeds 1
+    python benchmarks/search_placers.py --models rnnlm_2         # rows of other models stay as they are
 
 "random, units" draws a device for every unit; "hill_climbing, units" moves single units only; "cross_entropy, even"
 starts from the uniform distribution, as Post does. 2,400 is the number of samples that Post is given in its paper.
@@ -16,6 +16,7 @@ import platform
 import statistics
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -52,8 +53,8 @@ PLACERS = {
     "local_search": LocalSearch,
     "auto": Auto,
 }
-SHORT_ONLY = ("random_search, units",)
-"""What more of the budget does not help."""
+SHORT_ONLY = ("random_search, units", "hill_climbing, units", "cross_entropy, even")
+"""Variants that are only run with the smallest budget."""
 
 
 def problems(paths, models, topology):
@@ -69,18 +70,17 @@ def problems(paths, models, topology):
         yield formulate(graph, topology, analytic_costs(graph, topology), Constraints())
 
 
-def run(problem, placer, budget, seed):
-    """Milliseconds of the best step, None if nothing fits, and the seconds the search took."""
-    search = Search(problem, Budget(evaluations=budget), seed)
+def run(problem, name, budget, seed):
+    """Milliseconds of the best step, None if nothing fits, and the seconds the search took on one core."""
+    search = Search(problem, Budget(evaluations=budget), seed, evaluator=Simulator(problem, threads=1))
     begin = time.perf_counter()
-    search.run(placer, "search")
+    search.run(PLACERS[name](), "search")
     seconds = time.perf_counter() - begin
     over, step_s = search.best_key
     return (None if over else round(1e3 * step_s, 3)), seconds
 
 
-def entry(problem, name, budget, seeds):
-    runs = [run(problem, PLACERS[name](), budget, seed) for seed in range(seeds)]
+def row_of(problem, name, budget, runs):
     return {
         "model": problem.graph.name,
         "placer": name,
@@ -97,21 +97,32 @@ def show(row):
 
 
 def measure(problem, flags):
-    """One row per placer and budget."""
+    """One row per placer and budget, the searches spread over processes."""
     simulator = Simulator(problem)
     alone = min(simulator.key(devices)[1] for devices in single_devices(problem))
     print(f"{problem.graph.name}: {problem.num_units} units, single device {1e3 * alone:.2f} ms", flush=True)
-    for budget in flags.budgets:
-        for name in PLACERS:
-            if budget > min(flags.budgets) and name in SHORT_ONLY:
-                continue
-            row = entry(problem, name, budget, flags.seeds)
+    about = {"single_ms": round(1e3 * alone, 3), "bound_ms": round(1e3 * simulator.bound_s, 3)}
+    cases = [
+        (name, budget)
+        for budget in flags.budgets
+        for name in PLACERS
+        if budget == min(flags.budgets) or name not in SHORT_ONLY
+    ]
+    with ProcessPoolExecutor() as pool:
+        runs = [[pool.submit(run, problem, *case, seed) for seed in range(flags.seeds)] for case in cases]
+        for case, searches in zip(cases, runs, strict=True):
+            row = row_of(problem, *case, [search.result() for search in searches])
             show(row)
-            yield row | {
-                "units": problem.num_units,
-                "single_ms": round(1e3 * alone, 3),
-                "bound_ms": round(1e3 * simulator.bound_s, 3),
-            }
+            yield row | {"units": problem.num_units} | about
+
+
+def save(path, config, rows):
+    """Writes the rows beside those of other models that are there already."""
+    versions = {"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in ("numpy", "numba")}
+    old = json.loads(path.read_text())["results"] if path.exists() else []
+    kept = [row for row in old if row["model"] not in {new["model"] for new in rows}]
+    results = sorted(kept + rows, key=lambda row: row["model"])
+    path.write_text(json.dumps({"config": config, "versions": versions, "results": results}, indent=1) + "\n")
 
 
 def main():
@@ -125,10 +136,9 @@ def main():
     flags = parser.parse_args()
     topology = Topology.load(flags.topology)
     print(f"{'model':<14} {'evals':>6} {'placer':<22} {'median ms':>9} {'min':>9} {'max':>9} {'seconds':>8}")
-    rows = [row for problem in problems(flags.graphs, flags.models, topology) for row in measure(problem, flags)]
     config = {"topology": topology.name, "seeds": flags.seeds, "cpus": os.cpu_count()}
-    versions = {"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in ("numpy", "numba")}
-    flags.out.write_text(json.dumps({"config": config, "versions": versions, "results": rows}, indent=1) + "\n")
+    for problem in problems(flags.graphs, flags.models, topology):
+        save(flags.out, config, [*measure(problem, flags)])
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ from tfplace.placers.base import (
 
 
 class CrossEntropy:
-    """Draws placements of groups of units, each group's device by itself, and moves the probabilities to the best ones.
+    """Draws each group's device by itself, and moves the probabilities to the best placements drawn.
 
-    The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine. At each, samples are
-    drawn from the product of a categorical distribution per group, which is then updated (see `update`). A level's
-    first distribution is the last of the level before, each group's given to all groups it is made of. If there are at
-    most 2,000 placements, all of them are tried instead.
+    The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine. At each, samples
+    are drawn from a categorical distribution per group, which is then updated; see `update`. A level's first
+    distribution is the last of the level before, each group's given to all groups it is made of. If there are at most
+    2,000 placements, all of them are tried instead.
 
     Departures. From Rubinstein: levels of groups. From Post, whose cross-entropy step this is without its steps of
     proximal policy optimisation between: levels instead of one grouping; the first distribution leans towards the best
@@ -60,7 +60,7 @@ class CrossEntropy:
         *,
         samples: int = 50,
         elite: float = 0.1,
-        smoothing: float = 0.3,
+        smoothing: float = 0.5,
         mixing: float = 0.002,
         lean: float = 0.9,
     ) -> None:
