@@ -43,7 +43,7 @@ from tfplace.testing import make_problem, make_topology, random_graph  # noqa: E
 MODELS = ("inception_v3", "resnet50", "rnnlm_2", "transformer")
 SIZES = (32, 100, 300, 1000)
 UNITS = (1_000, 10_000, 50_000)
-BEGIN, END = "<!-- tables of benchmarks/grouping.json: begin -->\n", "<!-- end -->"
+END = "<!-- end -->"
 
 
 def saved_graphs(models, folder):
@@ -143,7 +143,8 @@ def tables(data):
     for grouper, asked in dict.fromkeys((r["grouper"], r["asked"]) for r in rows):
         cells = [cell(found.get((m, grouper, asked)), best[m]) for m in models]
         lines.append(f"| {grouper} | {asked or ''} | " + " | ".join(cells) + " |")
-    lines += ["", *_speed_table(data["speed"])]
+    if data["speed"]:
+        lines += ["", *_speed_table(data["speed"])]
     return "\n".join(lines) + "\n"
 
 
@@ -167,10 +168,16 @@ def _speed_table(rows):
         yield f"| {grouper} | " + " | ".join(f"{seconds[grouper, u]:.2f}" for u in units) + " |"
 
 
-def put_tables(page, data):
-    text = page.read_text()
-    before, _, rest = text.partition(BEGIN)
-    page.write_text(before + BEGIN + "\n" + tables(data) + "\n" + END + rest.partition(END)[2])
+def begin(name):
+    """What comes before the tables of a file of results."""
+    return f"<!-- benchmarks/{name}.json: begin -->\n"
+
+
+def put_tables(page, data, name):
+    before, mark, rest = page.read_text().partition(begin(name))
+    if not mark:
+        raise ValueError(f"{page} has no line {begin(name).strip()!r} to put the tables after")
+    page.write_text(before + mark + "\n" + tables(data) + "\n" + END + rest.partition(END)[2])
 
 
 def main():
@@ -185,14 +192,15 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--no_speed", action="store_true", help="leave out the seconds of grouping")
     parser.add_argument("--table", type=Path, help="only put the tables of --out into this page")
     flags = parser.parse_args()
     if flags.table:
-        put_tables(flags.table, json.loads(flags.out.read_text()))
+        put_tables(flags.table, json.loads(flags.out.read_text()), flags.out.stem)
         return
     with tempfile.TemporaryDirectory() as folder:
         paths = flags.graphs or [*saved_graphs(flags.models, folder)]
-        data = {"quality": quality(paths, flags), "speed": speed(flags)}
+        data = {"quality": quality(paths, flags), "speed": [] if flags.no_speed else speed(flags)}
     config = {name: getattr(flags, name) for name in ("placer", "topology", "budget", "seeds")}
     versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
     flags.out.write_text(json.dumps({"config": config, "versions": versions, **data}, indent=1) + "\n")
