@@ -358,8 +358,9 @@ def test_unrolled_steps_wait_for_nothing_but_their_inputs():
 
 
 @pytest.fixture(scope="module")
-def short_gnmt():
+def short_gnmt(logical_cpus):  # which must be made before TensorFlow starts
     """Graphs of GNMT with 8 layers, by length."""
+    del logical_cpus
     built = {length: tiny("gnmt_8", length=length) for length in (2, 3, 4)}
     return {length: tfplace.extract(b.model, b.batch) for length, b in built.items()}
 
