@@ -131,16 +131,18 @@ def is_backward(name: str) -> bool:
 
 
 def _in_order(problem: Problem, label: IntArray, start: FloatArray) -> IntArray:
-    """Renumbers labels by the mean start of their forward ops, weighted by seconds; what has no label joins layer 0."""
+    """Renumbers labels by the last start of their forward ops; what has no label joins layer 0.
+
+    The first start or the mean would tell little: what a layer does beside its input, such as drawing the mask of a
+    dropout, may start at once.
+    """
     unit_of = problem.grouping.unit_of
     ops = np.flatnonzero((unit_of >= 0) & _forward(problem))
     ops = ops[label[unit_of[ops]] >= 0]
-    weight = problem.costs.compute_s[ops].mean(axis=1) + 1e-12
-    count = int(label.max()) + 1
-    mine = label[unit_of[ops]]
-    mean = np.bincount(mine, weight * start[ops], count) / np.maximum(np.bincount(mine, weight, count), 1e-30)
-    place = np.empty(count, np.int32)
-    place[np.argsort(mean, kind="stable")] = np.arange(count)
+    last = np.full(int(label.max()) + 1, -np.inf)
+    np.maximum.at(last, label[unit_of[ops]], start[ops])
+    place = np.empty(len(last), np.int32)
+    place[np.argsort(last, kind="stable")] = np.arange(len(last))
     return np.where(label >= 0, place[label], 0).astype(np.int32)
 
 
