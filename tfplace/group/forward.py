@@ -10,6 +10,7 @@ from tfplace.core.arrays import BoolArray, FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow, mean_transfer_s
 from tfplace.group.layers import is_backward
+from tfplace.group.merge import renumber
 
 FORWARD, BACKWARD, AFTER = range(3)
 
@@ -29,7 +30,7 @@ def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
     heaviest edge with.
 
     Returns:
-      [U] block of each unit, and [E, 2] pairs of blocks of which the first comes before the second.
+      [U] block of each unit, numbered by first unit, and [E, 2] pairs of blocks of which the first comes before the second.
     """
     part = _parts(problem)
     edges = flow(problem)
@@ -81,8 +82,8 @@ def _condense(home: IntArray, before: IntArray, behind: IntArray) -> tuple[IntAr
     count = len(home)
     links = coo_array((np.ones(len(before), np.int8), (before, behind)), shape=(count, count))
     _, component = connected_components(links, directed=True, connection="strong")
-    names, label = np.unique(component[home], return_inverse=True)
-    place = np.searchsorted(names, component)
-    pairs = np.stack([place[before], place[behind]], axis=1)
+    label = renumber(component[home])
+    # `before` and `behind` are homes, which have their own label
+    pairs = np.stack([label[before], label[behind]], axis=1)
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-    return label.ravel().astype(np.int32), pairs.astype(np.int32)
+    return label, pairs.astype(np.int32)

@@ -31,9 +31,9 @@ class Contiguous:
     Departures: devices of any kinds, each kind told apart by seconds, memory and links. A piece's load cannot depend on
     where its neighbours are, so each transfer is counted over the slowest of the device's links to others that pay for
     transfers; where links differ, the study's value may be lower. Pieces whose seconds alone pass the best solution so
-    far, or after which the rest cannot be done within it (the work bound), are skipped. A block of zero seconds that a
-    single other block exchanges anything with joins that. Units that may only be on a host beside accelerators are left
-    out of the order and put there.
+    far, or after which the rest cannot be done within it (the work bound), are skipped. A block of no seconds (and no
+    bytes, if memory is short) that a single other block exchanges anything with joins that. Units that may only be on a
+    host beside accelerators are left out of the order and put there.
 
     By the step-time objective the same placement is evaluated, for what it is worth.
 

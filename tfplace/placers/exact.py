@@ -88,7 +88,7 @@ class Exact:
             self.notes = (f"exact: more than {_OPS:,} ops are too many for a model of steps; nothing was proven",)
         else:
             self._prove(study, grouped, grouped.best, grouped.best_key[1])
-        if study.best_key is None or study.best_key > (0, self.proven_s * (1 + 1e-6)):
+        if not self._settled(study):
             _improve(study, 1.0)
         if self.proven_s:
             self._say(study, self.proven_s, self._how)
@@ -109,6 +109,12 @@ class Exact:
             self.proven_s = max(answer.bound_s, study.bound_s)
         else:
             self._say(study, answer.bound_s, f"{self._how}, of placements that keep {problem.num_units} groups whole")
+
+    def _settled(self, study: Study) -> bool:
+        """Whether nothing better is left to find, but for what rounding to ticks may hide."""
+        if self.proven_s and study.objective == THROUGHPUT and self._how == "CP-SAT: optimal":
+            return True
+        return study.best_key is not None and study.best_key <= (0, self.proven_s * (1 + 1e-6))
 
     def _say(self, study: Study, bound_s: float, how: str) -> None:
         best_s = _best_s(study)

@@ -138,7 +138,8 @@ def _kinds(problem: Problem, seconds: FloatArray, out: FloatArray, into: FloatAr
 def _without_idle_leaves(loads: LoadProgram, block: IntArray, before: IntArray) -> tuple[IntArray, IntArray]:
     """Joins blocks of no seconds that a single other block exchanges anything with to that block.
 
-    Such a block adds nothing but a transfer where it is apart, so this loses no solution unless its bytes do not fit.
+    Such a block adds nothing but a transfer where it is apart, so this loses no solution. If not everything fits every
+    device, only blocks of no bytes are joined.
     """
     count = int(block.max(initial=-1)) + 1
     near: list[set[int]] = [set() for _ in range(count)]
@@ -148,8 +149,9 @@ def _without_idle_leaves(loads: LoadProgram, block: IntArray, before: IntArray) 
         if a != b:
             near[a].add(b)
             near[b].add(a)
+    tight = loads.unit_bytes.sum() + loads.size.sum() > loads.limit.min()
     busy = np.zeros(count)
-    np.add.at(busy, block, loads.seconds.max(axis=1))
+    np.add.at(busy, block, loads.seconds.max(axis=1) + (loads.unit_bytes if tight else 0))
     into = list(range(count))
     leaves = [b for b in range(count) if busy[b] == 0 and len(near[b]) == 1]
     while leaves:

@@ -1,0 +1,121 @@
+"""What placers reach on the public workloads of Tarnawski et al., by both objectives.
+
+    python benchmarks/dnn_partitioning/run.py --objective=throughput --placers=contiguous,load_search,exact
+    python benchmarks/dnn_partitioning/run.py --objective=step_time --placers=exact --budget=30s
+    python benchmarks/dnn_partitioning/run.py --table
+
+Each cell is one search with its own budget. Results are merged into results.json beside this file, cell by cell, so a
+run can be stopped and done in parts. Workloads and reference.json are data of github.com/msr-fiddle/dnn-partitioning
+at commit b207b6a (MIT licence, LICENSE.dnn-partitioning.txt), numbers unchanged, unused fields dropped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
+from tfplace.group.dnn_partitioning import load_workload
+from tfplace.registry import OBJECTIVES
+from tfplace.search.place import search_placement
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+REFERENCE = json.loads((HERE / "reference.json").read_text())
+WORKLOADS = tuple(sorted(REFERENCE))
+PLACERS = ("single", "round_robin", "expert", "heft", "contiguous", "local_search", "load_search", "exact")
+
+
+def main() -> None:
+    args = _arguments()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if args.table:
+        print(throughput_table(results), step_table(results), sep="\n\n")
+        return
+    for name in args.workloads:
+        if args.objective == THROUGHPUT and REFERENCE[name]["objective"] != "max_load":
+            continue
+        for placer in args.placers:
+            cell = run(name, args.objective, placer, args.budget, args.seed)
+            results[f"{args.objective} {name} {placer}"] = cell
+            RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+            print(name, placer, json.dumps(cell), flush=True)
+
+
+def run(name: str, objective: str, placer: str, budget: str, seed: int) -> dict[str, object]:
+    """One search; milliseconds of its result and its bound, and the seconds it took."""
+    problem = load_workload(HERE / "workloads" / f"{name}.json")
+    since = time.perf_counter()
+    placement = search_placement(
+        problem, placer=placer, budget=budget, seed=seed, baselines=(), evaluator=OBJECTIVES[objective](problem)
+    )
+    return {
+        "value_ms": round(placement.cost.step_s * 1e3, 6),
+        "bound_ms": round(placement.bound_s * 1e3, 6),
+        "notes": list(placement.notes),
+        "budget": budget,
+        "seed": seed,
+        "seconds": round(time.perf_counter() - since, 1),
+    }
+
+
+def throughput_table(results: dict[str, dict[str, float]]) -> str:
+    """Largest loads in ms, with how far each is from the best known."""
+    placers = _placers(results, THROUGHPUT)
+    rows = [["workload", "best known", "lower bound", "msr_dp", *placers]]
+    for name in WORKLOADS:
+        known = REFERENCE[name]
+        if known["objective"] != "max_load":
+            continue
+        row = [name, f"{known['best_known']:.4f}", f"{known['lower_bound']:.4f}"]
+        row.append(f"{known['values']['msr_dp']['value']:.4f}")
+        for placer in placers:
+            cell = results.get(f"{THROUGHPUT} {name} {placer}")
+            gap = cell and 100 * (cell["value_ms"] / known["best_known"] - 1)
+            row.append(f"{cell['value_ms']:.4f} ({gap:+.2f} %)" if cell else "")
+        rows.append(row)
+    return _markdown(rows)
+
+
+def step_table(results: dict[str, dict[str, float]]) -> str:
+    """Simulated step times in ms, and how far the best can be from the optimum."""
+    placers = _placers(results, STEP_TIME)
+    rows = [["workload", *placers, "bound", "CP-SAT's bound", "gap"]]
+    for name in WORKLOADS:
+        cells = {p: c for p in placers if (c := results.get(f"{STEP_TIME} {name} {p}"))}
+        if not cells:
+            continue
+        best = min(c["value_ms"] for c in cells.values())
+        bound = max(c["bound_ms"] for p, c in cells.items() if p != "exact")
+        proven = max(c["bound_ms"] for c in cells.values())
+        values = [f"{cells[p]['value_ms']:.3f}" if p in cells else "" for p in placers]
+        rows.append([name, *values, f"{bound:.3f}", f"{proven:.3f}", f"{100 * (best / proven - 1):.2f} %"])
+    return _markdown(rows)
+
+
+def _placers(results: dict[str, dict[str, float]], objective: str) -> list[str]:
+    """Those that there are results of, the usual ones first."""
+    found = {key.split()[2] for key in results if key.startswith(f"{objective} ")}
+    return [p for p in PLACERS if p in found] + sorted(found - {*PLACERS})
+
+
+def _markdown(rows: list[list[str]]) -> str:
+    rule = ["---"] * len(rows[0])
+    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--objective", choices=[STEP_TIME, THROUGHPUT], default=THROUGHPUT)
+    parser.add_argument("--placers", type=lambda text: text.split(","), default=list(PLACERS))
+    parser.add_argument("--workloads", type=lambda text: text.split(","), default=list(WORKLOADS))
+    parser.add_argument("--budget", default="60s", help="of every cell: seconds or evaluations")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table", action="store_true", help="only print the results there are")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Exact: brute force on tiny problems, bounds that hold, and what it says of them."""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tfplace
+from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
+from tfplace.errors import InputError
+from tfplace.group.arrays import problem_from_arrays
+from tfplace.group.dnn_partitioning import load_workload
+from tfplace.placers import exact
+from tfplace.placers.exact import Exact
+from tfplace.schedule import cp_process
+from tfplace.schedule.cp_model import Limits, interchangeable
+from tfplace.search.budget import Budget
+from tfplace.search.study import Search
+from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.pipeline import PipelineLoads
+from tfplace.testing import make_topology, random_problem
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = ROOT / "benchmarks" / "dnn_partitioning" / "workloads"
+EVALUATORS = {STEP_TIME: Simulator, THROUGHPUT: PipelineLoads}
+
+
+def search(problem, objective, evaluations=300, **arguments):
+    run = Search(problem, Budget(evaluations=evaluations), 0, evaluator=EVALUATORS[objective](problem))
+    placer = Exact(**arguments)
+    return run.run(placer, "exact"), placer, run
+
+
+@pytest.mark.parametrize("objective", [STEP_TIME, THROUGHPUT])
+def test_equals_brute_force_on_hundreds_of_tiny_problems(objective):
+    """All placements are few enough to be evaluated; the answer is the least key, with a proof."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        problem = random_problem(rng, num_ops=6, num_devices=2 + seed % 2, tight=seed % 4 == 1)
+        choices = [np.flatnonzero(row).tolist() for row in problem.allowed]
+        rows = np.array([*itertools.product(*choices)], np.int32)
+        evaluator = EVALUATORS[objective](problem)
+        over, value_s = evaluator.keys(rows)
+        best = min(zip(over.tolist(), value_s.tolist(), strict=True))
+        devices, placer, _ = search(problem, objective, evaluations=2000)
+        assert evaluator.key(devices) == best
+        assert placer.proven_s == (0 if best[0] else best[1])
+        assert ("proven to be the best" in placer.notes[0]) == (best[0] == 0 and best[1] > 0)
+
+
+def test_models_equal_brute_force():
+    """Without the short cut of trying all: CP-SAT's optimum and bound, of both models.
+
+    Of 200 problems 178 have a placement that fits and takes time. By the throughput objective all are met. The free
+    order of the schedule is shorter than any simulated step in 7.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.placers.exact_models", "200"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["178", "171"]
+
+
+def test_a_public_workload_is_proven():
+    problem = load_workload(WORKLOADS / "thr-op-bert3-inf.json")
+    devices, placer, run = search(problem, THROUGHPUT, evaluations=2000)
+    assert run.evaluator.key(devices) == (0, pytest.approx(21.908376e-3, rel=1e-6))
+    assert placer.proven_s == pytest.approx(21.908376e-3, rel=1e-4)
+    assert "proven to be the best" in placer.notes[0]
+
+
+@pytest.mark.parametrize("objective", [STEP_TIME, THROUGHPUT])
+def test_same_answer_for_the_same_evaluations(objective):
+    problem = load_workload(WORKLOADS / "lat-layer-bert24-inf.json")
+    (first, one, _), (second, other, _) = (search(problem, objective) for _ in range(2))
+    assert first.tolist() == second.tolist()
+    assert (one.notes, one.proven_s) == (other.notes, other.proven_s)
+
+
+def test_the_bound_holds_and_is_the_placements():
+    problem = load_workload(WORKLOADS / "lat-layer-bert24-inf.json")
+    placement = tfplace.place(problem, placer="exact", budget=500, baselines=("heft",), progress=False)
+    assert Simulator(problem).bound_s <= placement.bound_s <= placement.cost.step_s * (1 + 1e-9)
+    assert placement.notes[0].startswith("exact: ")
+    assert placement.notes[0] in placement.summary().replace("\n", " ")
+
+
+def test_groups_prove_nothing_of_the_rest():
+    problem = load_workload(WORKLOADS / "thr-layer-bert24-inf.json")
+    _, placer, _ = search(problem, THROUGHPUT, groups=8)
+    assert placer.proven_s == 0
+    assert "groups whole" in placer.notes[0]
+
+
+def test_graphs_too_large_for_a_schedule_are_searched_all_the_same(monkeypatch):
+    monkeypatch.setattr(exact, "_OPS", 20)
+    problem = load_workload(WORKLOADS / "lat-layer-bert24-inf.json")
+    devices, placer, run = search(problem, STEP_TIME)
+    assert run.evaluator.key(devices) == run.best_key
+    assert "nothing was proven" in placer.notes[0]
+
+
+def test_nothing_fits():
+    problem = problem_from_arrays(np.ones((12, 2)), [], make_topology(2, memory=10), memory_bytes=9)
+    _, placer, _ = search(problem, THROUGHPUT)
+    assert placer.proven_s == 0 and "fits" in placer.notes[0]
+
+
+def test_without_or_tools(monkeypatch):
+    monkeypatch.setattr(cp_process.importlib.util, "find_spec", lambda name: None)
+    problem = load_workload(WORKLOADS / "thr-layer-bert24-inf.json")
+    with pytest.raises(InputError, match=r"pip install 'tfplace\[exact\]'"):
+        search(problem, THROUGHPUT)
+
+
+def test_a_process_that_fails_proves_nothing(monkeypatch):
+    monkeypatch.setattr(cp_process.sys, "executable", "/bin/false")
+    problem = load_workload(WORKLOADS / "thr-layer-bert24-inf.json")
+    start = np.ones(problem.num_units, np.int32)
+    answer = cp_process.ask(problem, THROUGHPUT, start, 1.0, Limits(None, 0.1, 1))
+    assert (answer.bound_s, answer.found, answer.status) == (0.0, [], "failed (1)")
+
+
+def test_devices_alike():
+    """Two of three accelerators are; the third has a slower link to the host."""
+    topology = make_topology(4, types=["CPU", "GPU", "GPU", "GPU"], latency={(0, 3): 1.0})
+    problem = problem_from_arrays(np.ones((2, 4)), [[0, 1]], topology)
+    assert interchangeable(problem).tolist() == [0, 1, 1, 3]
+    pinned = problem_from_arrays([[1, 1, 1, 1], [1, 2, 1, 1]], [[0, 1]], topology)
+    assert interchangeable(pinned).tolist() == [0, 1, 2, 3]
