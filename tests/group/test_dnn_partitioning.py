@@ -20,7 +20,8 @@ def path(name):
 
 
 def test_there_are_ten():
-    assert WORKLOADS == sorted(REFERENCE) and len(WORKLOADS) == 10
+    assert sorted(REFERENCE) == WORKLOADS
+    assert len(WORKLOADS) == 10
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -69,4 +69,4 @@ def step(problem):
 if __name__ == "__main__":
     assert "tensorflow" not in sys.modules
     problems = [tiny(seed) for seed in range(int(sys.argv[1]))]
-    print(sum(map(throughput, problems)), sum(map(step, problems)))
+    sys.stdout.write(f"{sum(map(throughput, problems))} {sum(map(step, problems))}\n")

@@ -71,7 +71,7 @@ def test_memory_comes_first():
 def test_public_workloads(name):
     """Within 2 % of the best known with few evaluations; the benchmark says what a minute brings."""
     problem = load_workload(FOLDER / "workloads" / f"{name}.json")
-    devices, run = search(problem, evaluations=500)
+    _, run = search(problem, evaluations=500)
     assert run.best_key[0] == 0
     assert run.best_key[1] * 1e3 <= 1.02 * REFERENCE[name]["best_known"]
 

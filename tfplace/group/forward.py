@@ -30,7 +30,8 @@ def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
     heaviest edge with.
 
     Returns:
-      [U] block of each unit, numbered by first unit, and [E, 2] pairs of blocks of which the first comes before the second.
+      [U] block of each unit, numbered by first unit; and [E, 2] pairs of blocks, the first of which comes before the
+      second.
     """
     part = _parts(problem)
     edges = flow(problem)
