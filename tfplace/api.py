@@ -194,7 +194,7 @@ def _evaluator(
 ) -> tuple[Evaluator, bool]:
     """The evaluator meant, and whether it was made here and so has to be closed here."""
     from tfplace.registry import EVALUATORS, OBJECTIVES
-    from tfplace.search.place import check_objective
+    from tfplace.search.objective import check_objective
 
     if isinstance(wanted, str):
         check_objective(objective, wanted)

@@ -14,7 +14,7 @@ from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.registry import EVALUATORS, OBJECTIVES
-from tfplace.search.place import check_objective
+from tfplace.search.objective import check_objective
 
 if TYPE_CHECKING:
     from tfplace.measure.backend import Backend

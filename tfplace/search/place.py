@@ -12,9 +12,9 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import FAILED_BYTES, SIMULATED, STEP_TIME, StepCost, bare
-from tfplace.errors import InfeasibleError, InputError, UnknownNameError
+from tfplace.errors import InfeasibleError
 from tfplace.placers.base import Placer, single_device
-from tfplace.registry import EVALUATORS, OBJECTIVES, PLACERS
+from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
 from tfplace.search.shortage import infeasible
@@ -99,24 +99,6 @@ def search_placement(
         problem=problem,
         notes=tuple(getattr(method, "notes", ())),
     )
-
-
-def check_objective(objective: str, evaluator: str) -> None:
-    """Refuses what does not go together.
-
-    Raises:
-      UnknownNameError: no such objective or evaluator.
-      InputError: the evaluator does not know the objective.
-    """
-    for name, known in ((objective, OBJECTIVES), (evaluator, EVALUATORS)):
-        if name not in known:
-            raise UnknownNameError(known.kind, name, known)
-    if objective != STEP_TIME and evaluator != SIMULATED:
-        raise InputError(
-            f"objective {objective!r} with evaluator {evaluator!r}",
-            f"evaluator {SIMULATED!r}",
-            f"Only steps are {evaluator}, one at a time: a pipeline that is full never runs there.",
-        )
 
 
 def _bound_s(search: Search, cost: StepCost, method: Placer) -> float:
