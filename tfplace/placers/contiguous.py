@@ -12,6 +12,8 @@ from tfplace.schedule.ideals import Ideals, all_ideals, chain, depth_first_order
 from tfplace.schedule.pieces import Order, Pieces, Table, cut, make_pieces, make_table
 
 _IDEALS = 60_000
+_BLOCKS = 2000
+_CELLS = 300_000_000
 _AT_ONCE = 64
 
 
@@ -26,7 +28,8 @@ class Contiguous:
 
     which is the least largest load of all contiguous placements (the throughput DP). Pieces may be empty, and a host
     takes one like any other device. If the order has more ideals than the limit, only the prefixes of one depth-first
-    topological order are looked at (the paper's DPL). `notes` tells which it was.
+    topological order are looked at (the paper's DPL); with more than 2,000 blocks, only cuts between 2,000 stretches of
+    that order. `notes` tells which it was.
 
     Departures: devices of any kinds, each kind told apart by seconds, memory and links. A piece's load cannot depend on
     where its neighbours are, so each transfer is counted over the slowest of the device's links to others that pay for
@@ -38,7 +41,8 @@ class Contiguous:
     By the step-time objective the same placement is evaluated, for what it is worth.
 
     Args:
-      ideals: the most there may be for the full programme.
+      ideals: the most there may be for the full programme; fewer with many blocks or kinds of devices, so that its
+        table stays below a few hundred megabytes.
     """
 
     citation = (
@@ -52,15 +56,22 @@ class Contiguous:
 
     def place(self, study: Study) -> IntArray:
         """Evaluates the linearised solution, then the full one, unless a budget of seconds is spent before."""
-        order, pieces = make_pieces(study.problem)
+        order, pieces = make_pieces(study.problem, _BLOCKS)
         blocks = len(pieces.held)
         line = _Solution(study, order, pieces, chain(depth_first_order(blocks, order.before)))
-        best = line.best(math.inf)
+        least_s = float(pieces.work.sum() / (pieces.weight @ pieces.number))
+        # Pieces longer than the limit are not looked at, so it is first set low.
+        tries = (line.best(least_s * factor) for factor in (1.25, 2.5, 10.0, math.inf))
+        best = next((found for found in tries if found is not None), None)
         if best is not None:
             study.key(best)
-        ideals = all_ideals(blocks, order.before, self.ideals)
-        if ideals is None:
-            self.notes = (f"contiguous: linearised, as {blocks} blocks have more than {self.ideals:,} ideals",)
+        states = math.prod((pieces.number + 1).tolist())
+        limit = min(self.ideals, _CELLS // (blocks + 16 * states))
+        ideals = None if order.joined else all_ideals(blocks, order.before, limit)
+        if order.joined:
+            self.notes = (f"contiguous: linearised, {order.joined:,} blocks as {blocks:,} stretches of one order",)
+        elif ideals is None:
+            self.notes = (f"contiguous: linearised, as {blocks} blocks have more than {limit:,} ideals",)
         else:
             full = _Solution(study, order, pieces, ideals)
             better = full.best(line.value_s)

@@ -34,23 +34,27 @@ def all_ideals(count: int, before: IntArray, limit: int) -> Ideals | None:
       before: [E, 2] pairs of which the first comes before the second.
       limit: of N.
     """
-    needs = [0] * count
+    needs: list[int]
+    after: list[list[int]]
+    needs, after = [0] * count, [[] for _ in range(count)]
     for a, b in before.tolist():
         needs[b] |= 1 << a
-    ids, sets = {0: 0}, [0]
+        after[a].append(b)
+    ids, sets, ready = {0: 0}, [0], [[b for b in range(count) if not needs[b]]]
     first, added, larger = [0], [], []
-    for ideal in sets:  # grows meanwhile; in order of size, since each element added makes a set one larger
-        for b in range(count):
-            if ideal >> b & 1 or needs[b] & ~ideal:
-                continue
+    for i, ideal in enumerate(sets):  # grows meanwhile, in order of size: an element added makes a set one larger
+        for b in ready[i]:
             grown = ideal | 1 << b
             if grown not in ids:
                 if len(sets) >= limit:
                     return None
                 ids[grown] = len(sets)
                 sets.append(grown)
+                freed = [c for c in dict.fromkeys(after[b]) if not needs[c] & ~grown]
+                ready.append([c for c in ready[i] if c != b] + freed)
             added.append(b)
             larger.append(ids[grown])
+        ready[i] = []
         first.append(len(added))
     return Ideals(_members(sets, count), *(np.array(a, np.int32) for a in (first, added, larger)))
 

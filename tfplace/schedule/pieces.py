@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.forward import forward_blocks
-from tfplace.schedule.ideals import Ideals
+from tfplace.schedule.ideals import Ideals, depth_first_order
 from tfplace.simulate.pipeline import LoadProgram, compile_loads, pays
 from tfplace.simulate.relaxation import relax
 
@@ -67,15 +67,22 @@ class Order(NamedTuple):
       block: [U] of each unit, -1 for units left out.
       before: [E, 2] blocks of which the first comes before the second.
       kind: [D] of each device.
+      joined: blocks there were before stretches of one topological order were joined; 0 if they were not.
     """
 
     block: IntArray
     before: IntArray
     kind: IntArray
+    joined: int
 
 
-def make_pieces(problem: Problem) -> tuple[Order, Pieces]:
-    """Blocks and kinds of devices of a problem; units that may only be on a host beside accelerators are left out."""
+def make_pieces(problem: Problem, most: int) -> tuple[Order, Pieces]:
+    """Blocks and kinds of devices of a problem; units that may only be on a host beside accelerators are left out.
+
+    Args:
+      problem: what is placed.
+      most: blocks; with more, stretches of one depth-first topological order, alike in work, are one block each.
+    """
     loads, paying = compile_loads(problem), np.array(pays(problem))
     units, before = forward_blocks(problem)
     out, into = _over_slowest(loads, paying)
@@ -84,6 +91,9 @@ def make_pieces(problem: Problem) -> tuple[Order, Pieces]:
     one = np.unique(kind, return_index=True)[1]
     may: NDArray[np.bool_] = np.asarray(problem.allowed[:, paying].any(axis=1))
     block, before = _without(may, *_without_idle_leaves(loads, units, before))
+    found = int(block.max(initial=-1)) + 1
+    if found > most:
+        block, before = _stretches(block, before, loads.seconds.mean(axis=1), most)
     count = int(block.max(initial=-1)) + 1
     maker, first, reader, kept = _messages(loads, block)
     by_block = np.zeros((count, len(one)))
@@ -112,7 +122,7 @@ def make_pieces(problem: Problem) -> tuple[Order, Pieces]:
         work=work.min(axis=1),
         weight=weight,
     )
-    return Order(block, before, kind), pieces
+    return Order(block, before, kind, found if found > most else 0), pieces
 
 
 def _over_slowest(loads: LoadProgram, paying: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
@@ -178,6 +188,19 @@ def _without(may: NDArray[np.bool_], block: IntArray, before: IntArray) -> tuple
     place[kept] = np.arange(len(kept))
     pairs = place[before].reshape(-1, 2)
     return np.where(may, place[block], -1).astype(np.int32), pairs[(pairs >= 0).all(axis=1)]
+
+
+def _stretches(block: IntArray, before: IntArray, seconds: FloatArray, most: int) -> tuple[IntArray, IntArray]:
+    """At most so many stretches of one order of the blocks, alike in seconds and number of blocks, as a chain."""
+    count = int(block.max()) + 1
+    line = depth_first_order(count, before)
+    work: FloatArray = np.bincount(block[block >= 0], seconds[block >= 0], minlength=count).astype(np.float64)
+    share = work / max(float(work.sum()), 1e-300) + 1 / count
+    cell = np.empty(count, np.int32)
+    cell[line] = np.minimum(np.cumsum(share[line]) / share.sum() * most, most - 1).astype(np.int32)
+    cell = np.unique(cell, return_inverse=True)[1].astype(np.int32)
+    chain = np.stack([np.arange(cell.max()), np.arange(1, cell.max() + 1)], axis=1).astype(np.int32)
+    return np.append(cell, np.int32(-1))[block].astype(np.int32), chain
 
 
 def _messages(loads: LoadProgram, block: IntArray) -> tuple[IntArray, IntArray, IntArray, LongArray]:
