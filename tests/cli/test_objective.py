@@ -1,0 +1,42 @@
+"""`tfplace place` of a public workload, by both objectives."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfplace.cli import BAD_INPUT, PLACED, main
+
+WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+PLACE = ["place", f"--model={WORKLOAD}", "--quiet", "--budget=20 evaluations"]
+
+
+def test_throughput(capsys):
+    assert main([*PLACE, "--objective=throughput", "--placer=contiguous", "--json"]) == PLACED
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["objective"] == "throughput"
+    assert facts["throughput"]["load_s"] == pytest.approx(17.789906e-3, abs=1e-9)
+
+
+def test_files(tmp_path, capsys):
+    assert main([*PLACE, "--objective=throughput", "--placer=expert", f"--out={tmp_path}"]) == PLACED
+    assert "a sample every" in capsys.readouterr().out
+    assert {"placement.json", "trace.json", "topology.json", "report.html"} <= {p.name for p in tmp_path.iterdir()}
+
+
+def test_step_time_of_the_same_workload(capsys):
+    assert main([*PLACE, "--placer=heft", "--json"]) == PLACED
+    assert json.loads(capsys.readouterr().out)["simulated"]["step_s"] == pytest.approx(92.406e-3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--objective=speed"], "objective 'speed'; expected one of step_time, throughput"),
+        (["--objective=throughput", "--evaluator=grappler"], "objective 'throughput' with evaluator 'grappler'"),
+        (["--topology=2xP100"], "flags that change the problem"),
+    ],
+)
+def test_what_does_not_go_together(flags, text, capsys):
+    assert main([*PLACE, *flags]) == BAD_INPUT
+    assert text in capsys.readouterr().err
