@@ -379,7 +379,8 @@ def test_gnmt_8_will_have_over_50_000_ops(short_gnmt):
 def test_gnmt_8_has_over_50_000_ops(short_gnmt):
     built = zoo.build("gnmt_8")
     graph = tfplace.extract(built.model, built.batch)
-    assert graph.num_ops == ops_of_full_gnmt(short_gnmt)
+    # TensorFlow adds gradients up in several AddN where one would hold too many bytes at once, as at this width.
+    assert graph.num_ops >= ops_of_full_gnmt(short_gnmt) > 50_000
 
 
 def test_layers_are_scopes_of_forward_and_backward_ops(short_gnmt):
