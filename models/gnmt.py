@@ -25,7 +25,7 @@ def build(
     Args:
       batch: pairs of sentences in a step.
       layers: LSTM layers of the encoder, and as many of the decoder.
-      length: word pieces of a source and of a target sentence; 8 layers unrolled over 64 are over 50,000 ops, as in GDP.
+      length: word pieces of a source and of a target sentence; over 64, 8 layers are over 50,000 ops, as in GDP.
       units: of embeddings, layers and attention.
       vocabulary: word pieces of either language.
       unroll: every time step as ops of its own, as the papers' TensorFlow did, instead of a while loop per layer.
@@ -48,7 +48,7 @@ def build(
         ((spec, spec), spec),
         "Wu et al. 2016; placed as GNMT by HDP (as NMT), GDP, GO, EAGLE, Mars, Baechi",
         "batch, units and SGD of TensorFlow's NMT tutorial (wmt16_gnmt_8_layer), as the placement papers give only "
-        "layers; 64 word pieces, not its 50, so that 8 layers are over 50,000 ops as GDP reports; the decoder starts from "
+        "layers; 64 word pieces, not its 50, so that 8 layers are over 50,000 ops as in GDP; the decoder starts from "
         "zeros; all sentences have full length, so nothing is masked; no dropout; full softmax; no Adam phase; Keras's "
         "initial weights",
     )
