@@ -2,7 +2,7 @@
 
     python benchmarks/search_placers.py                          # traces the models, rewrites search_placers.json
     python benchmarks/search_placers.py --graphs a.npz b.npz     # saved graphs (OpGraph.save) instead
-    python benchmarks/search_placers.py --models rnnlm_2         # rows of other models stay as they are
+    python benchmarks/search_placers.py --models rnnlm_2         # other models' rows stay as they are
 
 "random, units" draws a device for every unit; "hill_climbing, units" moves single units only; "cross_entropy, even"
 starts from the uniform distribution, as Post does. 2,400 is the number of samples that Post is given in its paper.
@@ -53,8 +53,9 @@ PLACERS = {
     "local_search": LocalSearch,
     "auto": Auto,
 }
+SHORT, LONG = 2400, 20_000
 SHORT_ONLY = ("random_search, units", "hill_climbing, units", "cross_entropy, even")
-"""Variants that are only run with the smallest budget."""
+"""Variants that are only run with the short budget."""
 
 
 def problems(paths, models, topology):
@@ -103,10 +104,7 @@ def measure(problem, flags):
     print(f"{problem.graph.name}: {problem.num_units} units, single device {1e3 * alone:.2f} ms", flush=True)
     about = {"single_ms": round(1e3 * alone, 3), "bound_ms": round(1e3 * simulator.bound_s, 3)}
     cases = [
-        (name, budget)
-        for budget in flags.budgets
-        for name in PLACERS
-        if budget == min(flags.budgets) or name not in SHORT_ONLY
+        (name, budget) for budget in flags.budgets for name in PLACERS if budget == SHORT or name not in SHORT_ONLY
     ]
     with ProcessPoolExecutor() as pool:
         runs = [[pool.submit(run, problem, *case, seed) for seed in range(flags.seeds)] for case in cases]
@@ -117,11 +115,12 @@ def measure(problem, flags):
 
 
 def save(path, config, rows):
-    """Writes the rows beside those of other models that are there already."""
+    """Writes the rows beside those of other models and budgets that are there already."""
     versions = {"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in ("numpy", "numba")}
     old = json.loads(path.read_text())["results"] if path.exists() else []
-    kept = [row for row in old if row["model"] not in {new["model"] for new in rows}]
-    results = sorted(kept + rows, key=lambda row: row["model"])
+    new = {(row["model"], row["evaluations"]) for row in rows}
+    kept = [row for row in old if (row["model"], row["evaluations"]) not in new]
+    results = sorted(kept + rows, key=lambda row: (row["model"], row["evaluations"]))
     path.write_text(json.dumps({"config": config, "versions": versions, "results": results}, indent=1) + "\n")
 
 
@@ -130,7 +129,7 @@ def main():
     parser.add_argument("--models", nargs="*", default=["inception_v3", "rnnlm_2", "resnet50", "transformer"])
     parser.add_argument("--graphs", type=Path, nargs="*", default=[], help="saved graphs instead of the zoo's models")
     parser.add_argument("--topology", default="4xP100")
-    parser.add_argument("--budgets", type=int, nargs="*", default=[2400, 20_000], help="evaluations")
+    parser.add_argument("--budgets", type=int, nargs="*", default=[SHORT, LONG], help="evaluations")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     flags = parser.parse_args()

@@ -358,6 +358,15 @@ def test_an_update_by_hand():
     np.testing.assert_allclose(update(present, elite, blind, 0.0), present)
 
 
+def test_groups_are_parted_where_the_start_parts_them():
+    """Leaning on the start with all the probability there is, nothing but the start is drawn."""
+    problem = wide_problem(0, num_ops=40, num_devices=3)
+    start = random_devices(np.random.default_rng(1), problem)
+    watched = Watched(problem)
+    search(CrossEntropy(starts=[start], lean=1.0, mixing=0.0), problem, evaluations=120, evaluator=watched)
+    np.testing.assert_array_equal(np.array(watched.asked[1:]), np.tile(start, (120, 1)))
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), smoothing=st.floats(0, 1), mixing=st.floats(0, 1))
 def test_an_update_stays_a_distribution_over_what_is_allowed(seed, smoothing, mixing):

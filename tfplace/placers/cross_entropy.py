@@ -9,6 +9,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.errors import InputError
+from tfplace.group.merge import renumber
 from tfplace.placers.base import (
     BudgetSpentError,
     Grouped,
@@ -38,13 +39,15 @@ class CrossEntropy:
     beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing.
 
     Args:
-      starts: [U] placements; by default everything on each device in turn.
-      groups: for each level, how many groups it has at most.
+      starts: [U] placements; by default everything on each device in turn. Groups are parted where the best of them
+        has them on several devices.
+      groups: for each level, how many groups it has at most before they are parted.
       samples: placements drawn per update (N).
       elite: fraction of them that the distribution is fitted to (rho); Post's is 0.1.
       smoothing: how far an update goes from the old distribution to that of the elite (alpha).
       mixing: part of the blind draw in the distribution after each update (epsilon).
-      lean: probability of the best start's device in the first distribution.
+      lean: probability of the best start's device in the first distribution. From a start better than a single device
+        0.98 serves better than the default.
     """
 
     citation = (
@@ -82,7 +85,9 @@ class CrossEntropy:
         return starts[best] if study.best is None else study.best
 
     def _levels(self, study: Study, start: IntArray, price: Price) -> None:
-        labels = nested_groups(study.problem, self.groups)
+        # groups are parted where the start parts them, or they could not say it
+        whole = nested_groups(study.problem, self.groups)
+        labels = [renumber(label * study.problem.num_devices + start) for label in whole]
         probability: FloatArray | None = None
         for level, label in enumerate(labels):
             part = study.share(1 / (len(labels) - level), f"cross_entropy, {int(label.max()) + 1} groups")
