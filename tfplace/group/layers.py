@@ -13,6 +13,8 @@ from tfplace.group.flow import flow, mean_transfer_s
 _BACKWARD = re.compile(r"^(gradient_tape|gradients?)/")
 _REWRITTEN = re.compile(r"^(ConstantFolding|ArithmeticOptimizer)/")
 _MOST_LAYERS = 400
+_WHOLE = 0.8
+"""A scope with this part of all seconds is no layer but what holds the layers."""
 
 
 def layers(problem: Problem, at_least: int, devices: IntArray, *, fewer: bool = False) -> IntArray:
@@ -30,11 +32,10 @@ def layers(problem: Problem, at_least: int, devices: IntArray, *, fewer: bool = 
     """
     src, dst, _ = unit_edges(problem)
     start = _earliest_start(problem, devices)
-    label = _by_scope(problem, at_least, fewer)
-    if label is None:
+    named = _by_scope(problem, at_least, fewer)
+    if named is None:
         return _chunks(problem, start)
-    label = join_neighbours(label, src, dst)
-    return _in_order(problem, label, start)
+    return _in_order(problem, named, join_neighbours(named, src, dst), start)
 
 
 def _by_scope(problem: Problem, at_least: int, fewer: bool) -> IntArray | None:
@@ -47,11 +48,20 @@ def _by_scope(problem: Problem, at_least: int, fewer: bool) -> IntArray | None:
         known = {s for s, b in zip(scopes, backward, strict=True) if not b and s}
         if any(backward):  # scopes without a gradient are no layers: optimizers, losses, metrics
             known &= {s for s, b in zip(scopes, backward, strict=True) if b}
-        if len(known) >= max(at_least, 2):
+        if len(known) >= max(at_least, 2) and _heaviest_share(problem, scopes, known) < _WHOLE:
             return vote(problem, scopes, sorted(known))
         if len(known) > len(most[1]):
             most = scopes, sorted(known)
     return vote(problem, *most) if fewer and len(most[1]) >= 2 else None
+
+
+def _heaviest_share(problem: Problem, scopes: list[str], known: set[str]) -> float:
+    """The largest part that one scope has of the seconds of all known ones: that of the model, beside its loss."""
+    seconds = dict.fromkeys(known, 0.0)
+    for scope, taken in zip(scopes, problem.costs.compute_s.mean(axis=1).tolist(), strict=True):
+        if scope in known:
+            seconds[scope] += taken
+    return max(seconds.values()) / max(sum(seconds.values()), 1e-300)
 
 
 def scope_parts(problem: Problem) -> list[list[str]]:
@@ -130,15 +140,15 @@ def is_backward(name: str) -> bool:
     return _BACKWARD.match(_REWRITTEN.sub("", name)) is not None
 
 
-def _in_order(problem: Problem, label: IntArray, start: FloatArray) -> IntArray:
+def _in_order(problem: Problem, named: IntArray, label: IntArray, start: FloatArray) -> IntArray:
     """Renumbers labels by the last start of their forward ops; what has no label joins layer 0.
 
     The first start or the mean would tell little: what a layer does beside its input, such as drawing the mask of a
-    dropout, may start at once.
+    dropout, may start at once. Only units that names put into a layer count, not those that joined one.
     """
     unit_of = problem.grouping.unit_of
     ops = np.flatnonzero((unit_of >= 0) & _forward(problem))
-    ops = ops[label[unit_of[ops]] >= 0]
+    ops = ops[named[unit_of[ops]] >= 0]
     last = np.full(int(label.max()) + 1, -np.inf)
     np.maximum.at(last, label[unit_of[ops]], start[ops])
     place = np.empty(len(last), np.int32)
