@@ -19,6 +19,7 @@ from tfplace.placers.base import (
     BudgetSpentError,
     Price,
     all_keys,
+    begin,
     device_share,
     limit_for,
     nested_groups,
@@ -465,6 +466,18 @@ def test_prices_grow_with_what_is_missing():
     assert price((limit, 2.0)) == pytest.approx(2.0 + 3.0 * 2.01)
     assert price((FAILED_BYTES, math.inf)) == math.inf
     assert math.isfinite(Price(problem, (FAILED_BYTES, math.inf)).scale_s)
+
+
+def test_a_search_begins_from_the_best_that_fits():
+    """The accelerators are faster and lack 20 bytes."""
+    graph = make_graph(dict.fromkeys("ab", ()), variables=dict.fromkeys("ab", 60))
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"], memory=[2**30, 100, 100])
+    problem = make_problem(graph, topology, np.tile([10.0, 1.0, 1.0], (2, 1)))
+    start, key, price = begin(study_of(problem), single_devices(problem))
+    assert start.tolist() == [0, 0]
+    assert key == (0, price.scale_s) == (0, 20.0)
+    # a tenth of what both accelerators have is missing
+    assert price((20, 2.0)) == pytest.approx(2.0 + 20.0 * (0.01 + 2 / 10))
 
 
 def test_a_limit_never_hides_the_best():

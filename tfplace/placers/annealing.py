@@ -8,8 +8,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import Key
-from tfplace.placers.base import Price, Study, compute_devices, limit_for, single_devices, try_all
+from tfplace.placers.base import Price, Study, begin, compute_devices, limit_for, single_devices, try_all
 
 _ANY_DEVICE = 0.02
 _BLOCK = 1024
@@ -47,16 +46,13 @@ class Annealing:
     def place(self, study: Study) -> IntArray:
         """Searches until the study's budget is used up; returns before if there is nothing to move or all is tried."""
         starts = self.starts or single_devices(study.problem)
-        keys = [study.key(start) for start in starts]
-        best = min(range(len(starts)), key=keys.__getitem__)
+        start, key, price = begin(study, starts)
         if not try_all(study):
-            self._walk(study, starts[best].copy(), keys[best])
-        return starts[best] if study.best is None else study.best
+            self._walk(study, start.copy(), price(key), price)
+        return start if study.best is None else study.best
 
-    def _walk(self, study: Study, devices: IntArray, key: Key) -> None:
-        """Changes `devices`, which cost `key`, until the study raises."""
-        price = Price(study.problem, key)
-        energy = price(key)
+    def _walk(self, study: Study, devices: IntArray, energy: float, price: Price) -> None:
+        """Changes `devices`, which have that energy, until the study raises."""
         mean = price.scale_s / study.problem.num_units
         for unit, device, draw in _moves(study.problem, study.rng):
             old = devices[unit]

@@ -272,6 +272,13 @@ class Price:
         return np.asarray(step_s + np.where(over > 0, missing, 0.0), np.float64)
 
 
+def begin(study: Study, starts: Sequence[IntArray]) -> tuple[IntArray, Key, Price]:
+    """Evaluates the placements a search may start from, at least one: the best, its key, and prices relative to it."""
+    keys = [study.key(start) for start in starts]
+    best = min(range(len(starts)), key=keys.__getitem__)
+    return starts[best], keys[best], Price(study.problem, keys[best])
+
+
 def limit_for(study: Study, most_s: float) -> float:
     """The `limit_s` for a search that accepts up to `most_s`: never so low that the best placement could be missed."""
     if study.best_key is None or study.best_key[0]:

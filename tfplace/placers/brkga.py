@@ -16,6 +16,7 @@ from tfplace.placers.base import (
     Price,
     Study,
     all_keys,
+    begin,
     device_share,
     limit_for,
     nested_groups,
@@ -102,11 +103,10 @@ class Brkga:
     def place(self, study: Study) -> IntArray:
         """Searches until the study's budget is used up, or all placements have been tried."""
         starts = self.starts or single_devices(study.problem)
-        keys = [study.key(start) for start in starts]
-        best = min(range(len(starts)), key=keys.__getitem__)
+        start, _, price = begin(study, starts)
         if not try_all(study):
-            self._levels(study, starts, Price(study.problem, keys[best]))
-        return starts[best] if study.best is None else study.best
+            self._levels(study, starts, price)
+        return start if study.best is None else study.best
 
     def _levels(self, study: Study, starts: Sequence[IntArray], price: Price) -> None:
         labels = nested_groups(study.problem, self.groups)

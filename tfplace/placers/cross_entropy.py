@@ -16,6 +16,7 @@ from tfplace.placers.base import (
     Price,
     Study,
     all_keys,
+    begin,
     device_share,
     nested_groups,
     pick,
@@ -78,11 +79,10 @@ class CrossEntropy:
     def place(self, study: Study) -> IntArray:
         """Searches until the study's budget is used up, or all placements have been tried."""
         starts = self.starts or single_devices(study.problem)
-        keys = [study.key(start) for start in starts]
-        best = min(range(len(starts)), key=keys.__getitem__)
+        start, _, price = begin(study, starts)
         if not try_all(study):
-            self._levels(study, starts[best], Price(study.problem, keys[best]))
-        return starts[best] if study.best is None else study.best
+            self._levels(study, start, price)
+        return start if study.best is None else study.best
 
     def _levels(self, study: Study, start: IntArray, price: Price) -> None:
         # groups are parted where the start parts them, or they could not say it

@@ -12,7 +12,7 @@ from tfplace.core.arrays import IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.group.coarsen import hierarchy
-from tfplace.placers.base import Study, device_share, pick, single_devices, try_all
+from tfplace.placers.base import Study, begin, device_share, pick, single_devices, try_all
 
 Move = tuple[LongArray, int]
 """Units, and the device they go to."""
@@ -51,11 +51,10 @@ class HillClimbing:
     def place(self, study: Study) -> IntArray:
         """Searches until the study's budget is used up; returns before if there is nothing to move or all is tried."""
         starts = self.starts or single_devices(study.problem)
-        keys = [study.key(start) for start in starts]
-        best = min(range(len(starts)), key=keys.__getitem__)
+        start, key, _ = begin(study, starts)
         if not try_all(study):
-            self._climbs(study, starts[best].copy(), keys[best])
-        return starts[best] if study.best is None else study.best
+            self._climbs(study, start.copy(), key)
+        return start if study.best is None else study.best
 
     def _climbs(self, study: Study, devices: IntArray, key: Key) -> None:
         """Climbs from `devices`, which cost `key`, then from one random placement after the other."""
