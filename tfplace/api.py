@@ -117,6 +117,7 @@ def place(
     objective: str = STEP_TIME,
     grouper: str | None = None,
     groups: int = 256,
+    init: Placement | str | Path | None = None,
 ) -> Placement:
     """Decides a device for every op.
 
@@ -141,13 +142,18 @@ def place(
       grouper: a registered grouper's name, whose groups the placer then places as a whole (docs/grouping.md); by
         default every unit by itself.
       groups: how many groups the grouper is asked for.
+      init: a placement to go on from, such as the present one: a `Placement`, a file of one, or the name of a placer
+        that makes it ("heft"). The result is never worse, unless that does not suit the grouper's groups. For placers
+        that search: auto, local_search, hill_climbing and so on.
 
     Returns:
       The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far.
 
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      InputError: an objective that the evaluator does not know, or fewer than 1 group.
+      InputError: an objective that the evaluator does not know, fewer than 1 group, or `init` for a placer that goes on
+        from nothing.
+      PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
     """
     from tfplace.group.dnn_partitioning import is_workload, load_workload
@@ -177,6 +183,7 @@ def place(
                 evaluator=judge,
                 grouper=grouper,
                 groups=groups,
+                init=init,
             )
         finally:
             if ours:

@@ -33,6 +33,7 @@ from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import check_grouper
+from tfplace.search.starts import check_goes_on, check_init
 
 if TYPE_CHECKING:
     from tfplace.measure.measured import MeasuredEvaluator
@@ -73,6 +74,9 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
     check_evaluator(fv, topology)
     if fv.placer not in PLACERS:
         raise UnknownNameError("placer", fv.placer, PLACERS)
+    if fv.init:
+        check_init(fv.init)
+        check_goes_on(fv.placer)
     if fv.grouper:
         check_grouper(fv.grouper, fv.groups)
     elif fv["groups"].present:
@@ -151,6 +155,7 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem) -> tuple[Pla
             evaluator=judge,
             grouper=fv.grouper or None,
             groups=fv.groups,
+            init=fv.init,
         )
         if judge.source != MEASURED:
             return placement, []

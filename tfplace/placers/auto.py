@@ -1,65 +1,200 @@
-"""Auto: every cheap placer, then local search from the best of them."""
+"""Auto: every cheap placer, then local search from the best of them at several granularities."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.stepcost import Key
-from tfplace.placers.base import BudgetSpentError, Placer, Study
+from tfplace.core.stepcost import FAILED_BYTES, THROUGHPUT, Key
+from tfplace.errors import InputError
+from tfplace.placers.base import BudgetSpentError, Grouped, Placer, Study, nested_groups, try_all
 from tfplace.registry import PLACERS
+from tfplace.units import format_bytes, format_seconds
 
-MEMBERS = ("single", "expert", "heft", "round_robin")
-"""In the order in which they run, so that a small budget goes to what is most worth it."""
+MEMBERS = (
+    "single",
+    "heft",
+    "m_etf",
+    "expert",
+    "critical_path",
+    "etf",
+    "metis",
+    "scotch",
+    "min_cut",
+    "m_topo",
+    "round_robin",
+    "m_sct",
+)
+"""In the order in which they run: what is most worth it for what it takes comes first."""
 
-_SCOUTS = 2
-_SCOUTING = 0.3
+PIPELINE_MEMBERS = ("single", "contiguous", "expert", "metis", "scotch", "heft", "round_robin")
+"""The same where the objective is throughput."""
+
+SCOUTS = ((0, 0), (-1, 0), (0, 300), (1, 0))
+"""What each scout starts from, the rank of a member or -1 for one device, and in how many groups; 0: unit by unit."""
+
+_CONSTRUCTION = 0.4
+_SCOUTING = 0.4
+_SURVIVORS, _SECOND = 2, 0.3
+_TINY = 1e-6
 
 
 class Auto:
-    """A portfolio: the constructive placers, short anneals from the best of them, a long one from the best of all.
+    """A portfolio: constructive placers, short searches from several of them, longer ones from the best of those.
 
-    It is never worse than any of its members within the same study, since every placement a member evaluates counts. It
-    stops early when the best placement reaches the lower bound, so cannot be improved.
+    1. The members run one after the other, as long as a part of the budget suffices. One whose extra is not installed
+       is passed over.
+    2. Scouts search for a short while each: from the best placement so far, from the best single device, from the best
+       placement with groups of units moved together, and from the second best member.
+    3. The two best scouts go on, then the best of all with what is left, unit by unit.
+
+    It is never worse than any member that ran, since every placement a member evaluates counts, nor than the starts it
+    is given. It stops early when the best placement reaches the lower bound. With a budget in evaluations nothing
+    depends on the clock. `notes` tells what each part found and what that took.
+
+    Args:
+      starts: [U] placements known beforehand, such as the present one.
     """
 
-    citation = (
-        "Portfolio of tfplace's placers; see the citations of single, expert, heft, round_robin and local_search."
-    )
+    citation = "Portfolio of tfplace's placers; see the citations of " + ", ".join(MEMBERS) + " and local_search."
+
+    def __init__(self, starts: Sequence[IntArray] = ()) -> None:
+        self.starts = tuple(starts)
+        self.notes: tuple[str, ...] = ()
 
     def place(self, study: Study) -> IntArray:
-        """Spends the whole budget unless the bound is reached."""
-        bound = study.bound_s
-        starts = _construct(study)
-        for scout in range(_SCOUTS):
-            if _settled(study, bound):
+        """Spends the whole budget unless the bound is reached or all placements have been tried."""
+        run = _Portfolio(study)
+        try:
+            run.construct(self.starts)
+            if not try_all(study):
+                run.improve()
+        except BudgetSpentError:
+            pass
+        finally:
+            self.notes = run.notes()
+        if study.best is None:
+            raise BudgetSpentError
+        return study.best
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a part of the portfolio came to."""
+
+    name: str
+    key: Key
+    devices: IntArray
+
+
+@dataclass
+class _Portfolio:
+    """One run of `Auto`.
+
+    Attributes:
+      study: of the whole.
+      found: what the members placed, in the order in which they ran.
+      log: lines for `Auto.notes`.
+      missing: members whose extra is not installed.
+    """
+
+    study: Study
+    found: list[_Found] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def construct(self, starts: Sequence[IntArray]) -> None:
+        """The given placements and the members, until the bound is reached or their part of the budget is spent."""
+        for i, devices in enumerate(starts):
+            self.found.append(_Found(f"given {i + 1}", self.study.key(devices), devices))
+        for name in PIPELINE_MEMBERS if self.study.objective == THROUGHPUT else MEMBERS:
+            if self.found and (self._settled() or self.study.spent >= _CONSTRUCTION):
                 break
-            # each takes the same part of the whole, whatever those before have left
-            part = _SCOUTING / _SCOUTS / (1 - _SCOUTING * scout / _SCOUTS)
-            start = starts[scout % len(starts)]
-            _run(PLACERS["local_search"](starts=[start]), study.share(part, f"local_search {scout + 1}"))
-        if not _settled(study, bound) and study.best is not None:
-            _run(PLACERS["local_search"](starts=[study.best]), study.share(1.0, "local_search"))
-        return starts[0] if study.best is None else study.best
+            part = (_CONSTRUCTION - self.study.spent) / (1 - self.study.spent) if self.found else 1.0
+            try:
+                found = _run(PLACERS[name](), self.study.share(part, name), name)
+            except InputError:  # such as one that says which extra to install
+                self.missing.append(name)
+                continue
+            self.found += [found] if found is not None else []
+
+    def improve(self) -> None:
+        """Scouts, survivors, and the best of all until the budget is spent."""
+        if not self.found:
+            return
+        begin = self.study.spent
+        scouts = []
+        for i, (rank, groups) in enumerate(SCOUTS):
+            until = begin + (1 - begin) * _SCOUTING * (i + 1) / len(SCOUTS)
+            scouts.append(self._search(self._start(rank), until, groups))
+        begin = self.study.spent
+        best = sorted((s for s in scouts if s is not None), key=lambda f: f.key)[:_SURVIVORS]
+        for i, scout in enumerate(best):
+            self._search(scout, begin + (1 - begin) * _SECOND * (i + 1) / len(best))
+        if self.study.best is not None and self.study.best_key is not None:
+            self._search(_Found("the best", self.study.best_key, self.study.best), 1.0)
+
+    def _start(self, rank: int) -> _Found:
+        """What a scout starts from: the member of that rank, or everything on one device if it is negative."""
+        if rank < 0:
+            alone = [f for f in self.found if f.name == "single"]
+            return alone[0] if alone else self._start(0)
+        ranked = sorted(self.found, key=lambda f: f.key)
+        return ranked[min(rank, len(ranked) - 1)]
+
+    def _search(self, start: _Found, until: float, groups: int = 0) -> _Found | None:
+        """A search that ends when `until` of the budget is spent; of groups of units if a number of them is given."""
+        spent = self.study.spent
+        if self._settled() or spent >= until:
+            return None
+        name = f"search from {start.name}" + (f" in {groups} groups" if groups else "")
+        share = self.study.share((until - spent) / (1 - spent), name)
+        method = PLACERS["load_search" if self.study.objective == THROUGHPUT else "local_search"]
+        if groups and groups < self.study.problem.num_units:
+            [label] = nested_groups(self.study.problem, [groups])
+            grouped = Grouped(share, label)
+            _run(method(starts=[grouped.group(start.devices)]), grouped, name)
+            found = _best_of(share, name)
+        else:
+            found = _run(method(starts=[start.devices]), share, name)
+        if found is not None:
+            self.log.append(f"{name}: {_shown(found.key)}, {100 * (self.study.spent - spent):.0f} % of the budget")
+        return found
+
+    def _settled(self) -> bool:
+        """Whether the best placement fits and cannot be faster."""
+        best = self.study.best_key
+        return best is not None and best <= (0, self.study.bound_s * (1 + _TINY))
+
+    def notes(self) -> tuple[str, ...]:
+        """What each part found."""
+        ranked = sorted(self.found, key=lambda f: f.key)
+        lines = ["constructed: " + ", ".join(f"{f.name} {_shown(f.key)}" for f in ranked)] if ranked else []
+        lines += ["left out, as what they need is not installed: " + ", ".join(self.missing)] if self.missing else []
+        lines += self.log
+        lines += ["stopped early: the bound is reached"] if self._settled() else []
+        return tuple(f"auto: {line}" for line in lines)
 
 
-def _settled(study: Study, bound_s: float) -> bool:
-    """Whether the best placement fits and cannot be faster."""
-    return study.best_key is not None and study.best_key <= (0, bound_s * (1 + 1e-6))
-
-
-def _construct(study: Study) -> list[IntArray]:
-    """What the members place, best first."""
-    found: list[tuple[Key, int, IntArray]] = []
-    for i, name in enumerate(MEMBERS):
-        devices = _run(PLACERS[name](), study.share(1.0, name))
-        if devices is not None:
-            found.append((study.key(devices), i, devices))
-    return [devices for _, _, devices in sorted(found, key=lambda item: item[:2])]
-
-
-def _run(placer: Placer, share: Study) -> IntArray | None:
-    """What the placer returns, or the best it evaluated when its share ran out; None if it evaluated nothing."""
+def _run(placer: Placer, share: Study, name: str) -> _Found | None:
+    """What the placer found with its share of the budget; None if it evaluated nothing."""
     with contextlib.suppress(BudgetSpentError):
-        return placer.place(share)
-    return share.best
+        devices = placer.place(share)
+        if share.best is None or not np.array_equal(share.best, devices):
+            share.key(devices)
+    return _best_of(share, name)
+
+
+def _best_of(share: Study, name: str) -> _Found | None:
+    return None if share.best is None or share.best_key is None else _Found(name, share.best_key, share.best)
+
+
+def _shown(key: Key) -> str:
+    over, step_s = key
+    if over >= FAILED_BYTES:
+        return "failed"
+    return format_seconds(step_s) + (f" ({format_bytes(over)} too much)" if over else "")

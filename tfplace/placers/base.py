@@ -192,6 +192,14 @@ class Grouped:
         """[G] devices of groups -> [U] devices of the study's units."""
         return group_device[self._label]
 
+    def group(self, unit_device: IntArray) -> IntArray:
+        """[U] devices of the study's units -> [G]: of those a group may be on, where its units spend most seconds."""
+        units = self._study.problem
+        mean = np.nanmean(np.where(np.isfinite(units.unit_seconds), units.unit_seconds, np.nan), axis=1)
+        seconds = np.where(self.problem.allowed, 0.0, -np.inf)
+        np.add.at(seconds, (self._label, unit_device), mean)
+        return np.asarray(seconds.argmax(axis=1), np.int32)
+
     def _keep(self, unit_device: IntArray, key: Key) -> None:
         if self.best_key is None or key < self.best_key:
             self.best, self.best_key = unit_device.copy(), key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,9 +17,10 @@ _ANY_DEVICE = 0.02
 _SPREAD = 0.3
 _IDLE_DRAWS = 10_000
 _TINY_S = 1e-30
-_AHEAD = 16
-_EAGER = 0.5
-_MEMORY = 0.01
+_AHEAD = 8
+_SMALL_PART = 0.01
+_CYCLES = ((0.6, 1.0), (1.0, 0.3))
+"""Until which part of the budget each cycle lasts, and how hot it begins compared with the first."""
 
 
 class LocalSearch:
@@ -28,13 +29,14 @@ class LocalSearch:
     Every move takes a part of the graph whose size is that of the clusters of a random level of the hierarchy of
     `tfplace.group.coarsen`, from single units to an eighth of the graph; the levels move from coarse to fine over the
     budget, with a wide spread. See `_Moves` for the kinds. Slower placements are accepted with the Metropolis
-    probability, at a temperature that falls geometrically over the budget. Placements that do not fit the memory may
-    be passed through, at a price. If there are at most 2,000 placements, all of them are tried instead.
+    probability, at a temperature that falls geometrically over three fifths of the budget, and once more, from less
+    heat and the best placement so far, over the rest. Placements that do not fit the memory may be passed through, at a
+    price. If there are at most 2,000 placements, all of them are tried instead.
 
-    The threshold of acceptance is drawn before a move is evaluated, so the evaluation can be given up beyond it.
-    Several moves from the present placement are evaluated at once, the more the fewer are accepted, and the first that
-    is accepted is made; others that would have been accepted are tried again from there. What is decided does not
-    depend on the number of processors.
+    Departures from the textbook, for speed: up to eight moves from the present placement are evaluated at once, on all
+    processors. Those that are accepted are made together, if the placement in which all are made is accepted after the
+    best of them, else that one alone. Their thresholds of acceptance are drawn beforehand, so that an evaluation can be
+    given up beyond. What is decided does not depend on the number of processors.
 
     Args:
       starts: [U] placements to start from; by default all of the problem on each device in turn.
@@ -87,20 +89,32 @@ class _Annealing:
         self.price = Price(study.problem, key)
         self.energy = self.price(key)
         self.moves = _Moves(study)
-        self.again: deque[_Move] = deque()
-        self.accepted = 0.5
+        self.ahead = 1
 
     def run(self, hot: float, cold: float) -> None:
         """Anneals until the study raises, or nothing has changed in many draws."""
+        begin = 0.0
+        for until, heat in _CYCLES:
+            if begin and self.study.best is not None and self.study.best_key is not None:
+                self.devices, self.energy = self.study.best.copy(), self.price(self.study.best_key)
+            self._cycle(begin, until, hot * heat, cold)
+            begin = until
+
+    def _cycle(self, begin: float, until: float, hot: float, cold: float) -> None:
+        """One fall of the temperature while the part of the budget spent is between two numbers."""
         mean = self.price.scale_s / len(self.devices)
-        while moves := self._draw(min(max(round(_EAGER / self.accepted), 1), _AHEAD)):
-            self._step(moves, max(mean * hot * (cold / hot) ** self.study.spent, _TINY_S))
+        while (spent := self.study.spent) < until and (moves := self._draw(self.ahead)):
+            self.moves.done = (spent - begin) / (until - begin)
+            self._step(moves, max(mean * hot * (cold / hot) ** self.moves.done, _TINY_S))
+            # one by one where evaluations are slow or few: nothing is gained there by looking ahead
+            each = max(self.study.spent - spent, 0.0) / len(moves)
+            self.ahead = min(max(int(_SMALL_PART / max(each, _TINY_S)), 1), _AHEAD)
 
     def _draw(self, count: int) -> list[_Move]:
         """Moves that change something; fewer only if many draws found none."""
         found: list[_Move] = []
         for _ in range(_IDLE_DRAWS):
-            move = self.again.popleft() if self.again else self.moves.draw(self.devices)
+            move = self.moves.draw(self.devices)
             if move is not None and np.any(self.devices[move.units] != move.devices):
                 found.append(move)
                 if len(found) == count:
@@ -108,32 +122,47 @@ class _Annealing:
         return found
 
     def _step(self, moves: list[_Move], temperature: float) -> None:
-        """Evaluates the moves, each from the present placement, and makes the first that is accepted."""
+        """Evaluates the moves, each from the present placement, and makes all or the best that are accepted."""
         rows = np.repeat(self.devices[None], len(moves), axis=0)
         for row, move in zip(rows, moves, strict=True):
             row[move.units] = move.devices
         thresholds = self.energy - temperature * np.log(1.0 - self.study.rng.random(len(moves)))
         limit_s = limit_for(self.study, float(thresholds.max()))
         energies = self.price.rows(*self.study.keys(rows, limit_s))
-        passed = np.flatnonzero(energies <= thresholds[: len(energies)])
-        looked_at = int(passed[0]) + 1 if len(passed) else len(energies)
-        self.accepted *= (1 - _MEMORY) ** looked_at
-        if len(passed):
-            self.accepted += _MEMORY
-            self.devices, self.energy = rows[passed[0]], float(energies[passed[0]])
-            self.again.extend(moves[i] for i in passed[1:])
+        passed = np.flatnonzero(energies <= thresholds[: len(energies)]).tolist()
+        if not passed:
+            return
+        if len(passed) > 1 and self._make_all([moves[i] for i in passed], float(energies[passed].min()), temperature):
+            return
+        best = min(passed, key=energies.__getitem__)
+        self.devices, self.energy = rows[best], float(energies[best])
+
+    def _make_all(self, moves: list[_Move], energy: float, temperature: float) -> bool:
+        """Makes moves together if the outcome is accepted after a placement of `energy`; whether it was."""
+        row = self.devices.copy()
+        for move in moves:
+            row[move.units] = move.devices
+        threshold = energy - temperature * math.log(1.0 - self.study.rng.random())
+        together = self.price(self.study.key(row, limit_for(self.study, threshold)))
+        if together <= threshold:
+            self.devices, self.energy = row, together
+        return together <= threshold
 
 
 class _Moves:
-    """Draws moves of all kinds, equally often.
+    """Draws moves of four kinds, equally often.
 
     Args:
-      study: gives the problem, the random generator and how much of the budget is spent.
+      study: gives the problem and the random generator.
+
+    Attributes:
+      done: part of a cycle that is over, from 0 to 1; moves get smaller with it.
     """
 
     def __init__(self, study: Study) -> None:
         problem = study.problem
         self.study = study
+        self.done = 0.0
         self.near = Vicinity(problem)
         self.may = problem.allowed
         self.allowed = [np.flatnonzero(row).tolist() for row in problem.allowed]
@@ -194,7 +223,7 @@ class _Moves:
     def _level(self) -> int:
         """A level near the one whose turn it is: the coarsest at first, single units at the end."""
         count = len(self.near.clusters)
-        turn = (1.0 - self.study.spent) * (count - 1) + _SPREAD * count * float(self.study.rng.standard_normal())
+        turn = (1.0 - self.done) * (count - 1) + _SPREAD * count * float(self.study.rng.standard_normal())
         return min(max(round(turn), 0), count - 1)
 
     def _below(self, count: int) -> int:

@@ -19,6 +19,9 @@ class OnGroups:
       grouper: name of the grouper.
       groups: how many groups are wanted; see the grouper for how many there will be.
 
+    Attributes:
+      starts: [U] placements to go on from, if the placer does that.
+
     Raises:
       InputError: fewer than 1 group.
       UnknownNameError: no such grouper.
@@ -28,6 +31,7 @@ class OnGroups:
         check_grouper(grouper, groups)
         self.citation = placer.citation
         self.notes: tuple[str, ...] = ()
+        self.starts: tuple[IntArray, ...] = ()
         self._placer = placer
         self._grouper = grouper
         self._groups = groups
@@ -37,6 +41,8 @@ class OnGroups:
         grouped = Grouped(study, GROUPERS[self._grouper](study.problem, self._groups))
         count, units = grouped.problem.num_units, study.problem.num_units
         self.notes = (f"{units:,} units were placed as {count:,} groups ({self._grouper})",)
+        if self.starts:
+            self._placer.starts = tuple(grouped.group(start) for start in self.starts)  # type: ignore[attr-defined]
         found = grouped.ungroup(self._placer.place(grouped))
         self.notes += tuple(f"of the groups: {note}" for note in getattr(self._placer, "notes", ()))
         return found

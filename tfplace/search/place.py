@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
 from tfplace.search.shortage import infeasible
+from tfplace.search.starts import check_goes_on, quickly_placed, start_from
 from tfplace.search.study import Progress, Search
 from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator
@@ -47,6 +49,7 @@ def search_placement(
     evaluator: Evaluator | None = None,
     grouper: str | None = None,
     groups: int = GROUPS,
+    init: Placement | str | Path | None = None,
 ) -> Placement:
     """Places `problem`; see `tfplace.place`, which this implements.
 
@@ -60,10 +63,12 @@ def search_placement(
       evaluator: tells what placements cost; by default the simulator.
       grouper: name of the grouper whose groups are placed; None places every unit by itself.
       groups: how many groups the grouper is asked for.
+      init: what the search goes on from; see `tfplace.search.starts`.
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      InputError: fewer than 1 group.
+      InputError: fewer than 1 group, or a placer that goes on from nothing.
+      PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer or grouper.
     """
     method: Placer = PLACERS[placer]()
@@ -72,6 +77,9 @@ def search_placement(
     limit = Budget.parse(budget)
     # Before the search: an interruption during what comes after it would lose the placement found.
     evaluator = evaluator or Simulator(problem)
+    if init is not None:
+        check_goes_on(placer)
+        method.starts = (start_from(init, problem, seed, evaluator),)  # type: ignore[attr-defined]
     compared = _baselines(problem, BASELINES if baselines is None else baselines, seed, evaluator)
     search = Search(problem, limit, seed, progress, evaluator)
     chosen = search.run(method, placer)
@@ -140,9 +148,7 @@ def _baselines(problem: Problem, names: Sequence[str], seed: int, evaluator: Eva
         if np.any(alone == d):
             costs[f"single {device}"] = evaluator(alone)
     for name, method in methods.items():
-        cheap = evaluator if evaluator.source == SIMULATED else None
-        search = Search(problem, Budget(evaluations=len(problem.topology.devices)), seed, evaluator=cheap)
-        costs[name] = evaluator(search.run(method, name))
+        costs[name] = evaluator(quickly_placed(problem, method, seed, evaluator))
     return costs
 
 

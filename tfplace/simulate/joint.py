@@ -146,7 +146,7 @@ def _sent(work: _Work, e: int, a: int, b: int) -> float:
         return 0.0
     if work.incoming.same_unit[e]:
         return np.inf
-    return (
+    return float(
         work.incoming.trips[e] * work.sending.per_transfer[a, b] + work.incoming.volume[e] * work.sending.per_byte[a, b]
     )
 
@@ -216,7 +216,7 @@ def _forced(found: FloatArray, count: int) -> float:
     best = min(elsewhere[low], one_machine(head[: low + 1], work[: low + 1], tail[: low + 1]))
     if low > 0:
         best = max(best, min(elsewhere[low - 1], one_machine(head[:low], work[:low], tail[:low])))
-    return best
+    return float(best)
 
 
 @nb.njit(cache=True)

@@ -1,0 +1,41 @@
+"""`tfplace place --init`: a second search goes on from the first one's file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfplace.cli import BAD_INPUT, PLACED, main
+
+WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+PLACE = ["place", f"--model={WORKLOAD}", "--quiet", "--json"]
+
+
+def step_s(capsys, *flags):
+    assert main([*PLACE, *flags]) == PLACED
+    return json.loads(capsys.readouterr().out)["simulated"]["step_s"]
+
+
+def test_the_second_search_is_never_worse(tmp_path, capsys):
+    first = step_s(capsys, "--placer=local_search", "--budget=3000 evaluations", f"--out={tmp_path}")
+    placement = f"--init={tmp_path / 'placement.json'}"
+    assert step_s(capsys, "--budget=5 evaluations", placement) <= first
+    assert step_s(capsys, "--budget=5 evaluations", "--placer=annealing", "--init=heft") <= 92.41e-3
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--init=heftt"], "init='heftt'"),
+        (["--init=heft", "--placer=metis"], "init with placer 'metis'"),
+    ],
+)
+def test_what_is_refused(flags, text, capsys):
+    assert main([*PLACE, *flags]) == BAD_INPUT
+    assert text in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_placement(tmp_path, capsys):
+    (tmp_path / "other.json").write_text("{}")
+    assert main([*PLACE, f"--init={tmp_path / 'other.json'}"]) == BAD_INPUT
+    assert "text that is not a placement" in capsys.readouterr().err

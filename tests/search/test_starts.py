@@ -1,0 +1,95 @@
+"""Going on from a placement: from an object, a file or a placer's name, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfplace.api import place
+from tfplace.core.constraints import Constraints
+from tfplace.errors import InputError, PlacementError, UnknownNameError
+from tfplace.group.problem import formulate
+from tfplace.placers.base import Grouped
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+from tfplace.search.starts import goes_on
+from tfplace.search.study import Search
+from tfplace.testing import make_graph, make_problem, make_topology, random_problem
+
+SEARCHES = ("annealing", "auto", "brkga", "cross_entropy", "hill_climbing", "local_search")
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return random_problem(np.random.default_rng(3), 80, 3, unit=1e-3, ties=False)
+
+
+@pytest.fixture(scope="module")
+def good(problem):
+    return place(problem, placer="local_search", budget=4000, baselines=())
+
+
+def test_which_placers_go_on_from_a_placement():
+    assert [name for name in PLACERS if goes_on(PLACERS[name]())] == sorted([*SEARCHES, "load_search"])
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_result_is_never_worse(problem, good, name):
+    again = place(problem, placer=name, budget=20, init=good, baselines=())
+    assert again.cost.key <= good.cost.key
+
+
+def test_a_file_says_the_same_as_the_placement(problem, good, tmp_path):
+    good.save(tmp_path / "placement.json")
+    results = [
+        place(problem, placer="auto", budget=50, init=init, baselines=())
+        for init in (good, tmp_path / "placement.json", str(tmp_path / "placement.json"))
+    ]
+    assert len({tuple(r.op_device.tolist()) for r in results}) == 1
+
+
+def test_a_placer_by_name(problem):
+    heft = place(problem, placer="heft", budget=10, baselines=())
+    assert place(problem, placer="hill_climbing", budget=5, init="heft", baselines=()).cost.key <= heft.cost.key
+
+
+def test_auto_says_what_was_given(problem, good):
+    assert any("given 1" in note for note in place(problem, budget=50, init=good, baselines=()).notes)
+
+
+def test_groups_go_on_from_it_too(problem, good):
+    alone = place(problem, placer="hill_climbing", budget=1, grouper="units", init=good, baselines=())
+    assert alone.cost.key == good.cost.key  # groups of one unit lose nothing
+
+
+def test_groups_lie_where_their_units_spend_most():
+    graph = make_graph({"a": 8, "b": 8, "c": 8, "d": 8}, ["a -> b", "b -> c", "c -> d"])
+    problem = make_problem(graph, make_topology(2), np.array([[1.0, 1.0], [5.0, 5.0], [1.0, 1.0], [2.0, 2.0]]))
+    study = Search(problem, Budget(evaluations=1), 0).study("test")
+    grouped = Grouped(study, np.array([0, 0, 1, 1], np.int32))
+    assert grouped.group(np.array([0, 1, 0, 1], np.int32)).tolist() == [1, 1]
+    assert grouped.group(np.array([1, 0, 0, 1], np.int32)).tolist() == [0, 1]
+
+
+def test_a_placer_that_goes_on_from_nothing_is_refused(problem, good):
+    with pytest.raises(InputError, match=r"init with placer 'heft'.*auto.*local_search"):
+        place(problem, placer="heft", init=good)
+    with pytest.raises(UnknownNameError):
+        place(problem, placer="no_such", init=good)
+
+
+def test_a_name_that_is_neither_placer_nor_file(problem):
+    with pytest.raises(InputError, match=r"init='heftt'.*a file of one.*heft"):
+        place(problem, init="heftt")
+
+
+def test_a_placement_of_another_graph_or_against_the_rules(problem, good):
+    other = make_problem(make_graph({"a": 8, "b": 8}, ["a -> b"]), make_topology(2), 1.0)
+    with pytest.raises(PlacementError, match="placement of graph"):
+        place(other, init=good)
+    graph, topology = other.graph, other.topology
+    free = place(other, placer="single", budget=2, baselines=())
+    where = free.devices["a"]
+    ruled = formulate(graph, topology, other.costs, Constraints(forbid={"a": [where]}))
+    with pytest.raises(PlacementError, match=f"a on {where}"):
+        place(ruled, init=free)
