@@ -44,7 +44,7 @@ def test_history_says_which_stage_earned_what():
     search, _ = auto(random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False), 2000)
     stages = [i.stage for i in search.history]
     assert stages[0] == "single"
-    assert any(stage.startswith("search from") for stage in stages)
+    assert any(stage.startswith("local_search from") for stage in stages)
     keys = [i.key for i in search.history]
     assert keys == sorted(keys, reverse=True)
 

@@ -1,4 +1,4 @@
-"""Auto: every cheap placer, then local search from the best of them at several granularities."""
+"""Auto: every cheap placer, then searches from the best of them at several granularities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import FAILED_BYTES, THROUGHPUT, Key
 from tfplace.errors import InputError
-from tfplace.placers.base import BudgetSpentError, Grouped, Placer, Study, nested_groups, try_all
+from tfplace.placers.base import BudgetSpentError, Placer, Study, try_all
 from tfplace.registry import PLACERS
 from tfplace.units import format_bytes, format_seconds
 
@@ -34,12 +34,15 @@ MEMBERS = (
 PIPELINE_MEMBERS = ("single", "contiguous", "expert", "metis", "scotch", "heft", "round_robin")
 """The same where the objective is throughput."""
 
-SCOUTS = ((0, 0), (-1, 0), (0, 300), (1, 0))
-"""What each scout starts from, the rank of a member or -1 for one device, and in how many groups; 0: unit by unit."""
+SCOUTS = (("local_search", 0), ("cross_entropy", 0), ("local_search", -1), ("cross_entropy", -1), ("local_search", 1))
+"""Placers, and what each starts from: the rank of a member, or -1 for one device."""
+
+PIPELINE_SCOUTS = (("load_search", 0), ("load_search", -1), ("load_search", 1))
+"""The same where the objective is throughput."""
 
 _CONSTRUCTION = 0.4
-_SCOUTING = 0.4
-_SURVIVORS, _SECOND = 2, 0.3
+_SCOUTING = 0.35
+_SURVIVORS, _SECOND = 2, 0.25
 _TINY = 1e-6
 
 
@@ -48,9 +51,9 @@ class Auto:
 
     1. The members run one after the other, as long as a part of the budget suffices. One whose extra is not installed
        is passed over.
-    2. Scouts search for a short while each: from the best placement so far, from the best single device, from the best
-       placement with groups of units moved together, and from the second best member.
-    3. The two best scouts go on, then the best of all with what is left, unit by unit.
+    2. Scouts search for a short while each: `local_search`, which moves parts of all sizes, and `cross_entropy`, which
+       places groups, from the best members and from the best single device.
+    3. `local_search` goes on from what the two best scouts found, then from the best of all with what is left.
 
     It is never worse than any member that ran, since every placement a member evaluates counts, nor than the starts it
     is given. It stops early when the best placement reaches the lower bound. With a budget in evaluations nothing
@@ -60,7 +63,11 @@ class Auto:
       starts: [U] placements known beforehand, such as the present one.
     """
 
-    citation = "Portfolio of tfplace's placers; see the citations of " + ", ".join(MEMBERS) + " and local_search."
+    citation = (
+        "Portfolio of tfplace's placers; see the citations of "
+        + ", ".join(MEMBERS)
+        + ", cross_entropy and local_search."
+    )
 
     def __init__(self, starts: Sequence[IntArray] = ()) -> None:
         self.starts = tuple(starts)
@@ -107,11 +114,16 @@ class _Portfolio:
     log: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
+    @property
+    def pipelined(self) -> bool:
+        """Whether the objective is throughput."""
+        return self.study.objective == THROUGHPUT
+
     def construct(self, starts: Sequence[IntArray]) -> None:
         """The given placements and the members, until the bound is reached or their part of the budget is spent."""
         for i, devices in enumerate(starts):
             self.found.append(_Found(f"given {i + 1}", self.study.key(devices), devices))
-        for name in PIPELINE_MEMBERS if self.study.objective == THROUGHPUT else MEMBERS:
+        for name in PIPELINE_MEMBERS if self.pipelined else MEMBERS:
             if self.found and (self._settled() or self.study.spent >= _CONSTRUCTION):
                 break
             part = (_CONSTRUCTION - self.study.spent) / (1 - self.study.spent) if self.found else 1.0
@@ -126,17 +138,19 @@ class _Portfolio:
         """Scouts, survivors, and the best of all until the budget is spent."""
         if not self.found:
             return
+        scouts = PIPELINE_SCOUTS if self.pipelined else SCOUTS
+        last = scouts[0][0]
         begin = self.study.spent
-        scouts = []
-        for i, (rank, groups) in enumerate(SCOUTS):
-            until = begin + (1 - begin) * _SCOUTING * (i + 1) / len(SCOUTS)
-            scouts.append(self._search(self._start(rank), until, groups))
+        scouted = []
+        for i, (placer, rank) in enumerate(scouts):
+            until = begin + (1 - begin) * _SCOUTING * (i + 1) / len(scouts)
+            scouted.append(self._search(placer, self._start(rank), until))
         begin = self.study.spent
-        best = sorted((s for s in scouts if s is not None), key=lambda f: f.key)[:_SURVIVORS]
+        best = sorted((s for s in scouted if s is not None), key=lambda f: f.key)[:_SURVIVORS]
         for i, scout in enumerate(best):
-            self._search(scout, begin + (1 - begin) * _SECOND * (i + 1) / len(best))
+            self._search(last, scout, begin + (1 - begin) * _SECOND * (i + 1) / len(best))
         if self.study.best is not None and self.study.best_key is not None:
-            self._search(_Found("the best", self.study.best_key, self.study.best), 1.0)
+            self._search(last, _Found("the best", self.study.best_key, self.study.best), 1.0)
 
     def _start(self, rank: int) -> _Found:
         """What a scout starts from: the member of that rank, or everything on one device if it is negative."""
@@ -146,21 +160,14 @@ class _Portfolio:
         ranked = sorted(self.found, key=lambda f: f.key)
         return ranked[min(rank, len(ranked) - 1)]
 
-    def _search(self, start: _Found, until: float, groups: int = 0) -> _Found | None:
-        """A search that ends when `until` of the budget is spent; of groups of units if a number of them is given."""
+    def _search(self, placer: str, start: _Found, until: float) -> _Found | None:
+        """A search that ends when `until` of the budget is spent."""
         spent = self.study.spent
         if self._settled() or spent >= until:
             return None
-        name = f"search from {start.name}" + (f" in {groups} groups" if groups else "")
+        name = f"{placer} from {start.name}"
         share = self.study.share((until - spent) / (1 - spent), name)
-        method = PLACERS["load_search" if self.study.objective == THROUGHPUT else "local_search"]
-        if groups and groups < self.study.problem.num_units:
-            [label] = nested_groups(self.study.problem, [groups])
-            grouped = Grouped(share, label)
-            _run(method(starts=[grouped.group(start.devices)]), grouped, name)
-            found = _best_of(share, name)
-        else:
-            found = _run(method(starts=[start.devices]), share, name)
+        found = _run(PLACERS[placer](starts=[start.devices]), share, name)
         if found is not None:
             self.log.append(f"{name}: {_shown(found.key)}, {100 * (self.study.spent - spent):.0f} % of the budget")
         return found
