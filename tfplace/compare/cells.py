@@ -45,6 +45,7 @@ SEARCHES = (
     "cross_entropy",
     "brkga",
     "exact",
+    "load_search",
     "local_search",
     "auto",
 )

@@ -11,7 +11,7 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import FAILED_BYTES, THROUGHPUT, Key
 from tfplace.errors import InputError
-from tfplace.placers.base import BudgetSpentError, Placer, Study, try_all
+from tfplace.placers.base import BudgetSpentError, Placer, Price, Study, single_devices, try_all
 from tfplace.registry import PLACERS
 from tfplace.units import format_bytes, format_seconds
 
@@ -40,8 +40,11 @@ SCOUTS = (("local_search", 0), ("cross_entropy", 0), ("local_search", -1), ("cro
 PIPELINE_SCOUTS = (("load_search", 0), ("load_search", -1), ("load_search", 1))
 """The same where the objective is throughput."""
 
-_CONSTRUCTION = 0.4
+_CONSTRUCTION = 0.3
 _SCOUTING = 0.35
+_LEAST = 700
+"""Evaluations without which a scout tells nothing."""
+
 _SURVIVORS, _SECOND = 2, 0.25
 _TINY = 1e-6
 
@@ -136,28 +139,47 @@ class _Portfolio:
 
     def improve(self) -> None:
         """Scouts, survivors, and the best of all until the budget is spent."""
-        if not self.found:
-            return
-        scouts = PIPELINE_SCOUTS if self.pipelined else SCOUTS
-        last = scouts[0][0]
         begin = self.study.spent
-        scouted = []
+        alone = self._alone()
+        scouts = PIPELINE_SCOUTS if self.pipelined else SCOUTS
+        # as many scouts as can do something in their time; a lone one would have none to be compared with
+        affordable = int(_SCOUTING * (1 - begin) / max(_LEAST * (self.study.spent - begin), _TINY))
+        scouted = self._scout(scouts[:affordable], alone) if affordable > 1 else []
+        begin, last = self.study.spent, scouts[0][0]
+        best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]
+        for i, found in enumerate(best):
+            self._search(last, found, begin + (1 - begin) * _SECOND * (i + 1) / len(best))
+        self._search(last, self._best() if best else self._start(0, alone), 1.0)
+
+    def _scout(self, scouts: Sequence[tuple[str, int]], alone: _Found) -> list[_Found]:
+        begin = self.study.spent
+        found = []
         for i, (placer, rank) in enumerate(scouts):
             until = begin + (1 - begin) * _SCOUTING * (i + 1) / len(scouts)
-            scouted.append(self._search(placer, self._start(rank), until))
-        begin = self.study.spent
-        best = sorted((s for s in scouted if s is not None), key=lambda f: f.key)[:_SURVIVORS]
-        for i, scout in enumerate(best):
-            self._search(last, scout, begin + (1 - begin) * _SECOND * (i + 1) / len(best))
-        if self.study.best is not None and self.study.best_key is not None:
-            self._search(last, _Found("the best", self.study.best_key, self.study.best), 1.0)
+            found.append(self._search(placer, self._start(rank, alone), until))
+        return [f for f in found if f is not None]
 
-    def _start(self, rank: int) -> _Found:
-        """What a scout starts from: the member of that rank, or everything on one device if it is negative."""
-        if rank < 0:
-            alone = [f for f in self.found if f.name == "single"]
-            return alone[0] if alone else self._start(0)
-        ranked = sorted(self.found, key=lambda f: f.key)
+    def _alone(self) -> _Found:
+        """Everything on the fastest device, whether it fits or not."""
+        devices = single_devices(self.study.problem)[0]
+        return _Found("one device", self.study.key(devices), devices)
+
+    def _best(self) -> _Found:
+        """The best placement of all so far."""
+        assert self.study.best is not None
+        assert self.study.best_key is not None
+        return _Found("the best", self.study.best_key, self.study.best)
+
+    def _start(self, rank: int, alone: _Found) -> _Found:
+        """What a scout starts from: the member of that rank, or everything on the fastest device if it is negative.
+
+        Members are ranked by what a search would give for them, as one that is quick and slightly too large is a better
+        start than one that fits because it leaves most to the host.
+        """
+        if rank < 0 or not self.found:
+            return alone
+        price = Price(self.study.problem, alone.key)
+        ranked = sorted(self.found, key=lambda f: price(f.key))
         return ranked[min(rank, len(ranked) - 1)]
 
     def _search(self, placer: str, start: _Found, until: float) -> _Found | None:
