@@ -103,5 +103,7 @@ class Combine(layers.Layer):
     def call(self, answers: list[Any], seats: Any, gates: Any, x: Any) -> Any:
         """[B, T, width] from E answers [C, width], seats [N, k] and gates [N, k]; `x` [B, T, width] gives the shape."""
         nobody = tf.zeros((1, x.shape[-1]), x.dtype)
-        mine = tf.gather(tf.concat([*answers, nobody], axis=0), seats)
+        seated = tf.concat([*answers, nobody], axis=0)
+        # dense gradients: those of rows alone would be parted among the experts by ops of unknown size
+        mine = tf.gather(tf.reshape(seated, seated.shape), seats)
         return tf.reshape(tf.reduce_sum(mine * gates[:, :, None], axis=1), tf.shape(x))

@@ -32,12 +32,12 @@ QUICK = {
     "transformer": {"batch": 32, "layers": 4},
 }
 
-_QUICK = flags.DEFINE_bool("quick", False, "Three models, 4xP100, 3 seconds a search.")
+_QUICK = flags.DEFINE_bool("quick", False, "Three models, 4xP100, 2 seconds a search.")
 _MODELS = flags.DEFINE_list("models", [], "Models of the zoo; by default all that a paper placed, and today's.")
 _TOPOLOGIES = flags.DEFINE_list("topologies", [], "Presets; by default the models' own numbers of P100s, or 4.")
 _TIGHT = flags.DEFINE_bool("tight", True, "Whether to add each case with memory so tight that no device holds it.")
-_PLACERS = flags.DEFINE_list("placers", [], "By default all.")
-_BUDGET = flags.DEFINE_string("budget", None, "Of each cell: seconds or evaluations; 60s, or 3s if quick.")
+_PLACERS = flags.DEFINE_list("placers", [], "By default all but those for throughput or small graphs.")
+_BUDGET = flags.DEFINE_string("budget", None, "Of each cell: seconds or evaluations; 60s, or 2s if quick.")
 _SEEDS = flags.DEFINE_integer("seeds", 3, "For placers with random choices.", 1)
 _JOBS = flags.DEFINE_integer("jobs", 2, "Cells at a time.", 1)
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> None:
     del argv
     from tfplace.compare.running import run_all, tasks
 
-    budget = Budget.parse(_BUDGET.value or ("3s" if _QUICK.value else "60s"))
+    budget = Budget.parse(_BUDGET.value or ("2s" if _QUICK.value else "60s"))
     out = Path(_OUT.value or ROOT / ("out/quick.jsonl" if _QUICK.value else "benchmarks/compare.jsonl"))
     journal = Journal(out, {"budget": str(budget), "simulated": True})
     with Stages(quiet=False) as stages:

@@ -1,12 +1,25 @@
 """Comparison of placers: cells, journal, processes, standings, tables."""
 
+import itertools
 import json
 import math
 
 import numpy as np
 import pytest
 
-from tfplace.compare.cells import CONSTRUCTIVE, SEARCHES, Case, Facts, Run, facts_of, problem_of, run_cell, seeds_of
+from tfplace.compare.cells import (
+    CONSTRUCTIVE,
+    SEARCHES,
+    STRIDE,
+    YARDSTICKS,
+    Case,
+    Facts,
+    Run,
+    facts_of,
+    problem_of,
+    run_cell,
+    seeds_of,
+)
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import full_table, goals_text, summary_table
 from tfplace.compare.running import run_all, tasks
@@ -40,6 +53,23 @@ def test_a_cell_says_what_was_found_and_how():
     assert found.step_s == found.trail[-1][2] == min(step for _, _, step, _ in found.trail)
     assert found.step_s >= facts_of(problem, CASE).bound_s
     assert found == Run.from_dict(json.loads(json.dumps(found.to_dict())))
+
+
+@pytest.mark.parametrize("name", [n for n in CONSTRUCTIVE if n != "scotch"])
+def test_what_a_placer_makes_counts_though_it_evaluates_nothing(name):
+    problem = problem_of(branches(), CASE)
+    found = run_cell(problem, CASE, name, Budget(evaluations=30), seed=0)
+    assert found.step_s is not None
+    assert found.step_s == found.trail[-1][2]
+
+
+def test_a_trail_is_thinned_and_ends_with_the_best():
+    problem = problem_of(random_graph(np.random.default_rng(0), 120, variables=6), CASE)
+    found = run_cell(problem, CASE, "local_search", Budget(evaluations=3000), seed=0)
+    steps = [step for _, _, step, _ in found.trail]
+    assert len(steps) > 5
+    assert all(b <= a * (1 - STRIDE) for a, b in itertools.pairwise(steps[:-1]))
+    assert steps[-1] == found.step_s
 
 
 def test_a_placer_that_cannot_run_is_a_result():
@@ -93,6 +123,8 @@ def test_only_what_is_missing_is_run_and_processes_agree(tmp_path):
     cases, budget = [(tmp_path / "g.npz", CASE)], Budget(evaluations=20)
     todo = tasks(cases, ("single", "local_search"), 2, budget, journal)
     assert [(t.placer, t.seed) for t in todo] == [("", 0), ("single", 0), ("local_search", 0), ("local_search", 1)]
+    two = tasks([(tmp_path / "g.npz", c) for c in (CASE, Case("other", "2xP100"))], ("auto",), 2, budget, journal)
+    assert [(t.case.graph, t.seed) for t in two[2:]] == [("branches", 0), ("other", 0), ("branches", 1), ("other", 1)]
     done = []
     run_all(todo, journal, jobs=2, progress=lambda n, total: done.append((n, total)))
     assert done == [(1, 4), (2, 4), (3, 4), (4, 4)]
@@ -155,6 +187,6 @@ def test_the_heat_map_is_a_picture(tmp_path):
 
 
 def test_every_registered_placer_is_in_the_comparison():
-    assert {*PLACERS} <= {*CONSTRUCTIVE, *SEARCHES}
+    assert {*PLACERS} <= {*CONSTRUCTIVE, *SEARCHES, *YARDSTICKS}
     assert [*seeds_of("heft", 3)] == [0]
     assert [*seeds_of("auto", 3)] == [0, 1, 2]

@@ -33,7 +33,7 @@ from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import check_grouper
-from tfplace.search.starts import check_goes_on, check_init
+from tfplace.search.init import check_goes_on, check_init
 
 if TYPE_CHECKING:
     from tfplace.measure.measured import MeasuredEvaluator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from tfplace.errors import TfplaceError
 from tfplace.placers.base import compute_devices, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.study import Improvement, Search
 from tfplace.simulate.evaluate import Simulator
 
 CONSTRUCTIVE = (
@@ -32,7 +33,6 @@ CONSTRUCTIVE = (
     "metis",
     "scotch",
     "min_cut",
-    "contiguous",
     "round_robin",
     "random",
 )
@@ -44,13 +44,15 @@ SEARCHES = (
     "annealing",
     "cross_entropy",
     "brkga",
-    "exact",
-    "load_search",
     "local_search",
     "auto",
 )
 """Placers that go on until the budget is used up."""
 
+YARDSTICKS = ("contiguous", "load_search", "exact")
+"""Placers for throughput or for small graphs, which are not run unless they are named; see docs/objectives.md."""
+
+STRIDE = 0.01
 _ONE_SEED = {*CONSTRUCTIVE} - {"random"}
 
 
@@ -105,7 +107,8 @@ class Run:
       evaluations: placements simulated.
       seconds: wall-clock seconds.
       cpu_s: processor seconds.
-      trail: (evaluations, seconds, step seconds, stage) of each placement that fits and was better than all before.
+      trail: (evaluations, seconds, step seconds, stage) of the first and the last placement that fits and was better
+        than all before, and of those between that were better by a part of `STRIDE`.
       trouble: why the placer could not run; empty if it could.
     """
 
@@ -166,11 +169,14 @@ def run_cell(problem: Problem, case: Case, placer: str, budget: Budget, seed: in
     search = Search(problem, budget, seed)
     wall, cpu = time.perf_counter(), time.process_time()
     trouble = ""
+    chosen = None
     try:
-        search.run(PLACERS[placer](), placer)
+        chosen = search.run(PLACERS[placer](), placer)
     except TfplaceError as error:
         trouble = str(error)
     took, used = time.perf_counter() - wall, time.process_time() - cpu
+    if chosen is not None and search.best is None:  # a placer that evaluates nothing
+        search.record(chosen, search.evaluator.key(chosen), placer)
     over, step_s = search.best_key or (0, float("inf"))
     return Run(
         case=case,
@@ -181,6 +187,19 @@ def run_cell(problem: Problem, case: Case, placer: str, budget: Budget, seed: in
         evaluations=search.evaluations,
         seconds=round(took, 3),
         cpu_s=round(used, 3),
-        trail=tuple((i.evaluations, round(i.seconds, 3), i.key[1], i.stage) for i in search.history if i.key[0] == 0),
+        trail=_trail(search.history),
         trouble=trouble,
     )
+
+
+def _trail(history: Iterable[Improvement]) -> tuple[tuple[int, float, float, str], ...]:
+    kept: list[tuple[int, float, float, str]] = []
+    last = None
+    for found in history:
+        over, step_s = found.key
+        if over:
+            continue
+        last = (found.evaluations, round(found.seconds, 3), step_s, found.stage)
+        if not kept or step_s <= kept[-1][2] * (1 - STRIDE):
+            kept.append(last)
+    return tuple(kept) if last is None or kept[-1] == last else (*kept, last)

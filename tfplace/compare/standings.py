@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfplace.compare.cells import CONSTRUCTIVE, SEARCHES, Case, Facts, Run
+from tfplace.compare.cells import CONSTRUCTIVE, SEARCHES, YARDSTICKS, Case, Facts, Run
 from tfplace.compare.journal import Journal
 
 ROOM = 0.8
@@ -111,6 +111,6 @@ def _mean(rows: Sequence[Standing], ratio: Callable[[Standing], float]) -> float
 
 def placers_of(rows: Sequence[Standing]) -> list[str]:
     """Every placer that was run: constructive ones first, then searches, then others by name."""
-    known = (*CONSTRUCTIVE, *SEARCHES)
+    known = (*CONSTRUCTIVE, *SEARCHES, *YARDSTICKS)
     ran = {name for row in rows for name in row.runs}
     return [name for name in known if name in ran] + sorted(ran - {*known})

@@ -18,8 +18,9 @@ from tfplace.placers.base import Placer, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
+from tfplace.search.init import check_goes_on
 from tfplace.search.shortage import infeasible
-from tfplace.search.starts import check_goes_on, quickly_placed, start_from
+from tfplace.search.starts import quickly_placed, start_from
 from tfplace.search.study import Progress, Search
 from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator

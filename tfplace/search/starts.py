@@ -9,10 +9,10 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED
-from tfplace.errors import InputError
 from tfplace.placers.base import Placer
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.init import check_init
 from tfplace.search.study import Search
 
 
@@ -53,34 +53,3 @@ def start_from(init: Placement | str | Path, problem: Problem, seed: int, evalua
     units = problem.gather(Placement.from_json(text, problem=problem).op_device)
     problem.expand(units)  # the rules may have changed since
     return units
-
-
-def check_init(init: str | Path) -> None:
-    """Refuses what is neither a placer nor a file.
-
-    Raises:
-      InputError: it is not.
-    """
-    if not (isinstance(init, str) and init in PLACERS) and not Path(init).is_file():
-        raise InputError(
-            f"init={str(init)!r}",
-            "a placement, a file of one, or a placer",
-            f"Placements are written by Placement.save() and `tfplace place --out`; placers are {', '.join(PLACERS)}.",
-        )
-
-
-def check_goes_on(placer: str) -> None:
-    """Refuses placers that go on from nothing.
-
-    Raises:
-      InputError: it is one of those.
-      UnknownNameError: no such placer.
-    """
-    if not goes_on(PLACERS[placer]()):
-        able = [name for name in PLACERS if goes_on(PLACERS[name]())]
-        raise InputError(f"init with placer {placer!r}", f"one of {', '.join(able)}", "Others go on from nothing.")
-
-
-def goes_on(placer: Placer) -> bool:
-    """Whether the placer can be given placements to start from."""
-    return hasattr(placer, "starts")

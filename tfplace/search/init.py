@@ -1,0 +1,39 @@
+"""Which placers go on from a placement, and what they can be told to go on from. Loads nothing until it is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tfplace.errors import InputError
+from tfplace.registry import PLACERS
+
+
+def check_init(init: str | Path) -> None:
+    """Refuses what is neither a placer nor a file.
+
+    Raises:
+      InputError: it is not.
+    """
+    if not (isinstance(init, str) and init in PLACERS) and not Path(init).is_file():
+        raise InputError(
+            f"init={str(init)!r}",
+            "a placement, a file of one, or a placer",
+            f"Placements are written by Placement.save() and `tfplace place --out`; placers are {', '.join(PLACERS)}.",
+        )
+
+
+def check_goes_on(placer: str) -> None:
+    """Refuses placers that go on from nothing.
+
+    Raises:
+      InputError: it is one of those.
+      UnknownNameError: no such placer.
+    """
+    if not goes_on(PLACERS[placer]()):
+        able = [name for name in PLACERS if goes_on(PLACERS[name]())]
+        raise InputError(f"init with placer {placer!r}", f"one of {', '.join(able)}", "Others go on from nothing.")
+
+
+def goes_on(placer: object) -> bool:
+    """Whether the placer can be given placements to start from."""
+    return hasattr(placer, "starts")
