@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import numpy as np
 import pytest
 
-from tfplace.placers.auto import MEMBERS, Auto
+from tfplace.placers.auto import MEMBERS, Auto, _Found, _Portfolio
 from tfplace.placers.base import BudgetSpentError
-from tfplace.registry import PLACERS
+from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
@@ -79,3 +80,52 @@ def test_spreads_branches():
     _, study = auto(problem, 20_000)
     alone = graph.num_ops  # a second each
     assert study.best_key[1] < 0.45 * alone
+
+
+def test_scouts_as_far_as_the_budget_goes():
+    problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
+
+    def scouts(budget):
+        placer = Auto()
+        search = Search(problem, Budget(evaluations=budget), 0)
+        with contextlib.suppress(BudgetSpentError):
+            placer.place(search.study("auto"))
+        return [note.split(":")[1].strip() for note in placer.notes[1:]]
+
+    few, many = scouts(400), scouts(20_000)
+    assert len(few) == 1
+    assert sum(name.startswith("cross_entropy from") for name in many) == 2
+    assert many[-1] == "local_search from the best"
+
+
+def test_a_quick_placement_that_is_a_little_too_large_is_a_better_start_than_the_host():
+    """Two heavy chains; a device holds one and a half of them, and the host is a hundred times slower."""
+    chain = [f"{c}{i}" for c in "ab" for i in range(20)]
+    edges = [f"{c}{i} -> {c}{i + 1}" for c in "ab" for i in range(19)]
+    variables = dict.fromkeys(chain, 2**20)
+    graph = make_graph(dict.fromkeys(chain, 8), edges, variables=variables)
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"], memory=2**25)
+    slow = np.tile([1.0, 0.01, 0.01], (40, 1))
+    problem = make_problem(graph, topology, slow)
+    tight = dataclasses.replace(problem, memory_limit=np.array([2**40, 30 * 2**20, 30 * 2**20]))
+    run = _Portfolio(Search(tight, Budget(evaluations=1000), 0).study("auto"))
+    on_host = np.zeros(tight.num_units, np.int32)
+    too_large = np.where(np.arange(tight.num_units) % 40 < 32, 1, 2).astype(np.int32)
+    for name, devices in (("host", on_host), ("too large", too_large)):
+        run.found.append(_Found(name, run.study.key(devices), devices))
+    assert run.found[0].key < run.found[1].key  # what fits is better
+    assert run._start(0, run._alone()).name == "too large"
+    assert run._alone().devices.tolist() == [1] * tight.num_units
+
+
+def test_by_throughput_loads_are_searched():
+    problem = random_problem(np.random.default_rng(2), 80, 4, unit=1e-3, ties=False)
+    search = Search(problem, Budget(evaluations=400), 0, evaluator=OBJECTIVES["throughput"](problem))
+    placer = Auto()
+    with contextlib.suppress(BudgetSpentError):
+        placer.place(search.study("auto"))
+    assert "contiguous" in placer.notes[0]
+    assert all("load_search from" in note for note in placer.notes[1:] if "stopped" not in note)
+    for name in ("contiguous", "heft", "single"):
+        alone = Search(problem, Budget(evaluations=50), 0, evaluator=OBJECTIVES["throughput"](problem))
+        assert search.best_key <= search.evaluator.key(alone.run(PLACERS[name](), name))
