@@ -46,6 +46,9 @@ def extract(length, path, pipe):
     """In a process of its own: from nothing to a saved graph."""
 
     def work():
+        from tfplace.cli.quiet import load_tensorflow
+
+        load_tensorflow(gpus=False)
         import tfplace
         from models import zoo
 
@@ -122,8 +125,10 @@ def child(target, *args):
 
 
 def exponent(rows, key):
-    """Slope of log seconds over log ops, by least squares, from 5,000 ops on; 1 is linear."""
+    """Slope of log seconds over log ops, by least squares, from 5,000 ops on; 1 is linear, NaN is unknown."""
     points = [(math.log(r["ops"]), math.log(r[key])) for r in rows if r["ops"] > 5000]
+    if len(points) < 2:
+        return math.nan
     x, y = (sum(p) / len(points) for p in zip(*points, strict=True))
     return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
 
@@ -166,6 +171,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--page", type=Path, help="a page whose table named `growth` is rewritten")
     parser.add_argument("--table", action="store_true", help="only print the results there are")
     args = parser.parse_args()
     rows = {r["length"]: r for r in json.loads(args.out.read_text())["rows"]} if args.out.exists() else {}
@@ -179,6 +185,10 @@ def main():
         args.out.write_text(json.dumps(kept, indent=1) + "\n")
     found = [rows[n] for n in sorted(rows)]
     print(show(found))
+    if args.page:
+        from tfplace.compare.tables import replace_between
+
+        args.page.write_text(replace_between(args.page.read_text(), "growth", show(found)))
     if not args.table:
         plot(found, args.out.with_suffix(".png"))
 

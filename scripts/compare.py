@@ -105,13 +105,13 @@ def _extract(model: str, path: Path, quick: bool) -> None:
 
 
 def _show(journal: Journal, out: Path) -> None:
-    from tfplace.compare.placers_table import full_table, goals_text, summary_table
-    from tfplace.compare.standings import goals, placers_of, standings
+    from tfplace.compare.placers_table import compare_tables
+    from tfplace.compare.standings import placers_of, standings
     from tfplace.compare.tables import replace_between
     from tfplace.report.plots import heat_map
 
     rows = [row for row in standings(journal) if row.runs]
-    text = "\n\n".join((summary_table(rows), full_table(rows), goals_text(goals(rows))))
+    text = compare_tables(rows)
     print(text)
     names = placers_of(rows)
     over = [[row.median_s(name) / row.facts.bound_s for name in names] for row in rows]

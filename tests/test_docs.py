@@ -4,6 +4,9 @@ from pathlib import Path
 
 from tfplace import Topology
 from tfplace.cli.options import parse, place_flags
+from tfplace.compare.journal import Journal
+from tfplace.compare.placers_table import compare_tables
+from tfplace.compare.standings import standings
 from tfplace.compare.tables import fidelity_tables, speed_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,3 +50,9 @@ def test_the_tables_of_fidelity_are_those_of_the_committed_results():
     results = json.loads(text("benchmarks/fidelity.json"))
     assert fidelity_tables(results) in text("docs/fidelity.md")
     assert speed_table(results) in text("README.md")
+
+
+def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/compare.jsonl").partition("\n")[0])["header"]
+    journal = Journal(ROOT / "benchmarks" / "compare.jsonl", header)
+    assert compare_tables([row for row in standings(journal) if row.runs]) in text("docs/comparison.md")

@@ -124,7 +124,7 @@ def test_by_throughput_loads_are_searched():
     placer = Auto()
     with contextlib.suppress(BudgetSpentError):
         placer.place(search.study("auto"))
-    assert "contiguous" in placer.notes[0]
+    assert placer.notes[0].startswith("auto: constructed: ")
     assert all("load_search from" in note for note in placer.notes[1:] if "stopped" not in note)
     for name in ("contiguous", "heft", "single"):
         alone = Search(problem, Budget(evaluations=50), 0, evaluator=OBJECTIVES["throughput"](problem))

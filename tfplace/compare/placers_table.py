@@ -6,12 +6,17 @@ import math
 from collections.abc import Sequence
 
 from tfplace.compare.cells import Case
-from tfplace.compare.standings import Goals, Standing, placers_of
+from tfplace.compare.standings import Goals, Standing, goals, placers_of
 from tfplace.compare.tables import table
 from tfplace.units import format_seconds
 
 _SHOWN = ("random_search", "hill_climbing", "annealing", "local_search", "auto")
 _HEAD = ("graph", "devices", "ops", "bound", "single", "best constructive", *_SHOWN, "auto / bound", "best of all")
+
+
+def compare_tables(rows: Sequence[Standing]) -> str:
+    """All there is to say: both tables and the goals."""
+    return "\n\n".join((summary_table(rows), full_table(rows), f"```\n{goals_text(goals(rows))}\n```"))
 
 
 def summary_table(rows: Sequence[Standing]) -> str:
@@ -60,7 +65,7 @@ def goals_text(found: Goals) -> str:
         f"auto over the best constructive placer: {_ratio(found.over_constructive)} (geometric mean of the "
         f"{found.with_room} cases of {found.cases} in which the bound leaves room)",
         f"auto over the bound: {_ratio(found.over_bound)} (geometric mean)",
-        f"auto is beaten in {len(found.beaten)} cells" + ("" if not found.beaten else ":"),
+        f"auto is beaten in {len(found.beaten)} of {found.cells} cells" + ("" if not found.beaten else ":"),
         *(f"  {case}: {other}, auto takes {factor:.3f} times as long" for case, other, factor in found.beaten),
     ]
     lines += [f"auto found nothing that fits: {case}" for case in found.unplaced]

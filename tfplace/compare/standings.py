@@ -69,6 +69,7 @@ class Goals:
 
     Attributes:
       cases: how many there are.
+      cells: how many results of other placers there are.
       beaten: (case, other placer, auto's median over the other's) wherever another placer's median is lower.
       over_constructive: geometric mean of auto over the best constructive placer, where the bound leaves room.
       with_room: in how many cases it does, and something constructive fits.
@@ -77,6 +78,7 @@ class Goals:
     """
 
     cases: int
+    cells: int
     beaten: tuple[tuple[Case, str, float], ...]
     over_constructive: float
     with_room: int
@@ -96,6 +98,7 @@ def goals(rows: Sequence[Standing], placer: str = "auto") -> Goals:
     room = [row for row in placed if row.has_room and math.isfinite(row.best_constructive[1])]
     return Goals(
         cases=len(rows),
+        cells=sum(other != placer for row in rows for other in row.runs),
         beaten=tuple(beaten),
         over_constructive=_mean(room, lambda row: row.median_s(placer) / row.best_constructive[1]),
         with_room=len(room),

@@ -46,6 +46,7 @@ _LEAST = 700
 """Evaluations without which a scout tells nothing."""
 
 _SURVIVORS, _SECOND = 2, 0.25
+_TOLD = 5
 _TINY = 1e-6
 
 
@@ -148,7 +149,7 @@ class _Portfolio:
         begin, last = self.study.spent, scouts[0][0]
         best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]
         for i, found in enumerate(best):
-            self._search(last, found, begin + (1 - begin) * _SECOND * (i + 1) / len(best))
+            self._search(last, found, begin + (1 - begin) * _SECOND * (i + 1) / len(best), "after")
         self._search(last, self._best() if best else self._start(0, alone), 1.0)
 
     def _scout(self, scouts: Sequence[tuple[str, int]], alone: _Found) -> list[_Found]:
@@ -182,12 +183,12 @@ class _Portfolio:
         ranked = sorted(self.found, key=lambda f: price(f.key))
         return ranked[min(rank, len(ranked) - 1)]
 
-    def _search(self, placer: str, start: _Found, until: float) -> _Found | None:
+    def _search(self, placer: str, start: _Found, until: float, word: str = "from") -> _Found | None:
         """A search that ends when `until` of the budget is spent."""
         spent = self.study.spent
         if self._settled() or spent >= until:
             return None
-        name = f"{placer} from {start.name}"
+        name = f"{placer} {word} {start.name}"
         share = self.study.share((until - spent) / (1 - spent), name)
         found = _run(PLACERS[placer](starts=[start.devices]), share, name)
         if found is not None:
@@ -202,7 +203,9 @@ class _Portfolio:
     def notes(self) -> tuple[str, ...]:
         """What each part found."""
         ranked = sorted(self.found, key=lambda f: f.key)
-        lines = ["constructed: " + ", ".join(f"{f.name} {_shown(f.key)}" for f in ranked)] if ranked else []
+        shown = [f"{f.name} {_shown(f.key)}" for f in ranked[:_TOLD]]
+        shown += [f"{len(ranked) - _TOLD} more"] if len(ranked) > _TOLD else []
+        lines = ["constructed: " + ", ".join(shown)] if ranked else []
         lines += ["left out, as what they need is not installed: " + ", ".join(self.missing)] if self.missing else []
         lines += self.log
         lines += ["stopped early: the bound is reached"] if self._settled() else []
