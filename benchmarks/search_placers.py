@@ -1,11 +1,12 @@
-"""The plain search methods, local_search and auto at equal numbers of simulated placements, with a spread over seeds.
+"""The plain search methods and their variants at equal numbers of simulated placements, with a spread over seeds.
 
     python benchmarks/search_placers.py                          # traces the models, rewrites search_placers.json
     python benchmarks/search_placers.py --graphs a.npz b.npz     # saved graphs (OpGraph.save) instead
     python benchmarks/search_placers.py --models rnnlm_2         # other models' rows stay as they are
 
 "random, units" draws a device for every unit; "hill_climbing, units" moves single units only; "cross_entropy, even"
-starts from the uniform distribution, as Post does. 2,400 is the number of samples that Post is given in its paper.
+starts from the uniform distribution, as Post does. `local_search` and `auto` are compared with them by
+scripts/compare.py, at equal times. 2,400 is the number of samples that Post is given in its paper.
 """
 
 import argparse
@@ -30,12 +31,10 @@ from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.cost.analytic import analytic_costs  # noqa: E402
 from tfplace.group.problem import formulate  # noqa: E402
 from tfplace.placers.annealing import Annealing  # noqa: E402
-from tfplace.placers.auto import Auto  # noqa: E402
 from tfplace.placers.base import single_devices  # noqa: E402
 from tfplace.placers.brkga import Brkga  # noqa: E402
 from tfplace.placers.cross_entropy import CrossEntropy  # noqa: E402
 from tfplace.placers.hill_climbing import HillClimbing  # noqa: E402
-from tfplace.placers.local_search import LocalSearch  # noqa: E402
 from tfplace.placers.random_search import RandomSearch  # noqa: E402
 from tfplace.search.budget import Budget  # noqa: E402
 from tfplace.search.study import Search  # noqa: E402
@@ -50,8 +49,6 @@ PLACERS = {
     "brkga": Brkga,
     "cross_entropy": CrossEntropy,
     "cross_entropy, even": lambda: CrossEntropy(lean=0.0),
-    "local_search": LocalSearch,
-    "auto": Auto,
 }
 SHORT, LONG = 2400, 20_000
 SHORT_ONLY = ("random_search, units", "hill_climbing, units", "cross_entropy, even")
