@@ -1,7 +1,7 @@
 """Every placer on every model of the zoo, with equal budgets: results, table and plot.
 
-    python scripts/compare.py --quick                 # three models, seconds a search; some minutes in all
-    python scripts/compare.py                         # the whole zoo, 60 s a search, 3 seeds; many hours
+    python scripts/compare.py --quick                 # three models, 2 s a search; some minutes in all
+    python scripts/compare.py                         # the whole zoo, 60 s a search, 3 seeds; half a day on two cores
     python scripts/compare.py --models=gnmt_8 --placers=auto,heft --budget=60s
 
 All step times are simulated. Results are written cell by cell; the same command goes on where it was stopped. Each cell

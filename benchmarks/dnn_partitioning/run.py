@@ -16,16 +16,18 @@ import json
 import time
 from pathlib import Path
 
+from tfplace.compare.tables import replace_between
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.registry import OBJECTIVES
 from tfplace.search.place import search_placement
 
 HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "objectives.md"
 RESULTS = HERE / "results.json"
 REFERENCE = json.loads((HERE / "reference.json").read_text())
 WORKLOADS = tuple(sorted(REFERENCE))
-PLACERS = ("single", "round_robin", "expert", "heft", "contiguous", "local_search", "load_search", "exact")
+PLACERS = ("single", "round_robin", "expert", "heft", "contiguous", "local_search", "load_search", "exact", "auto")
 
 
 def main() -> None:
@@ -33,6 +35,10 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if args.table:
         print(throughput_table(results), step_table(results), sep="\n\n")
+        page = PAGE.read_text()
+        for name, table in (("throughput", throughput_table), ("steps", step_table)):
+            page = replace_between(page, name, table(results))
+        PAGE.write_text(page)
         return
     for name in args.workloads:
         if args.objective == THROUGHPUT and REFERENCE[name]["objective"] != "max_load":
@@ -113,7 +119,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workloads", type=lambda text: text.split(","), default=list(WORKLOADS))
     parser.add_argument("--budget", default="60s", help="of every cell: seconds or evaluations")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--table", action="store_true", help="only print the results there are")
+    parser.add_argument(
+        "--table", action="store_true", help="only print the results there are, and put them on the page"
+    )
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""docs/comparison.md shows what benchmarks/growth.json holds."""
+"""Pages show what the files of results beside the benchmarks hold."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def growth():
-    spec = importlib.util.spec_from_file_location("growth_benchmark", ROOT / "benchmarks" / "growth.py")
+def load(path):
+    spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def growth():
+    return load(ROOT / "benchmarks" / "growth.py")
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +44,14 @@ def test_the_exponent_of_a_power_law(growth):
     rows = [{"ops": n, "some_s": 3.0 * n**1.25} for n in (100, 6000, 20_000, 90_000)]
     assert growth.exponent(rows, "some_s") == pytest.approx(1.25)
     assert math.isnan(growth.exponent(rows[:2], "some_s"))
+
+
+def test_public_workloads_are_placed_as_the_page_says_and_auto_is_near_the_best_known():
+    workloads = load(ROOT / "benchmarks" / "dnn_partitioning" / "run.py")
+    results = json.loads(workloads.RESULTS.read_text())
+    page = workloads.PAGE.read_text()
+    assert workloads.throughput_table(results) in page
+    assert workloads.step_table(results) in page
+    known = {name: w["best_known"] for name, w in workloads.REFERENCE.items() if w["objective"] == "max_load"}
+    assert len(known) == 7
+    assert all(results[f"throughput {name} auto"]["value_ms"] <= 1.01 * best for name, best in known.items())
