@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
 from tfplace.core.arrays import IntArray
 from tfplace.placers.base import Study
 from tfplace.schedule.scheduler import Scheduler
-from tfplace.schedule.variants import PlanWith, Variants, best_plan
+from tfplace.schedule.variants import Variants, best_plan
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("topological", 1000), ("topological", 300), ("heavy_edge", 100))
@@ -33,12 +30,7 @@ class Etf:
     def place(self, study: Study) -> IntArray:
         """Plans and evaluates up to 16 times, more if memory is short; the best of these."""
         variants = Variants(study.problem)
-        return best_plan(lambda: _plans(variants), study.key)
-
-
-def _plans(variants: Variants) -> Iterator[PlanWith]:
-    for scheduler in variants.each(_GROUPS, _SLOWER):
-        yield partial(_plan, scheduler)
+        return best_plan(lambda: variants.plans(_plan, _GROUPS, _SLOWER), study.key)
 
 
 def _plan(scheduler: Scheduler, memory: float) -> IntArray:

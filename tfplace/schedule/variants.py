@@ -7,7 +7,7 @@ came first. So plans that spread much, at op level and with links as fast as the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -59,14 +59,22 @@ class Variants:
         """
         return self._scheduler(grouper, count, slower)
 
-    def each(self, groups: Iterable[tuple[str, int]], slower: Sequence[float]) -> Iterator[Scheduler]:
-        """Schedulers of single ops, then of each grouping that is one, each with links of every speed."""
+    def plans(
+        self, plan: Callable[[Scheduler, float], IntArray], groups: Iterable[tuple[str, int]], slower: Sequence[float]
+    ) -> Iterator[PlanWith]:
+        """A method's plans of single ops, then of each grouping that is one, each with links of every speed.
+
+        Args:
+          plan: the method: [U] devices from a scheduler and the fraction of every device's memory to plan with.
+          groups: groupers and how many groups, as in `groups`.
+          slower: as in `ops`.
+        """
         for factor in slower:
-            yield self.ops(factor)
+            yield partial(plan, self.ops(factor))
         for grouper, count in groups:
             if self.coarser(count):
                 for factor in slower:
-                    yield self.groups(grouper, count, factor)
+                    yield partial(plan, self.groups(grouper, count, factor))
 
     def coarser(self, count: int) -> bool:
         """Whether so many groups are fewer than there are units."""
