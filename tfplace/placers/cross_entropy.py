@@ -47,8 +47,7 @@ class CrossEntropy:
       elite: fraction of them that the distribution is fitted to (rho); Post's is 0.1.
       smoothing: how far an update goes from the old distribution to that of the elite (alpha).
       mixing: part of the blind draw in the distribution after each update (epsilon).
-      lean: probability of the best start's device in the first distribution. From a start better than a single device
-        0.98 serves better than the default.
+      lean: probability of the best start's device in the first distribution.
     """
 
     citation = (
