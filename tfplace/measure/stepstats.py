@@ -23,7 +23,7 @@ from tfplace.errors import PlacementError
 
 # "[1.0MB] [13.0Gb/s] edge_11_dense/MatMul from /job:a/... to /job:b/...": sizes are rounded here, exact in the record
 _TRANSFER = re.compile(r"(?:edge_\d+_)(?P<op>\S+) from (?P<src>\S+) to (?P<dst>\S+)")
-_RECEIVES = frozenset({"RecvTensor", "RecvBufTensor"})
+RECEIVES = frozenset({"RecvTensor", "RecvBufTensor"})
 _BOOKKEEPING = frozenset({"_SOURCE", "_SINK"})
 _STREAM = re.compile(r"(?P<device>.*/device:GPU:\d+)/stream:all$")
 _PART = re.compile(r"/(stream|memcpy)")
@@ -119,7 +119,7 @@ def read_stats(metadata: Any) -> StepStats:
             if stream:
                 key = canonical(stream["device"]), node.node_name.rpartition(":")[0]
                 on_stream[key] = on_stream.get(key, 0) + _length(node)
-            elif node.node_name in _RECEIVES:
+            elif node.node_name in RECEIVES:
                 received.append((canonical(part.device), node))
             elif not _PART.search(part.device) and node.node_name not in _BOOKKEEPING:
                 records.append(_record(node, canonical(part.device)))
