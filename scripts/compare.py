@@ -51,21 +51,31 @@ def main(argv: list[str]) -> None:
     del argv
     from tfplace.compare.running import run_all, tasks
 
+    models, placers = _models(), _placers()
     budget = Budget.parse(_BUDGET.value or ("2s" if _QUICK.value else "60s"))
+    if _PAGE.value and not Path(_PAGE.value).exists():
+        raise SystemExit(f"There is no {_PAGE.value}, whose tables are to be rewritten.")
     out = Path(_OUT.value or ROOT / ("out/quick.jsonl" if _QUICK.value else "benchmarks/compare.jsonl"))
     journal = Journal(out, {"budget": str(budget), "simulated": True})
     with Stages(quiet=False) as stages:
-        cases = [(_graph(name, stages), case) for name in _models() for case in _cases(name)]
-        todo = tasks(cases, _placers(), _SEEDS.value, budget, journal)
+        cases = [(_graph(name, stages), case) for name in models for case in _cases(name)]
+        todo = tasks(cases, placers, _SEEDS.value, budget, journal)
         stages.stage(f"{len(todo)} cells of {budget}")
-        run_all(todo, journal, jobs=_JOBS.value, progress=stages.part)
+        failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part)
     _show(journal, out)
+    for task, error in failed:
+        print(f"{task.case}, {task.placer or 'facts'}, seed {task.seed}: {error!r}", file=sys.stderr)
+    if failed:
+        raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
 
 
 def _models() -> list[str]:
     from models import zoo
 
-    return _MODELS.value or ([*QUICK] if _QUICK.value else list(zoo.names()))
+    wanted = _MODELS.value or ([*QUICK] if _QUICK.value else list(zoo.names()))
+    for name in wanted:
+        zoo.describe(name)  # says which there are
+    return wanted
 
 
 def _placers() -> list[str]:
@@ -77,7 +87,8 @@ def _cases(model: str) -> list[Case]:
     from models import zoo
 
     counts = zoo.ENTRIES[model].devices or (4,)
-    topologies = _TOPOLOGIES.value or (["4xP100"] if _QUICK.value else [f"{n}xP100" for n in counts if n in (2, 4, 8)])
+    own = [] if _QUICK.value else [f"{n}xP100" for n in counts if n in (2, 4, 8)]
+    topologies = _TOPOLOGIES.value or own or ["4xP100"]
     return [Case(model, name, tight) for name in topologies for tight in ((False, True) if _TIGHT.value else (False,))]
 
 
@@ -100,7 +111,7 @@ def _extract(model: str, path: Path, quick: bool) -> None:
     import tfplace
     from models import zoo
 
-    built = zoo.build(model, **(QUICK[model] if quick else {}))
+    built = zoo.build(model, **(QUICK.get(model, {}) if quick else {}))
     tfplace.extract(built.model, built.batch, name=model).save(path)
 
 
@@ -113,14 +124,14 @@ def _show(journal: Journal, out: Path) -> None:
     rows = [row for row in standings(journal) if row.runs]
     text = compare_tables(rows)
     print(text)
+    if _PAGE.value:
+        page = Path(_PAGE.value)
+        page.write_text(replace_between(page.read_text(), "compare", text))
     names = placers_of(rows)
     over = [[row.median_s(name) / row.facts.bound_s for name in names] for row in rows]
     heat_map(
         _PLOT.value or out.with_suffix(".png"), [str(r.facts.case) for r in rows], names, over, what="step over bound"
     )
-    if _PAGE.value:
-        page = Path(_PAGE.value)
-        page.write_text(replace_between(page.read_text(), "compare", text))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def test_tight_memory_holds_no_single_device():
 def test_a_journal_goes_on_where_it_was(tmp_path):
     path = tmp_path / "deep" / "runs.jsonl"
     first = Journal(path, HEADER)
-    first.add(Facts(CASE, 8, 8, 3, 1.0))
+    first.add(Facts(CASE, 8, 8, 3, 1.0, "f"))
     first.add(run("auto", 2.0))
     with path.open("a") as file:
         file.write('{"run": {"case"')  # killed while it wrote
@@ -112,9 +112,40 @@ def test_a_journal_goes_on_where_it_was(tmp_path):
     assert len(Journal(path, HEADER).runs) == 2
     with pytest.raises(InputError, match="settings with which"):
         Journal(path, {"budget": "60 s"})
+    path.write_text("")  # killed before its first line was whole
+    Journal(path, HEADER).add(run("auto", 3.0))
+    assert len(Journal(path, HEADER).runs) == 1
     path.write_text("nonsense\n")
     with pytest.raises(InputError, match="lines of JSON"):
         Journal(path, HEADER)
+
+
+def test_a_journal_has_one_writer(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    late, first = Journal(path, HEADER), Journal(path, HEADER)
+    first.add(run("auto", 2.0))
+    with pytest.raises(InputError, match="another process"):
+        late.add(run("auto", 3.0))
+    first.add(run("single", 3.0))
+    assert Journal(path, HEADER).runs == first.runs
+
+
+def test_a_cell_that_fails_stops_no_other_and_is_run_again(tmp_path):
+    branches().save(tmp_path / "g.npz")
+    journal = Journal(tmp_path / "runs.jsonl", HEADER)
+    budget = Budget(evaluations=20)
+    todo = tasks([(tmp_path / "g.npz", CASE), (tmp_path / "h.npz", Case("h", "2xP100"))], ("heft",), 1, budget, journal)
+    failed = run_all(todo, journal, jobs=99)
+    assert [(task.case.graph, task.placer) for task, _ in failed] == [("h", ""), ("h", "heft")]
+    assert [*journal.runs] == [(CASE, "heft", 0)]
+
+
+def test_results_of_another_graph_are_not_mixed(tmp_path):
+    branches().save(tmp_path / "g.npz")
+    journal = Journal(tmp_path / "runs.jsonl", HEADER)
+    journal.add(Facts(CASE, 8, 8, 3, 1.0, "another"))
+    with pytest.raises(InputError, match="another, of which"):
+        tasks([(tmp_path / "g.npz", CASE)], ("heft",), 1, Budget(evaluations=20), journal)
 
 
 def test_only_what_is_missing_is_run_and_processes_agree(tmp_path):
@@ -136,7 +167,7 @@ def test_only_what_is_missing_is_run_and_processes_agree(tmp_path):
 def journal_of(tmp_path, *runs, bound_s=1.0, name="runs"):
     journal = Journal(tmp_path / f"{name}.jsonl", HEADER)
     for case in {r.case for r in runs}:
-        journal.add(Facts(case, 8, 8, 3, bound_s))
+        journal.add(Facts(case, 8, 8, 3, bound_s, "f"))
     for each in runs:
         journal.add(each)
     return journal

@@ -85,6 +85,7 @@ class Facts:
       units: U, what is decided one by one.
       devices: D.
       bound_s: no placement's simulated step is shorter.
+      fingerprint: of the graph.
     """
 
     case: Case
@@ -92,6 +93,7 @@ class Facts:
     units: int
     devices: int
     bound_s: float
+    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,9 @@ def tightened(problem: Problem) -> Problem:
 
 def facts_of(problem: Problem, case: Case) -> Facts:
     """Counts and the bound; the latter takes seconds for large graphs."""
-    return Facts(case, problem.graph.num_ops, problem.num_units, problem.num_devices, Simulator(problem).bound_s)
+    graph = problem.graph
+    bound_s = Simulator(problem).bound_s
+    return Facts(case, graph.num_ops, problem.num_units, problem.num_devices, bound_s, graph.fingerprint)
 
 
 def run_cell(problem: Problem, case: Case, placer: str, budget: Budget, seed: int) -> Run:

@@ -11,12 +11,19 @@ from typing import Any
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.errors import InputError
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks; two writers are then not told
+    fcntl = None  # type: ignore[assignment]
+
 
 class Journal:
     """An append-only file of JSON lines: a header, facts of cases, and runs.
 
+    Reading changes nothing. A journal that adds results has to be the file's only writer.
+
     Args:
-      path: of the file; made if it does not exist.
+      path: of the file; made with the first result if it does not exist.
       header: what all its runs have in common, such as the budget; a file with another one is refused.
 
     Raises:
@@ -28,17 +35,18 @@ class Journal:
         self.header = header
         self.facts: dict[Case, Facts] = {}
         self.runs: dict[tuple[Case, str, int], Run] = {}
-        if self.path.exists():
-            self._read()
-        else:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._append({"header": header})
+        self._whole = 0
+        self._read()
 
     def add(self, result: Facts | Run) -> None:
-        """Keeps a result, at once on disk."""
+        """Keeps a result, at once on disk.
+
+        Raises:
+          InputError: another process has written the file since this journal was read.
+        """
+        line = {"facts" if isinstance(result, Facts) else "run": asdict(result)}
+        self._append(([] if self._whole else [{"header": self.header}]) + [line])
         self._take(result)
-        kind = "facts" if isinstance(result, Facts) else "run"
-        self._append({kind: asdict(result)})
 
     def _take(self, result: Facts | Run) -> None:
         if isinstance(result, Facts):
@@ -46,16 +54,31 @@ class Journal:
         else:
             self.runs[result.case, result.placer, result.seed] = result
 
-    def _append(self, line: dict[str, Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+    def _append(self, lines: list[dict[str, Any]]) -> None:
+        text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+            file.seek(self._whole)
+            if b"\n" in file.read():
+                raise InputError(
+                    f"{self.path.name}, to which another process has added results",
+                    "a file of this process's own",
+                    "Wait for the other one, or name another file, and begin again.",
+                )
+            file.truncate(self._whole)  # a line that was being written when its process was killed
+            file.write(text)
+        self._whole += len(text)
 
     def _read(self) -> None:
         lines = self._lines()
-        header = next(lines, {}).get("header")
-        if header != self.header:
+        first = next(lines, None)
+        if first is None:
+            return
+        if first.get("header") != self.header:
             raise InputError(
-                f"results of {header} in {self.path.name}",
+                f"results of {first.get('header')} in {self.path.name}",
                 f"results of {self.header}",
                 "Name another file, or the settings with which this one was begun.",
             )
@@ -67,17 +90,15 @@ class Journal:
                 self._take(Run.from_dict(line["run"]))
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        """Every whole line; one that was being written when the process was killed is cut off the file."""
-        whole = 0
+        """Every whole line; one that was being written when its process was killed is left out."""
+        if not self.path.exists():
+            return
         with self.path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
-                    break
-                whole += len(line)
+                    return
+                self._whole += len(line)
                 try:
                     yield json.loads(line)
                 except ValueError as error:
                     raise InputError(f"{line[:40]!r} in {self.path.name}", "lines of JSON") from error
-        if whole < self.path.stat().st_size:
-            with self.path.open("rb+") as file:
-                file.truncate(whole)

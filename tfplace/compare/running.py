@@ -7,7 +7,7 @@ import itertools
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tfplace.compare.cells import Case, Facts, Run, facts_of, problem_of, run_ce
 from tfplace.compare.journal import Journal
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
+from tfplace.errors import InputError
 from tfplace.search.budget import Budget
 
 
@@ -40,7 +41,18 @@ def tasks(
       seeds: how many a placer with random choices gets.
       budget: of every cell.
       journal: what is there.
+
+    Raises:
+      InputError: the journal's results are of another graph of the same name.
     """
+    for graph, case in cases:
+        known = journal.facts.get(case)
+        if known is not None and (is_now := _graph(graph).fingerprint) != known.fingerprint:
+            raise InputError(
+                f"graph {is_now} of {case.graph} in {graph.name}",
+                f"{known.fingerprint}, of which {journal.path.name} has results",
+                "Extract it as it was then, or name another file for the results.",
+            )
     wanted = [Task(graph, case, budget) for graph, case in cases if case not in journal.facts]
     cells = [(name, seed) for name in placers for seed in seeds_of(name, seeds)]
     for now in range(seeds):  # everything once before anything twice, so that a part of it is a fair picture
@@ -52,32 +64,47 @@ def tasks(
 
 def run_all(
     todo: Sequence[Task], journal: Journal, *, jobs: int = 1, progress: Callable[[int, int], None] | None = None
-) -> None:
+) -> list[tuple[Task, Exception]]:
     """Runs the tasks and writes each result to the journal as it comes.
 
     Args:
       todo: what to run.
       journal: where results go.
-      jobs: processes at a time; each is pinned to a processor of its own where the system can do that.
+      jobs: processes at a time, at most as many as there are processors; each is pinned to one of its own where the
+        system can do that.
       progress: called with the number of cells done and their total.
+
+    Returns:
+      What failed with an error that no placer should have; it is not in the journal, and run again the next time.
+
+    Raises:
+      BrokenExecutor: a process was killed; what the others had finished by then is kept.
     """
     context = multiprocessing.get_context("spawn")
+    cpus = _processors()[:jobs]
     processors: multiprocessing.Queue[int] = context.Queue()
-    for cpu in _processors()[:jobs]:
+    for cpu in cpus:
         processors.put(cpu)
     rest = iter(todo)
+    failed: list[tuple[Task, Exception]] = []
     done = 0
-    with ProcessPoolExecutor(jobs, context, initializer=_pin, initargs=(processors,)) as pool:
-        running: set[Future[Facts | Run]] = set()
+    with ProcessPoolExecutor(len(cpus), context, initializer=_pin, initargs=(processors,)) as pool:
+        running: dict[Future[Facts | Run], Task] = {}
         try:
             while True:
                 # no more than run at a time, so that stopping is quick
-                running |= {pool.submit(run_task, task) for task in itertools.islice(rest, jobs - len(running))}
+                for task in itertools.islice(rest, len(cpus) - len(running)):
+                    running[pool.submit(run_task, task)] = task
                 if not running:
-                    return
-                finished, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    journal.add(future.result())
+                    return failed
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    task, error = running.pop(future), future.exception()
+                    if error is None:
+                        journal.add(future.result())
+                    elif isinstance(error, BrokenExecutor) or not isinstance(error, Exception):
+                        raise error
+                    else:
+                        failed.append((task, error))
                     done += 1
                     if progress is not None:
                         progress(done, len(todo))
@@ -96,7 +123,12 @@ def run_task(task: Task) -> Facts | Run:
 
 @functools.lru_cache(maxsize=1)
 def _problem(graph: Path, case: Case) -> Problem:
-    return problem_of(OpGraph.load(graph), case)
+    return problem_of(_graph(graph), case)
+
+
+@functools.lru_cache(maxsize=1)
+def _graph(path: Path) -> OpGraph:
+    return OpGraph.load(path)
 
 
 def _processors() -> list[int]:

@@ -17,6 +17,8 @@ _EARLY = 1e-4
 
 _HALF = 0.5 + 1e-7
 
+_METHODS = ("highs", "highs-ipm")  # the dual simplex ends without an answer for some graphs of a dozen thousand tasks
+
 
 class Relaxed(NamedTuple):
     """The solution of the linear relaxation.
@@ -89,10 +91,11 @@ def relax(t: Tasks) -> Relaxed:
     matrix, bound = _stack(blocks, pairs + tasks + 1)
     cost = np.concatenate([np.zeros(pairs), np.full(tasks, _EARLY / max(tasks, 1)), [1.0]])
     limits = [(0.0, 1.0)] * pairs + [(0.0, None)] * (tasks + 1)
-    found = linprog(cost, A_ub=matrix, b_ub=bound, bounds=limits, method="highs")
-    if found.x is None:
-        raise RuntimeError(f"received no favourite children from HiGHS ({found.message}); expected a solution.")
-    return Relaxed(src, dst, transfer, found.x[:pairs], float(found.x[-1]) * scale)
+    for method in _METHODS:
+        found = linprog(cost, A_ub=matrix, b_ub=bound, bounds=limits, method=method)
+        if found.x is not None:
+            return Relaxed(src, dst, transfer, found.x[:pairs], float(found.x[-1]) * scale)
+    raise RuntimeError(f"received no favourite children from HiGHS ({found.message}); expected a solution.")
 
 
 _Entries = tuple[IntArray | LongArray, IntArray | LongArray, FloatArray | float]
