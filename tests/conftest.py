@@ -13,6 +13,8 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import pytest
 
+from tfplace.registry import PLACERS
+
 NUM_LOGICAL_CPUS = 4
 FLOORS_WITHOUT_TENSORFLOW = {"core", "group", "cost", "simulate", "placers", "search", "report", "testing"}
 
@@ -35,3 +37,9 @@ def _split_the_cpu(request: pytest.FixtureRequest) -> None:
     floor = request.path.relative_to(request.config.rootpath / "tests").parts[0]
     if "tensorflow" in sys.modules or floor not in FLOORS_WITHOUT_TENSORFLOW:
         request.getfixturevalue("logical_cpus")
+
+
+@pytest.fixture(autouse=True)
+def _placers_of_this_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kept in ("_targets", "_objects"):
+        monkeypatch.setattr(PLACERS, kept, dict(getattr(PLACERS, kept)))

@@ -165,6 +165,12 @@ def place(
     elif is_workload(source):
         source = load_workload(source)
     if isinstance(source, Problem):
+        if constraints is not None or max_memory is not None:
+            raise InputError(
+                "constraints or max_memory beside a problem",
+                "none, as a problem has its rules already",
+                "Give them to tfplace.formulate, and its problem to tfplace.place.",
+            )
         problem = source
     else:
         graph = source if isinstance(source, OpGraph) else extract(source, batch)

@@ -75,6 +75,10 @@ class UnknownNameError(InputError):
         super().__init__(f"{kind} {name!r}", f"one of {', '.join(self.known)}", hint)
 
 
+class MissingExtraError(InputError):
+    """A package that tfplace does not bring along is not installed; says how to install it."""
+
+
 @dataclass(frozen=True)
 class Shortage:
     """Memory missing on one device.

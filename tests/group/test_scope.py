@@ -70,3 +70,10 @@ def test_names_that_tell_nothing():
     label = scope(problem, 5)
     assert label.max() == 4
     assert np.all(np.diff(label) >= 0)
+
+
+def test_scopes_of_constants_alone_tell_nothing():
+    names = ["a/c", "b/c", *(f"op{i}" for i in range(4))]
+    edges = ["a/c -> op0", "b/c -> op1", "op0 -> op1", "op1 -> op2", "op2 -> op3"]
+    problem = make_problem(make_graph(dict.fromkeys(names, 4), edges, replicable=names[:2]), make_topology(2))
+    assert scope(problem, 2).max() == 1

@@ -106,6 +106,13 @@ def test_ops_that_only_a_host_can_run_do_not_break_the_pipeline():
     assert over == 0 and load_s < 4.5
 
 
+def test_a_pipeline_without_blocks():
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"])
+    problem = make_problem(make_graph(dict.fromkeys("abcd", 10), ["a -> b"], cpu_only=["a", "b", "c", "d"]), topology)
+    (over, _), _ = place(problem)
+    assert over == 0
+
+
 # ---- the order -------------------------------------------------------------------------------------------------------
 
 

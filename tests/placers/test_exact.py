@@ -16,7 +16,7 @@ from tfplace.group.dnn_partitioning import load_workload
 from tfplace.placers import exact
 from tfplace.placers.exact import Exact
 from tfplace.schedule import cp_process
-from tfplace.schedule.cp_model import Limits, interchangeable
+from tfplace.schedule.cp_model import Answer, Limits, interchangeable
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
@@ -111,6 +111,27 @@ def test_nothing_fits():
     problem = problem_from_arrays(np.ones((12, 2)), [], make_topology(2, memory=10), memory_bytes=9)
     _, placer, _ = search(problem, THROUGHPUT)
     assert placer.proven_s == 0 and "fits" in placer.notes[0]
+
+
+def test_what_was_proven_is_said_though_the_budget_ends_with_it(monkeypatch):
+    problem = random_problem(np.random.default_rng(1), num_ops=30, num_devices=3, unit=1e-3)
+    best, _, run = search(problem, STEP_TIME, evaluations=2000)
+
+    def at_the_end(asked, objective, start, start_s, limits):
+        spent.place_all()
+        return Answer(1e-4, [np.zeros_like(start), best], "FEASIBLE")
+
+    class Spent(Search):
+        def place_all(self):
+            while self.position() < self.total - 1:  # one evaluation is left for what CP-SAT found
+                self.record(np.zeros(problem.num_units, np.int32), (1, 1.0), "test")
+
+    spent = Spent(problem, Budget(evaluations=200), 0)
+    monkeypatch.setattr(exact, "ask", at_the_end)
+    placer = Exact()
+    found = spent.run(placer, "exact")
+    assert spent.best_key == spent.evaluator.key(found) <= run.best_key
+    assert placer.proven_s > 0 and "CP-SAT: feasible" in placer.notes[0]
 
 
 def test_without_or_tools(monkeypatch):

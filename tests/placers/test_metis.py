@@ -77,6 +77,19 @@ def test_parts_only_change_places_with_devices_as_fast():
     assert assign_parts(problem, unit_graph(problem), part, devices).tolist() == [1, 2]
 
 
+def test_parts_never_share_a_device():
+    speeds = 1 + 0.0045 * np.arange(5)  # each is alike its neighbours, and the first unlike the last
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        names = [f"n{i}" for i in range(5)]
+        edges = [f"{a} -> {b}" for a, b in itertools.combinations(names, 2) if rng.random() < 0.6]
+        problem = make_problem(
+            make_graph(dict.fromkeys(names, 10), edges), make_topology(5), np.tile(1 / speeds, (5, 1))
+        )
+        every = np.arange(5, dtype=np.int32)
+        assert sorted(assign_parts(problem, unit_graph(problem), every, every)) == [*range(5)]
+
+
 def test_slowness_is_relative_to_the_mean_link():
     bandwidth = {(0, 1): 1e9, (1, 0): 1e9, (0, 2): 5e8, (2, 0): 5e8, (1, 2): 5e8, (2, 1): 5e8}
     slow = link_slowness(make_problem(make_graph({"a": 1}), make_topology(3, bandwidth=bandwidth, latency=0.0)))

@@ -93,6 +93,25 @@ def test_any_placer_works_on_groups(name):
     problem.expand(devices)
 
 
+@pytest.mark.parametrize("name", ["auto", "brkga", "cross_entropy", "exact", "local_search"])
+def test_what_is_found_with_a_share_of_the_budget_is_the_answer(name):
+    problem = random_problem(np.random.default_rng(5), num_ops=50, num_devices=3, unit=1e-3)
+    search = Search(problem, Budget(evaluations=700), 0)
+    devices = search.run(OnGroups(PLACERS[name](), "heavy_edge", 20), name)
+    assert search.evaluator.key(devices) == search.best_key
+    assert search.history[0].key > search.best_key
+
+
+def test_a_share_tells_its_groups_and_no_others():
+    whole = Grouped(Search(chains(), Budget(evaluations=9), 0).study("x"), np.repeat(np.arange(2, dtype=np.int32), 10))
+    first, second = whole.share(0.3, "first"), whole.share(0.5, "second")
+    inner = first.share(0.5, "inner")
+    inner.key(np.array([0, 1], np.int32))
+    assert whole.best.tolist() == first.best.tolist() == inner.best.tolist() == [0, 1]
+    assert second.best is None
+    assert inner.problem is whole.problem
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -7,9 +7,11 @@ import pytest
 
 from tfplace import Constraints
 from tfplace.api import formulate, place, simulate
-from tfplace.errors import InfeasibleError, UnknownNameError
+from tfplace.core.stepcost import THROUGHPUT
+from tfplace.errors import InfeasibleError, InputError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.search.place import search_placement
+from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.testing import make_graph, make_topology
 
 MIB = 2**20
@@ -56,6 +58,28 @@ def test_ctrl_c_returns_the_best_so_far():
     PLACERS.add("interrupted", Interrupted)
     placement = search_placement(two_towers(), placer="interrupted", budget=10, baselines=())
     assert set(placement.devices.values()) == {"GPU:0"}
+
+
+def test_ctrl_c_while_the_answer_is_evaluated_anew_keeps_what_the_search_saw():
+    problem = two_towers()
+
+    class Stopped(PipelineLoads):
+        costs = 0
+
+        def __call__(self, unit_device):
+            self.costs += 1
+            if self.costs > self.problem.num_devices:  # every single device comes before the search
+                raise KeyboardInterrupt
+            return super().__call__(unit_device)
+
+    placement = search_placement(problem, placer="local_search", budget=20, baselines=(), evaluator=Stopped(problem))
+    assert placement.cost.objective == THROUGHPUT
+    assert placement.cost.step_s == PipelineLoads(problem).key(problem.gather(placement.op_device))[1]
+
+
+def test_rules_beside_a_problem_are_refused():
+    with pytest.raises(InputError, match="constraints or max_memory beside a problem"):
+        place(two_towers(), max_memory={"GPU:0": "4GiB"})
 
 
 def test_ctrl_c_before_any_placement_goes_through():

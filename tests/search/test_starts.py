@@ -62,6 +62,31 @@ def test_groups_go_on_from_it_too(problem, good):
     assert alone.cost.key == good.cost.key  # groups of one unit lose nothing
 
 
+def test_groups_without_work_lie_where_most_of_their_units_are():
+    graph = make_graph({"a": 8, "b": 8, "c": 8}, [])
+    problem = make_problem(graph, make_topology(2), np.zeros((3, 2)))
+    grouped = Grouped(Search(problem, Budget(evaluations=1), 0).study("x"), np.array([0, 0, 0], np.int32))
+    assert grouped.group(np.array([1, 0, 1], np.int32)).tolist() == [1]
+
+
+def test_a_file_of_something_else_is_refused(problem, tmp_path):
+    path = tmp_path / "graph.npz"
+    path.write_bytes(b"\x93\xff\x00")
+    with pytest.raises(InputError, match="expected a file that"):
+        place(problem, init=path)
+
+
+def test_ctrl_c_while_another_placer_makes_the_start(problem):
+    class Stopped:
+        def place(self, study):
+            study.key(np.zeros(study.problem.num_units, np.int32))
+            raise KeyboardInterrupt
+
+    PLACERS.add("stopped", Stopped)
+    with pytest.raises(KeyboardInterrupt):
+        place(problem, placer="hill_climbing", init="stopped")
+
+
 def test_groups_lie_where_their_units_spend_most():
     graph = make_graph({"a": 8, "b": 8, "c": 8, "d": 8}, ["a -> b", "b -> c", "c -> d"])
     problem = make_problem(graph, make_topology(2), np.array([[1.0, 1.0], [5.0, 5.0], [1.0, 1.0], [2.0, 2.0]]))

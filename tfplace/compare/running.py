@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tfplace.compare.cells import Case, Facts, Run, facts_of, problem_of, run_cell, seeds_of
 from tfplace.compare.journal import Journal
+from tfplace.core.cores import own_cores
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.errors import InputError
@@ -81,7 +82,7 @@ def run_all(
       BrokenExecutor: a process was killed; what the others had finished by then is kept.
     """
     context = multiprocessing.get_context("spawn")
-    cpus = _processors()[:jobs]
+    cpus = own_cores()[:jobs]
     processors: multiprocessing.Queue[int] = context.Queue()
     for cpu in cpus:
         processors.put(cpu)
@@ -129,10 +130,6 @@ def _problem(graph: Path, case: Case) -> Problem:
 @functools.lru_cache(maxsize=1)
 def _graph(path: Path) -> OpGraph:
     return OpGraph.load(path)
-
-
-def _processors() -> list[int]:
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def _pin(processors: multiprocessing.Queue[int]) -> None:

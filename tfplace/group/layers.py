@@ -42,10 +42,11 @@ def _by_scope(problem: Problem, at_least: int, fewer: bool) -> IntArray | None:
     """[U] an id of the layer in its members' scopes, -1 where there is none; None if names tell too little."""
     backward = [is_backward(name) for name in problem.graph.op_names]
     parts = scope_parts(problem)
+    placed = (problem.grouping.unit_of >= 0).tolist()  # constants are copied to their readers and are in no layer
     most: tuple[list[str], list[str]] = [], []
     for depth in range(1, max(map(len, parts)) + 1):
         scopes = ["/".join(p[:depth]) if len(p) >= depth else "" for p in parts]
-        known = {s for s, b in zip(scopes, backward, strict=True) if not b and s}
+        known = {s for s, b, u in zip(scopes, backward, placed, strict=True) if not b and s and u}
         if any(backward):  # scopes without a gradient are no layers: optimizers, losses, metrics
             known &= {s for s, b in zip(scopes, backward, strict=True) if b}
         if len(known) >= max(at_least, 2) and _heaviest_share(problem, scopes, known) < _WHOLE:

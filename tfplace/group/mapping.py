@@ -12,7 +12,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
-from tfplace.errors import InputError
+from tfplace.errors import MissingExtraError
 from tfplace.group.parts import device_shares, link_slowness
 from tfplace.group.unit_graph import UnitGraph, adjacency
 
@@ -57,14 +57,16 @@ def load_pyscotch() -> Any:
     """The module, which reports on stderr what it loads; that is left out.
 
     Raises:
-      InputError: it is not installed.
+      MissingExtraError: it is not installed.
     """
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             import pyscotch
             import pyscotch.libscotch
     except ImportError as error:
-        raise InputError("a placer by Scotch without pyscotch", "pyscotch", "pip install 'tfplace[scotch]'") from error
+        raise MissingExtraError(
+            "a placer by Scotch without pyscotch", "pyscotch", "pip install 'tfplace[scotch]'"
+        ) from error
     return pyscotch
 
 

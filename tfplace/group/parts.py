@@ -60,7 +60,8 @@ def assign_parts(problem: Problem, graph: UnitGraph, part: IntArray, devices: In
         near = exchange[:, placed].sum(axis=1) + pull.sum(axis=1)
         k = int(open_parts[near[open_parts].argmax()])
         cost = pull[k] @ slow[:, devices] + exchange[k, placed] @ slow[np.ix_(devices[home[placed]], devices)]
-        home[k] = int(np.where(free & alike[k], cost, np.inf).argmin())
+        usable = free & alike[k]  # may be none: what is alike in steps is not alike from end to end
+        home[k] = int(np.where(usable if usable.any() else free, cost, np.inf).argmin())
         free[home[k]] = False
     return np.asarray(devices[home], np.int32)
 

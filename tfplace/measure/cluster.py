@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfplace.core.cores import own_cores
 from tfplace.core.stepcost import Failure, FailureKind
 from tfplace.errors import ClusterError
 from tfplace.measure.chief import chief_for, session_config
@@ -365,7 +365,7 @@ def _device(task: int) -> str:
 
 
 def _cores(workers: int, cores: Sequence[Sequence[int]] | None) -> list[tuple[int, ...]]:
-    own = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    own = own_cores()
     if workers < 1:
         raise ClusterError(f"workers={workers}", "at least 1")
     if cores is None:

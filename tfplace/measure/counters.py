@@ -159,13 +159,6 @@ def find_counters(
     return ([*found, ticks] if ticks is not None else found), ticks
 
 
-def own_cores() -> tuple[int, ...]:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
-
-
 def process_seconds(pid: int) -> float:
     """Processor seconds of a process and its ended and running threads; 0 if it is gone.
 

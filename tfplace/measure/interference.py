@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfplace.measure.counters import find_counters, own_cores, process_seconds
+from tfplace.core.cores import own_cores
+from tfplace.measure.counters import find_counters, process_seconds
 
 
 @dataclass(frozen=True)

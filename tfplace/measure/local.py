@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from tfplace.apply.devices import available_devices
 from tfplace.apply.session import session_config
+from tfplace.core.cores import own_cores
 from tfplace.core.stepcost import Failure
 from tfplace.errors import ClusterError
 from tfplace.measure.cluster import Cluster
-from tfplace.measure.counters import own_cores
 from tfplace.measure.failures import failure_of
 from tfplace.measure.processes import WorkerProcesses
 from tfplace.measure.worker import Settings

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from tfplace.core.cores import own_cores
 
 DEFAULT_CLOCK_HZ = 3.0e9
 DEFAULT_MEMORY_BYTES = 8 * 2**30
@@ -57,7 +58,7 @@ def read_machine(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup
       cgroup: where `memory.max` is.
     """
     info = _fields(proc / "cpuinfo")
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = len(own_cores())
     return Machine(
         model=info.get("model name", "an unknown processor"),
         cores=max(1, threads // _threads_per_core(info)),

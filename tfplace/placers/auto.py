@@ -10,7 +10,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import FAILED_BYTES, THROUGHPUT, Key
-from tfplace.errors import InputError
+from tfplace.errors import MissingExtraError
 from tfplace.placers.base import BudgetSpentError, Placer, Price, Study, single_devices, try_all
 from tfplace.registry import PLACERS
 from tfplace.units import format_bytes, format_seconds
@@ -82,7 +82,7 @@ class Auto:
         run = _Portfolio(study)
         try:
             run.construct(self.starts)
-            if not try_all(study):
+            if not run.settled() and not try_all(study):
                 run.improve()
         except BudgetSpentError:
             pass
@@ -128,12 +128,12 @@ class _Portfolio:
         for i, devices in enumerate(starts):
             self.found.append(_Found(f"given {i + 1}", self.study.key(devices), devices))
         for name in PIPELINE_MEMBERS if self.pipelined else MEMBERS:
-            if self.found and (self._settled() or self.study.spent >= _CONSTRUCTION):
+            if self.found and (self.settled() or self.study.spent >= _CONSTRUCTION):
                 break
             part = (_CONSTRUCTION - self.study.spent) / (1 - self.study.spent) if self.found else 1.0
             try:
                 found = _run(PLACERS[name](), self.study.share(part, name), name)
-            except InputError:  # such as one that says which extra to install
+            except MissingExtraError:
                 self.missing.append(name)
                 continue
             self.found += [found] if found is not None else []
@@ -186,7 +186,7 @@ class _Portfolio:
     def _search(self, placer: str, start: _Found, until: float, word: str = "from") -> _Found | None:
         """A search that ends when `until` of the budget is spent."""
         spent = self.study.spent
-        if self._settled() or spent >= until:
+        if self.settled() or spent >= until:
             return None
         name = f"{placer} {word} {start.name}"
         share = self.study.share((until - spent) / (1 - spent), name)
@@ -195,7 +195,7 @@ class _Portfolio:
             self.log.append(f"{name}: {_shown(found.key)}, {100 * (self.study.spent - spent):.0f} % of the budget")
         return found
 
-    def _settled(self) -> bool:
+    def settled(self) -> bool:
         """Whether the best placement fits and cannot be faster."""
         best = self.study.best_key
         return best is not None and best <= (0, self.study.bound_s * (1 + _TINY))
@@ -208,7 +208,7 @@ class _Portfolio:
         lines = ["constructed: " + ", ".join(shown)] if ranked else []
         lines += ["left out, as what they need is not installed: " + ", ".join(self.missing)] if self.missing else []
         lines += self.log
-        lines += ["stopped early: the bound is reached"] if self._settled() else []
+        lines += ["stopped early: the bound is reached"] if self.settled() else []
         return tuple(f"auto: {line}" for line in lines)
 
 

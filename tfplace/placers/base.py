@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -138,6 +139,7 @@ class Grouped:
         self.best_key: Key | None = None
         self._study = study
         self._label = label
+        self._line: tuple[Grouped, ...] = (self,)
 
     @property
     def rng(self) -> np.random.Generator:
@@ -186,23 +188,31 @@ class Grouped:
 
     def share(self, fraction: float, stage: str) -> Grouped:
         """See `Study.share`."""
-        return Grouped(self._study.share(fraction, stage), self._label)
+        part = copy.copy(self)  # of the same groups, which are not merged again
+        part.best = part.best_key = None
+        part._study = self._study.share(fraction, stage)
+        part._line = (part, *self._line)
+        return part
 
     def ungroup(self, group_device: IntArray) -> IntArray:
         """[G] devices of groups -> [U] devices of the study's units."""
         return group_device[self._label]
 
     def group(self, unit_device: IntArray) -> IntArray:
-        """[U] devices of the study's units -> [G]: of those a group may be on, where its units spend most seconds."""
+        """[U] devices of the study's units -> [G]: of those a group may be on, where its units spend most seconds.
+
+        Where they take none, it is where most of them are.
+        """
         units = self._study.problem
         mean = np.nanmean(np.where(np.isfinite(units.unit_seconds), units.unit_seconds, np.nan), axis=1)
         seconds = np.where(self.problem.allowed, 0.0, -np.inf)
-        np.add.at(seconds, (self._label, unit_device), mean)
+        np.add.at(seconds, (self._label, unit_device), mean + np.finfo(np.float64).tiny)
         return np.asarray(seconds.argmax(axis=1), np.int32)
 
     def _keep(self, unit_device: IntArray, key: Key) -> None:
-        if self.best_key is None or key < self.best_key:
-            self.best, self.best_key = unit_device.copy(), key
+        for study in self._line:
+            if study.best_key is None or key < study.best_key:
+                study.best, study.best_key = unit_device.copy(), key
 
 
 def compute_devices(problem: Problem) -> IntArray:
@@ -313,17 +323,25 @@ def all_keys(study: Study, unit_devices: IntArray, limit_s: float = math.inf) ->
 
 
 def try_all(study: Study) -> bool:
-    """Evaluates every placement if there are at most `WHOLE_SPACE`, each unit's fastest device first.
+    """Evaluates every placement if the budget suffices for all and there are at most `WHOLE_SPACE`.
+
+    Each unit's fastest device comes first.
 
     Returns:
       Whether it did.
     """
-    problem = study.problem
-    if math.prod(problem.allowed.sum(axis=1).tolist()) > WHOLE_SPACE:
+    problem, evaluations = study.problem, study.left.evaluations
+    space = math.prod(problem.allowed.sum(axis=1).tolist())
+    if space > WHOLE_SPACE or (evaluations is not None and evaluations < space):
         return False
     order = np.argsort(problem.unit_seconds, axis=1, kind="stable")
     choices = [row[:n].tolist() for row, n in zip(order, problem.allowed.sum(axis=1).tolist(), strict=True)]
-    all_keys(study, np.array([*itertools.product(*choices)], np.int32))
+    rows = np.array([*itertools.product(*choices)], np.int32)
+    before = study.spent
+    study.key(rows[0])
+    if evaluations is None and (study.spent - before) * (len(rows) - 1) > 1 - study.spent:
+        return False
+    all_keys(study, rows[1:])
     return True
 
 

@@ -58,6 +58,8 @@ class Contiguous:
         """Evaluates the linearised solution, then the full one, unless a budget of seconds is spent before."""
         order, pieces = make_pieces(study.problem, _BLOCKS)
         blocks = len(pieces.held)
+        if not blocks:
+            return _best_single(study)
         line = _Solution(study, order, pieces, chain(depth_first_order(blocks, order.before)))
         least_s = float(pieces.work.sum() / (pieces.weight @ pieces.number))
         # Pieces longer than the limit are not looked at, so it is first set low.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.cores import own_cores
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.group.heavy_edge import heavy_edge
 from tfplace.placers.base import BudgetSpentError, Grouped, Study, settle, single_devices, try_all
@@ -21,6 +21,7 @@ _STARTS = {STEP_TIME: ("single", "expert", "heft", "etf"), THROUGHPUT: ("single"
 _IMPROVERS = {STEP_TIME: "local_search", THROUGHPUT: "load_search"}
 _START, _PROVE = 0.2, 0.75
 _WORK = 0.002
+_STARTING_S = 1.5
 _GROUPS = 300
 _OPS = 4000
 
@@ -63,14 +64,14 @@ class Exact:
         """Uses the whole budget unless the best placement is proven to be that before.
 
         Raises:
-          InputError: OR-Tools is not installed.
+          MissingExtraError: OR-Tools is not installed.
         """
         check_installed()
         self.proven_s, self.notes = 0.0, ()
         with contextlib.suppress(BudgetSpentError):
             if try_all(study):
                 self.proven_s = _best_s(study) if math.isfinite(_best_s(study)) else 0.0
-                self._say(study, self.proven_s, "all placements were evaluated")
+                self._say(_best_s(study), self.proven_s, "all placements were evaluated")
             else:
                 self._search(study)
         return single_devices(study.problem)[0] if study.best is None else study.best
@@ -91,24 +92,29 @@ class Exact:
         if not self._settled(study):
             _improve(study, 1.0)
         if self.proven_s:
-            self._say(study, self.proven_s, self._how)
+            self._say(_best_s(study), self.proven_s, self._how)
 
     def _prove(self, study: Study, grouped: Grouped, start: IntArray, start_s: float) -> None:
         problem = grouped.problem
         seconds, evaluations = study.left
+        if seconds is not None and seconds < 2 * _STARTING_S:
+            self.notes = ("exact: too little of the budget was left for CP-SAT, so nothing was proven",)
+            return
         limits = Limits(
-            None if seconds is None else max(seconds * _PROVE, 1e-3),
+            None if seconds is None else (seconds - _STARTING_S) * _PROVE,
             _WORK * max(evaluations or 0, 1),
-            os.cpu_count() or 1,
+            len(own_cores()),
         )
         answer = ask(problem, study.objective, start, start_s, limits)
-        for devices in answer.found:
-            grouped.key(devices)
         self._how = f"CP-SAT: {answer.status.lower()}"
         if problem.num_units == study.problem.num_units:
             self.proven_s = max(answer.bound_s, study.bound_s)
-        else:
-            self._say(study, answer.bound_s, f"{self._how}, of placements that keep {problem.num_units} groups whole")
+        with contextlib.suppress(BudgetSpentError):
+            for devices in reversed(answer.found):  # the best one first
+                grouped.key(devices)
+        if problem.num_units < study.problem.num_units:
+            how = f"{self._how}, among placements that keep {problem.num_units} groups whole"
+            self._say(_best_s(grouped), answer.bound_s, how)
 
     def _settled(self, study: Study) -> bool:
         """Whether nothing better is left to find, but for what rounding to ticks may hide."""
@@ -116,8 +122,7 @@ class Exact:
             return True
         return study.best_key is not None and study.best_key <= (0, self.proven_s * (1 + 1e-6))
 
-    def _say(self, study: Study, bound_s: float, how: str) -> None:
-        best_s = _best_s(study)
+    def _say(self, best_s: float, bound_s: float, how: str) -> None:
         if not math.isfinite(best_s):
             self.notes = (f"exact: nothing fits ({how})",)
             return
@@ -126,7 +131,7 @@ class Exact:
         self.notes = (f"exact: {format_seconds(best_s)}, {near}, whose bound is {format_seconds(bound_s)} ({how})",)
 
 
-def _best_s(study: Study) -> float:
+def _best_s(study: Study | Grouped) -> float:
     """Seconds of the best placement that fits; infinite without one."""
     return math.inf if study.best_key is None or study.best_key[0] else study.best_key[1]
 

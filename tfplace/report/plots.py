@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfplace.errors import InputError
+from tfplace.errors import MissingExtraError
 
 _HOTTEST = 5.0
 
@@ -78,7 +78,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise InputError("a plot without matplotlib", "matplotlib", "pip install 'tfplace[plots]'") from error
+        raise MissingExtraError("a plot without matplotlib", "matplotlib", "pip install 'tfplace[plots]'") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

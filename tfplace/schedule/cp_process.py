@@ -15,7 +15,7 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME
-from tfplace.errors import InputError
+from tfplace.errors import MissingExtraError
 from tfplace.schedule.cp_model import Answer, Limits, solve, step_model, throughput_model
 from tfplace.simulate.evaluate import timeline_of
 
@@ -48,10 +48,10 @@ def check_installed() -> None:
     """Says so if OR-Tools is missing.
 
     Raises:
-      InputError: it is.
+      MissingExtraError: it is.
     """
     if importlib.util.find_spec("ortools") is None:
-        raise InputError("placer 'exact' without OR-Tools", "ortools", "pip install 'tfplace[exact]'")
+        raise MissingExtraError("placer 'exact' without OR-Tools", "ortools", "pip install 'tfplace[exact]'")
 
 
 def ask(problem: Problem, objective: str, start: IntArray, start_s: float, limits: Limits) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import FAILED_BYTES, SIMULATED, STEP_TIME, StepCost, bare
+from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
 from tfplace.errors import InfeasibleError
 from tfplace.placers.base import Placer, single_device
 from tfplace.registry import PLACERS
@@ -123,7 +124,8 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
     If that fails, or the user stops it, what the search saw of it counts.
     """
     evaluator = search.evaluator
-    seen = search.best_key is not None and search.best_key[0] < FAILED_BYTES
+    best, key = search.best, search.best_key
+    seen = best is not None and key is not None and key[0] == 0 and np.array_equal(best, chosen)
     try:
         cost = evaluator(chosen)
     except KeyboardInterrupt:
@@ -132,8 +134,9 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
     else:
         if cost.failure is None or not seen:
             return cost
-    assert search.best_key is not None
-    return bare(search.best_key[1], search.problem.memory_limit, evaluator.source)
+    assert key is not None
+    cost = bare(key[1], search.problem.memory_limit, evaluator.source)
+    return dataclasses.replace(cost, objective=getattr(evaluator, "objective", STEP_TIME))
 
 
 def _baselines(problem: Problem, names: Sequence[str], seed: int, evaluator: Evaluator) -> Mapping[str, StepCost]:

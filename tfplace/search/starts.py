@@ -9,6 +9,7 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED
+from tfplace.errors import InputError
 from tfplace.placers.base import Placer
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
@@ -27,7 +28,7 @@ def quickly_placed(problem: Problem, placer: Placer, seed: int, evaluator: Evalu
     """
     cheap = evaluator if evaluator.source == SIMULATED else None
     search = Search(problem, Budget(evaluations=len(problem.topology.devices)), seed, evaluator=cheap)
-    return search.run(placer, "start")
+    return search.run(placer, "start", interruptible=False)
 
 
 def start_from(init: Placement | str | Path, problem: Problem, seed: int, evaluator: Evaluator) -> IntArray:
@@ -49,7 +50,14 @@ def start_from(init: Placement | str | Path, problem: Problem, seed: int, evalua
         text = init.to_json()
     else:
         check_init(init)
-        text = Path(init).read_text()
+        text = _text_of(Path(init))
     units = problem.gather(Placement.from_json(text, problem=problem).op_device)
     problem.expand(units)  # the rules may have changed since
     return units
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path} as a placement to go on from", "a file that `Placement.save` wrote") from error

@@ -93,8 +93,10 @@ class Search:
         self._start = time.perf_counter()
 
     def _compile(self) -> None:
-        """Runs the kernel once before the clock starts: its first call may compile it."""
-        self.evaluator.key(self.problem.allowed.argmax(axis=1).astype(np.int32))
+        """Runs both kernels, without a limit and with one, before the clock starts: a first call may compile."""
+        devices = self.problem.allowed.argmax(axis=1).astype(np.int32)
+        for limit_s in (np.inf, 1.0):
+            self.evaluator.key(devices, limit_s)
 
     @property
     def seconds(self) -> float:
@@ -127,19 +129,24 @@ class Search:
         fraction = min(self.position() / self.total, 1.0)
         self._progress(Progress(self.evaluations, now, fraction, best, over == 0, stage, self.evaluator.source))
 
-    def run(self, placer: Placer, stage: str) -> IntArray:
+    def run(self, placer: Placer, stage: str, *, interruptible: bool = True) -> IntArray:
         """[U] the placer's answer; the best it evaluated if its budget ran out or the user stopped it.
 
+        Args:
+          placer: what is run.
+          stage: logged with its improvements.
+          interruptible: whether the user stops only this, and not what it is a part of.
+
         Raises:
-          KeyboardInterrupt: stopped before any placement was found.
+          KeyboardInterrupt: stopped before any placement was found, or stopped and not interruptible.
         """
         if not self.problem.num_units:  # constants only, which follow one another
             return np.zeros(0, np.int32)
         study = self.study(stage)
         try:
             chosen = placer.place(study)
-        except (BudgetSpentError, KeyboardInterrupt):
-            if study.best is None:
+        except (BudgetSpentError, KeyboardInterrupt) as stop:
+            if study.best is None or (isinstance(stop, KeyboardInterrupt) and not interruptible):
                 raise
             return study.best
         return np.asarray(chosen, np.int32)

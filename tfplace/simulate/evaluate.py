@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.cores import own_cores
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key, StepCost
 from tfplace.core.timeline import Timeline
@@ -38,7 +38,7 @@ class Simulator:
         self.problem = problem
         self.options = options
         self.calls = 0
-        self.threads = _processors() if threads is None else threads
+        self.threads = len(own_cores()) if threads is None else threads
         self._kernel = Kernel(problem, options)
         self._scratch = self._kernel.scratch()
         # The kernel is compiled anew for each kind of array (other integers, read-only), so it only ever sees these.
@@ -155,11 +155,6 @@ class Simulator:
             limit_bytes=self._kernel.program.limit.copy(),
             moved_bytes=int(self._scratch.counter[MOVED]),
         )
-
-
-def _processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def timeline_of(problem: Problem, op_device: ArrayLike, options: Options = DEFAULT) -> Timeline:

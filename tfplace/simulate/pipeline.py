@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.cores import own_cores
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, THROUGHPUT, Key, StepCost
 from tfplace.errors import PlacementError
@@ -173,7 +173,7 @@ class PipelineLoads:
     def __init__(self, problem: Problem, *, threads: int | None = None) -> None:
         self.problem = problem
         self.program = compile_loads(problem)
-        self.threads = _processors() if threads is None else threads
+        self.threads = len(own_cores()) if threads is None else threads
         self._one = np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1)
         self._pool: ThreadPoolExecutor | None = None
 
@@ -257,7 +257,3 @@ class PipelineLoads:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
