@@ -31,13 +31,13 @@ from tfplace.core.graph import OpGraph  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.cost.analytic import analytic_costs  # noqa: E402
 from tfplace.group.problem import formulate  # noqa: E402
-from tfplace.placers.base import compute_devices, single_device, single_devices  # noqa: E402
 from tfplace.registry import PLACERS  # noqa: E402
 from tfplace.schedule.scheduler import Scheduler  # noqa: E402
 from tfplace.search.budget import Budget  # noqa: E402
 from tfplace.search.study import Search  # noqa: E402
 from tfplace.simulate.bounds import lower_bound  # noqa: E402
 from tfplace.simulate.evaluate import Simulator  # noqa: E402
+from tfplace.study.devices import compute_devices, single_device, single_devices  # noqa: E402
 from tfplace.testing import make_graph, make_problem, make_topology  # noqa: E402
 
 PLACER_NAMES = ("heft", "critical_path", "etf", "m_etf", "m_sct", "m_topo", "expert", "round_robin", "random")

@@ -31,7 +31,6 @@ from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.cost.analytic import analytic_costs  # noqa: E402
 from tfplace.group.problem import formulate  # noqa: E402
 from tfplace.placers.annealing import Annealing  # noqa: E402
-from tfplace.placers.base import single_devices  # noqa: E402
 from tfplace.placers.brkga import Brkga  # noqa: E402
 from tfplace.placers.cross_entropy import CrossEntropy  # noqa: E402
 from tfplace.placers.hill_climbing import HillClimbing  # noqa: E402
@@ -39,6 +38,7 @@ from tfplace.placers.random_search import RandomSearch  # noqa: E402
 from tfplace.search.budget import Budget  # noqa: E402
 from tfplace.search.study import Search  # noqa: E402
 from tfplace.simulate.evaluate import Simulator  # noqa: E402
+from tfplace.study.devices import single_devices  # noqa: E402
 
 PLACERS = {
     "random_search": RandomSearch,

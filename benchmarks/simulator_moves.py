@@ -32,8 +32,8 @@ import numpy as np  # noqa: E402
 import tfplace  # noqa: E402
 from models import zoo  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
-from tfplace.placers.base import compute_devices, single_device  # noqa: E402
 from tfplace.simulate.evaluate import Simulator  # noqa: E402
+from tfplace.study.devices import compute_devices, single_device  # noqa: E402
 
 HOT, COLD = 5.0, 0.25
 LOOKED_AT = 25

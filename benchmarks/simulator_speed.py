@@ -35,8 +35,8 @@ from grappler_bridge.cluster import VirtualDevice  # noqa: E402
 from grappler_bridge.costs import time_measure_costs  # noqa: E402
 from models import zoo  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
-from tfplace.placers.base import compute_devices  # noqa: E402
 from tfplace.simulate.evaluate import Simulator  # noqa: E402
+from tfplace.study.devices import compute_devices  # noqa: E402
 from tfplace.testing import random_devices  # noqa: E402
 
 SMALL = {"units": 256, "vocabulary": 2000, "batch": 16}

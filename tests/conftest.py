@@ -16,7 +16,8 @@ import pytest
 from tfplace.registry import PLACERS
 
 NUM_LOGICAL_CPUS = 4
-FLOORS_WITHOUT_TENSORFLOW = {"core", "group", "cost", "simulate", "placers", "search", "report", "testing"}
+FLOORS_WITHOUT_TENSORFLOW = {"core", "group", "cost", "simulate", "schedule", "study", "placers", "search"}
+FLOORS_WITHOUT_TENSORFLOW |= {"report", "testing"}
 
 
 @pytest.fixture(scope="session")

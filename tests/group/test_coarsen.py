@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfplace.group.coarsen import hierarchy
+from tfplace.group.coarsen import hierarchy, nested_groups
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
@@ -47,3 +47,15 @@ def test_one_cluster_does_not_swallow_the_graph():
 
 def test_without_edges_nothing_is_joined():
     assert hierarchy(make_problem(make_graph(dict.fromkeys("abcdefghijkl", 4)), make_topology(2))) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), counts=st.lists(st.integers(1, 100), min_size=1, max_size=4))
+def test_nested_groups_nest(seed, counts):
+    problem = random_problem(np.random.default_rng(seed), num_ops=60)
+    levels = nested_groups(problem, counts)
+    sizes = [int(label.max()) + 1 for label in levels]
+    assert sizes == sorted(set(sizes))
+    for coarse, fine in itertools.pairwise(levels):
+        assert all(len(np.unique(coarse[fine == group])) == 1 for group in range(int(fine.max()) + 1))
+    assert nested_groups(problem, [10**9])[0].tolist() == list(range(problem.num_units))

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from tfplace.errors import PlacementError
 from tfplace.group.merge import merge_units, renumber
-from tfplace.placers.base import BudgetSpentError, Grouped
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import BudgetSpentError
+from tfplace.study.grouped import Grouped
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 

@@ -22,9 +22,9 @@ from tfplace.core.stepcost import UNKNOWN_BYTES, FailureKind
 from tfplace.core.topology import Topology
 from tfplace.errors import GraphError, PlacementError, TopologyError
 from tfplace.measure.grappler import GrapplerEvaluator
-from tfplace.placers.base import compute_devices, single_device
 from tfplace.report.agreement import rank_correlation
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.devices import compute_devices, single_device
 from tfplace.testing import random_problem
 from tfplace.testing.variety import variety
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tfplace.placers import local_search
-from tfplace.placers.base import BudgetSpentError
 from tfplace.placers.local_search import LocalSearch, _Moves
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import BudgetSpentError
 from tfplace.testing import make_graph, make_problem, make_topology, random_graph, random_problem
 
 

@@ -11,58 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfplace.core.stepcost import FAILED_BYTES
+from tests.searching import Watched, study_of, wide_problem
 from tfplace.errors import InputError
+from tfplace.group.coarsen import nested_groups
 from tfplace.placers.annealing import Annealing, _moves
-from tfplace.placers.base import (
-    WHOLE_SPACE,
-    BudgetSpentError,
-    Price,
-    all_keys,
-    begin,
-    device_share,
-    limit_for,
-    nested_groups,
-    pick,
-    single_devices,
-    try_all,
-)
 from tfplace.placers.brkga import Brkga, Population, Settings, crossover, encode
 from tfplace.placers.cross_entropy import CrossEntropy, update
 from tfplace.placers.hill_climbing import HillClimbing, climb
 from tfplace.placers.hill_climbing import _moves as moves_of
 from tfplace.placers.random_search import RandomSearch, _draw, _levels
-from tfplace.search.budget import Budget
-from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
-from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_graph, random_problem
+from tfplace.study.base import BudgetSpentError
+from tfplace.study.devices import single_devices
+from tfplace.study.draws import device_share, pick
+from tfplace.study.price import Price
+from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_problem
 
 ALL = (RandomSearch, HillClimbing, Annealing, Brkga, CrossEntropy)
 WITH_STARTS = (HillClimbing, Annealing, Brkga, CrossEntropy)
-
-
-class Watched(Simulator):
-    """A simulator that remembers what it was asked; without limits it never gives up a step."""
-
-    def __init__(self, problem, limits=True):
-        super().__init__(problem)
-        self.limits, self.asked, self.given_up = limits, [], 0
-
-    def key(self, unit_device, limit_s=math.inf):
-        self.asked.append(np.array(unit_device))
-        key = super().key(unit_device, limit_s if self.limits else math.inf)
-        self.given_up += key[0] == FAILED_BYTES
-        return key
-
-    def keys(self, unit_devices, limit_s=math.inf):
-        self.asked += [*np.array(unit_devices)]
-        over, step_s = super().keys(unit_devices, limit_s if self.limits else math.inf)
-        self.given_up += int((over == FAILED_BYTES).sum())
-        return over, step_s
-
-
-def study_of(problem, evaluations=2000, seed=0, evaluator=None):
-    return Search(problem, Budget(evaluations=evaluations), seed, evaluator=evaluator).study("test")
 
 
 def search(placer, problem, evaluations=2000, seed=0, evaluator=None):
@@ -70,16 +36,6 @@ def search(placer, problem, evaluations=2000, seed=0, evaluator=None):
     with contextlib.suppress(BudgetSpentError):
         placer.place(study)
     return study
-
-
-def wide_problem(seed, num_ops=13, num_devices=2, tight=False):
-    """Of more placements than are simply tried one by one."""
-    rng = np.random.default_rng(seed)
-    graph = random_graph(rng, num_ops, constants=0.0, cpu_only=0.0, variables=0)
-    topology = make_topology(num_devices, bandwidth=1000.0, latency=0.1)
-    problem = random_problem(rng, graph=graph, topology=topology, tight=tight, ties=False)
-    assert num_devices**problem.num_units > WHOLE_SPACE
-    return problem
 
 
 # ---- planted optima --------------------------------------------------------------------------------------------------
@@ -408,111 +364,3 @@ def test_the_frequencies_have_the_least_cross_entropy():
 def test_an_update_refuses_other_shapes(present, elite, blind, fractions):
     with pytest.raises(InputError):
         update(present, elite, blind, *fractions)
-
-
-# ---- what they share -------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_pick_finds_the_interval(seed):
-    rng = np.random.default_rng(seed)
-    share = rng.random((5, 4)) * (rng.random((5, 4)) < 0.6)
-    share[:, rng.integers(4)] += 0.1
-    keys = np.concatenate([rng.random((6, 5)), np.zeros((1, 5)), np.full((1, 5), np.nextafter(1.0, 0.0))])
-    for row, devices in zip(keys, pick(keys, share), strict=True):
-        for key, lengths, device in zip(row, share, devices, strict=True):
-            below, upto = lengths[:device].sum() / lengths.sum(), lengths[: device + 1].sum() / lengths.sum()
-            assert lengths[device] > 0
-            assert below - 1e-12 <= key <= upto + 1e-12
-
-
-def test_all_keys_is_keys_in_parts():
-    problem = wide_problem(0)
-    rows = np.stack([random_devices(np.random.default_rng(i), problem) for i in range(300)])
-    whole, parts = study_of(problem, 300).keys(rows), all_keys(study_of(problem, 300), rows)
-    for one, other in zip(whole, parts, strict=True):
-        np.testing.assert_array_equal(one, other)
-    study = study_of(problem, 30)
-    with pytest.raises(BudgetSpentError):
-        all_keys(study, rows)
-    assert study.best_key == min(zip(*(column[:30].tolist() for column in whole), strict=True))
-
-
-def test_all_keys_asks_for_little_at_a_time_where_that_takes_long():
-    """A thousandth of the budget is one evaluation: rows are asked for by the dozen, not by the hundred."""
-    problem = wide_problem(0)
-    asked = []
-
-    class Counted(Watched):
-        def keys(self, unit_devices, limit_s=math.inf):
-            asked.append(len(unit_devices))
-            return super().keys(unit_devices, limit_s)
-
-    rows = np.stack([random_devices(np.random.default_rng(i), problem) for i in range(200)])
-    all_keys(study_of(problem, 1000, evaluator=Counted(problem)), rows)
-    assert sum(asked) == 200
-    assert max(asked) <= 16
-
-
-def test_prices_grow_with_what_is_missing():
-    problem = wide_problem(0)
-    price = Price(problem, (0, 3.0))
-    limit = int(problem.memory_limit.sum())
-    over, step_s = np.array([0, 1, 10**6, 0]), np.array([2.0, 2.0, 2.0, np.inf])
-    rows = price.rows(over, step_s)
-    assert rows.tolist() == [price(key) for key in zip(over.tolist(), step_s.tolist(), strict=True)]
-    assert rows[0] == 2.0 < rows[1] < rows[2] < rows[3]
-    assert price((limit, 2.0)) == pytest.approx(2.0 + 3.0 * 2.01)
-    assert price((FAILED_BYTES, math.inf)) == math.inf
-    assert math.isfinite(Price(problem, (FAILED_BYTES, math.inf)).scale_s)
-
-
-def test_a_search_begins_from_the_best_that_fits():
-    """The accelerators are faster and lack 20 bytes."""
-    graph = make_graph(dict.fromkeys("ab", ()), variables=dict.fromkeys("ab", 60))
-    topology = make_topology(3, types=["CPU", "GPU", "GPU"], memory=[2**30, 100, 100])
-    problem = make_problem(graph, topology, np.tile([10.0, 1.0, 1.0], (2, 1)))
-    start, key, price = begin(study_of(problem), single_devices(problem))
-    assert start.tolist() == [0, 0]
-    assert key == (0, price.scale_s) == (0, 20.0)
-    # a tenth of what both accelerators have is missing
-    assert price((20, 2.0)) == pytest.approx(2.0 + 20.0 * (0.01 + 2 / 10))
-
-
-def test_a_limit_never_hides_the_best():
-    problem = wide_problem(0)
-    study = study_of(problem)
-    assert limit_for(study, 1.0) == math.inf
-    step_s = study.key(single_devices(problem)[0])[1]
-    assert limit_for(study, step_s / 2) == step_s
-    assert limit_for(study, step_s * 2) == step_s * 2
-    full = make_problem(
-        make_graph(dict.fromkeys("ab", 4), variables=dict.fromkeys("ab", 60)), make_topology(2, memory=70)
-    )
-    study = study_of(full)
-    study.key(np.zeros(2, np.int32))
-    assert limit_for(study, 1.0) == math.inf
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 10_000), counts=st.lists(st.integers(1, 100), min_size=1, max_size=4))
-def test_nested_groups_nest(seed, counts):
-    problem = random_problem(np.random.default_rng(seed), num_ops=60)
-    levels = nested_groups(problem, counts)
-    sizes = [int(label.max()) + 1 for label in levels]
-    assert sizes == sorted(set(sizes))
-    for coarse, fine in itertools.pairwise(levels):
-        assert all(len(np.unique(coarse[fine == group])) == 1 for group in range(int(fine.max()) + 1))
-    assert nested_groups(problem, [10**9])[0].tolist() == list(range(problem.num_units))
-
-
-def test_everything_is_tried_from_the_fastest_devices_on():
-    problem = make_problem(make_graph(dict.fromkeys("abc", 4)), make_topology(2), np.tile([2.0, 1.0], (3, 1)))
-    watched = Watched(problem)
-    assert try_all(study_of(problem, evaluator=watched))
-    assert [row.tolist() for row in watched.asked[2:4]] == [[1, 1, 1], [1, 1, 0]]
-    assert len({tuple(row) for row in watched.asked}) == 8
-    assert not try_all(study_of(wide_problem(0)))
-    short = study_of(problem, evaluations=7)
-    assert not try_all(short) and short.spent == 0.0  # a corner of the space would tell nothing

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfplace.placers.base import compute_devices, settle, single_device, unit_persistent_bytes
+from tfplace.group.unit_graph import variable_bytes
 from tfplace.placers.round_robin import RoundRobin
 from tfplace.placers.single import Single
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
+from tfplace.study.devices import compute_devices, settle, single_device
 from tfplace.testing import make_graph, make_problem, make_topology
 
 
@@ -26,7 +27,7 @@ def study(p):
 
 def test_units_sum_their_ops():
     assert problem().unit_seconds.tolist() == [[18, 4, 2], [9, 2, 1], [0.5, np.inf, np.inf]]
-    assert unit_persistent_bytes(problem()).tolist() == [32, 0, 0]
+    assert variable_bytes(problem()).tolist() == [32, 0, 0]
 
 
 def test_compute_devices_are_the_accelerators_if_any():

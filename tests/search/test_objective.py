@@ -10,12 +10,12 @@ import tfplace
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError, UnknownNameError
-from tfplace.placers.base import Grouped
 from tfplace.report.facts import placement_facts
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.pipeline import PipelineLoads
+from tfplace.study.grouped import Grouped
 from tfplace.testing import make_topology, random_problem
 
 WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"

@@ -9,11 +9,11 @@ from tfplace.api import place
 from tfplace.core.constraints import Constraints
 from tfplace.errors import InputError, PlacementError, UnknownNameError
 from tfplace.group.problem import formulate
-from tfplace.placers.base import Grouped
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.init import goes_on
 from tfplace.search.study import Search
+from tfplace.study.grouped import Grouped
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 SEARCHES = ("annealing", "auto", "brkga", "cross_entropy", "hill_climbing", "local_search")

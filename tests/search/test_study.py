@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfplace.placers.base import BudgetSpentError
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import BudgetSpentError
 from tfplace.testing import random_devices, random_problem
 
 

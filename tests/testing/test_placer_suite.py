@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfplace.placers.base import settle
+from tfplace.study.devices import settle
 from tfplace.testing import random_problem
 from tfplace.testing.placers import PlacerSuite, run_placer
 

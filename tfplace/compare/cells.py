@@ -16,11 +16,11 @@ from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs
 from tfplace.errors import TfplaceError
-from tfplace.placers.base import compute_devices, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.study import Improvement, Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.devices import compute_devices, single_device
 
 CONSTRUCTIVE = (
     "single",

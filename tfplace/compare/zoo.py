@@ -7,8 +7,8 @@ from typing import Any
 from tfplace.api import formulate
 from tfplace.core.graph import OpGraph
 from tfplace.core.topology import Topology
-from tfplace.placers.base import single_device
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.devices import single_device
 
 TOPOLOGY = "8xP100"
 DEVICE = "GPU:0"

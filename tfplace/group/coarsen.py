@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
+from tfplace.group.merge import renumber
 from tfplace.group.unit_graph import UnitGraph, sum_parallel, unit_graph
 
 _BALANCE = 6.0
@@ -42,6 +43,25 @@ def hierarchy(problem: Problem, smallest: int = 8, ratio: float = 1.5) -> list[I
             levels.append(label)
             kept = count
     return levels
+
+
+def nested_groups(problem: Problem, counts: Sequence[int]) -> list[IntArray]:
+    """Groups of units from coarse to fine, each level's groups made of groups of the next.
+
+    Args:
+      problem: what is placed.
+      counts: for each the finest level of `hierarchy` with at most so many groups is taken, or
+        its coarsest if all have more. Equal ones are taken once. All but the last have at most a third as many groups
+        as there are units, so that small graphs have something coarse too.
+
+    Returns:
+      [U] the group of each unit, numbered by first unit, per level.
+    """
+    levels = [np.arange(problem.num_units, dtype=np.int32), *hierarchy(problem)]
+    sizes = [int(label.max()) + 1 for label in levels]
+    most = [*(min(count, problem.num_units // 3) for count in counts[:-1]), counts[-1]]
+    wanted = {next((i for i, size in enumerate(sizes) if size <= count), len(sizes) - 1) for count in most}
+    return [renumber(levels[i]) for i in sorted(wanted, reverse=True)]
 
 
 def coarsen(graph: UnitGraph, smallest: int) -> Iterator[IntArray]:

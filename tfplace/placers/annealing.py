@@ -8,7 +8,10 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
-from tfplace.placers.base import Price, Study, begin, compute_devices, limit_for, single_devices, try_all
+from tfplace.study.base import Study
+from tfplace.study.batches import try_all
+from tfplace.study.devices import compute_devices, single_devices
+from tfplace.study.price import Price, begin, limit_for
 
 _ANY_DEVICE = 0.02
 _BLOCK = 1024

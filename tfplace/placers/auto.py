@@ -11,8 +11,11 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import FAILED_BYTES, THROUGHPUT, Key
 from tfplace.errors import MissingExtraError
-from tfplace.placers.base import BudgetSpentError, Placer, Price, Study, single_devices, try_all
 from tfplace.registry import PLACERS
+from tfplace.study.base import BudgetSpentError, Placer, Study
+from tfplace.study.batches import try_all
+from tfplace.study.devices import single_devices
+from tfplace.study.price import Price
 from tfplace.units import format_bytes, format_seconds
 
 MEMBERS = (

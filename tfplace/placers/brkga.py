@@ -10,20 +10,13 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.errors import InputError
-from tfplace.placers.base import (
-    BudgetSpentError,
-    Grouped,
-    Price,
-    Study,
-    all_keys,
-    begin,
-    device_share,
-    limit_for,
-    nested_groups,
-    pick,
-    single_devices,
-    try_all,
-)
+from tfplace.group.coarsen import nested_groups
+from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.batches import all_keys, try_all
+from tfplace.study.devices import single_devices
+from tfplace.study.draws import device_share, pick
+from tfplace.study.grouped import Grouped
+from tfplace.study.price import Price, begin, limit_for
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,7 @@ class Brkga:
     """Evolves a population of vectors with a key in [0, 1) per group of units.
 
     A vector stands for a placement: each group goes to the device in whose interval its key lies; see
-    `tfplace.placers.base.device_share` for their lengths. In each generation the elite stays, mutants are drawn
+    `tfplace.study.draws.device_share` for their lengths. In each generation the elite stays, mutants are drawn
     blindly, and the rest are children of an elite and another parent, who have the elite one's key with probability rho
     and the other's else, for each key anew.
 

@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.placers.base import Study, single_devices
 from tfplace.schedule.ideals import Ideals, all_ideals, chain, depth_first_order
 from tfplace.schedule.pieces import Order, Pieces, Table, cut, make_pieces, make_table
+from tfplace.study.base import Study
+from tfplace.study.devices import single_devices
 
 _IDEALS = 60_000
 _BLOCKS = 2000

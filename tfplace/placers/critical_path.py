@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.placers.base import Study
 from tfplace.schedule.ranks import downward_rank, ready_first
 from tfplace.schedule.scheduler import Schedule, Scheduler
 from tfplace.schedule.tasks import PREFERRED
 from tfplace.schedule.variants import Variants, best_plan
+from tfplace.study.base import Study
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))

@@ -9,20 +9,14 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.errors import InputError
+from tfplace.group.coarsen import nested_groups
 from tfplace.group.merge import renumber
-from tfplace.placers.base import (
-    BudgetSpentError,
-    Grouped,
-    Price,
-    Study,
-    all_keys,
-    begin,
-    device_share,
-    nested_groups,
-    pick,
-    single_devices,
-    try_all,
-)
+from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.batches import all_keys, try_all
+from tfplace.study.devices import single_devices
+from tfplace.study.draws import device_share, pick
+from tfplace.study.grouped import Grouped
+from tfplace.study.price import Price, begin
 
 
 class CrossEntropy:
@@ -36,7 +30,7 @@ class CrossEntropy:
     Departures. From Rubinstein: levels of groups. From Post, whose cross-entropy step this is without its steps of
     proximal policy optimisation between: levels instead of one grouping; the first distribution leans towards the best
     of some placements, where Post's is uniform (`lean=0`); smoothing, where Post replaces the distribution
-    (`smoothing=1`); mixed in is the blind draw of `tfplace.placers.base.device_share`, which is uniform but for a host
+    (`smoothing=1`); mixed in is the blind draw of `tfplace.study.draws.device_share`, which is uniform but for a host
     beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing.
 
     Args:

@@ -11,10 +11,13 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.cores import own_cores
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.group.heavy_edge import heavy_edge
-from tfplace.placers.base import BudgetSpentError, Grouped, Study, settle, single_devices, try_all
 from tfplace.registry import PLACERS
 from tfplace.schedule.cp_model import Limits
 from tfplace.schedule.cp_process import ask, check_installed
+from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.batches import try_all
+from tfplace.study.devices import settle, single_devices
+from tfplace.study.grouped import Grouped
 from tfplace.units import format_seconds
 
 _STARTS = {STEP_TIME: ("single", "expert", "heft", "etf"), THROUGHPUT: ("single", "expert", "contiguous")}

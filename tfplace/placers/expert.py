@@ -11,7 +11,9 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
 from tfplace.group.layers import is_backward, join_neighbours, layers, scope_parts, unit_edges, vote
-from tfplace.placers.base import Study, compute_devices, settle, unit_persistent_bytes
+from tfplace.group.unit_graph import variable_bytes
+from tfplace.study.base import Study
+from tfplace.study.devices import compute_devices, settle
 
 _FULL = 0.9
 
@@ -153,7 +155,7 @@ def _tables(problem: Problem, parts: Scopes) -> IntArray | None:
     devices = compute_devices(problem)
     label = vote(problem, scopes, tables)
     held, home = np.zeros(len(devices)), np.zeros(len(tables), np.int32)
-    size = np.bincount(label[label >= 0], unit_persistent_bytes(problem)[label >= 0], len(tables))
+    size = np.bincount(label[label >= 0], variable_bytes(problem)[label >= 0], len(tables))
     for table in np.argsort(-size, kind="stable").tolist():
         home[table] = held.argmin()
         held[home[table]] += size[table]
@@ -188,7 +190,7 @@ def _crossing_seconds(problem: Problem, layer: IntArray) -> FloatArray:
 def _layer_bytes(problem: Problem, layer: IntArray) -> FloatArray:
     """[L] bytes a layer is taken to need at once: its variables and every tensor that its backward pass reads."""
     graph, unit_of = problem.graph, problem.grouping.unit_of
-    out: FloatArray = np.bincount(layer, unit_persistent_bytes(problem), int(layer.max()) + 1).astype(np.float64)
+    out: FloatArray = np.bincount(layer, variable_bytes(problem), int(layer.max()) + 1).astype(np.float64)
     backward = np.array([is_backward(name) for name in graph.op_names])
     kept = np.zeros(graph.num_tensors, bool)
     edges = flow(problem)

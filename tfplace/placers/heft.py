@@ -7,10 +7,10 @@ from functools import partial
 from itertools import product
 
 from tfplace.core.arrays import IntArray
-from tfplace.placers.base import Study
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.tasks import Units
 from tfplace.schedule.variants import PlanWith, Variants, best_plan
+from tfplace.study.base import Study
 
 _SLOWER = (4.0, 16.0, 64.0)
 _GROUPS = (("topological", 300), ("merge", 300), ("topological", 100), ("merge", 100))

@@ -12,7 +12,11 @@ from tfplace.core.arrays import IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.group.coarsen import hierarchy
-from tfplace.placers.base import Study, begin, device_share, pick, single_devices, try_all
+from tfplace.study.base import Study
+from tfplace.study.batches import try_all
+from tfplace.study.devices import single_devices
+from tfplace.study.draws import device_share, pick
+from tfplace.study.price import begin
 
 Move = tuple[LongArray, int]
 """Units, and the device they go to."""

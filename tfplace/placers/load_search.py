@@ -15,8 +15,9 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.coarsen import hierarchy
-from tfplace.placers.base import Study, compute_devices, single_devices
 from tfplace.simulate.pipeline import LoadProgram, compile_loads
+from tfplace.study.base import Study
+from tfplace.study.devices import compute_devices, single_devices
 
 _MOVES = 1000
 _ROUNDS = 6

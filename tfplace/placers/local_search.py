@@ -11,7 +11,10 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import Key
 from tfplace.group.vicinity import Vicinity
-from tfplace.placers.base import Price, Study, compute_devices, limit_for, single_devices, try_all
+from tfplace.study.base import Study
+from tfplace.study.batches import try_all
+from tfplace.study.devices import compute_devices, single_devices
+from tfplace.study.price import Price, limit_for
 
 _ANY_DEVICE = 0.02
 _SPREAD = 0.3

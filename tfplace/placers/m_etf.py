@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
-from tfplace.placers.base import Study
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.variants import Variants, best_plan
+from tfplace.study.base import Study
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))

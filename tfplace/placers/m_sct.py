@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from tfplace.core.arrays import IntArray
-from tfplace.placers.base import Study
 from tfplace.schedule.favourites import favourites
 from tfplace.schedule.scheduler import Favourites, Scheduler
 from tfplace.schedule.variants import PlanWith, Variants, best_plan
+from tfplace.study.base import Study
 
 _MOST_PAIRS = 10_000
 """Of tasks and children in a linear programme, which then takes about three seconds."""

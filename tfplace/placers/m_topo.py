@@ -7,7 +7,9 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.group.acyclic import precedence
-from tfplace.placers.base import Study, compute_devices, settle, unit_persistent_bytes
+from tfplace.group.unit_graph import variable_bytes
+from tfplace.study.base import Study
+from tfplace.study.devices import compute_devices, settle
 
 
 class MTopo:
@@ -45,7 +47,7 @@ def unit_bytes(problem: Problem) -> FloatArray:
     graph = problem.graph
     unit = problem.grouping.unit_of[graph.tensor_op]
     inside = unit >= 0
-    size = unit_persistent_bytes(problem)
+    size = variable_bytes(problem)
     np.add.at(size, unit[inside], graph.tensor_bytes[inside])
     return size
 

@@ -12,7 +12,8 @@ from tfplace.core.stepcost import Key
 from tfplace.group.metis import balance_weight, partition
 from tfplace.group.parts import assign_parts, device_shares, fit_variables
 from tfplace.group.unit_graph import UnitGraph, sum_parallel, unit_graph
-from tfplace.placers.base import Study, compute_devices, settle
+from tfplace.study.base import Study
+from tfplace.study.devices import compute_devices, settle
 
 _TOLERANCES = (0.03, 0.1, 0.3, 1.0)
 _MOST_SWAPS = 30

@@ -7,7 +7,9 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.group.coarsen import hierarchy
-from tfplace.placers.base import Study, all_keys, device_share, pick, try_all
+from tfplace.study.base import Study
+from tfplace.study.batches import all_keys, try_all
+from tfplace.study.draws import device_share, pick
 
 _ROWS = 64
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.placers.base import Study, compute_devices, settle
+from tfplace.study.base import Study
+from tfplace.study.devices import compute_devices, settle
 
 
 class RoundRobin:

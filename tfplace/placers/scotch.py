@@ -9,7 +9,8 @@ from tfplace.core.stepcost import Key
 from tfplace.group.mapping import static_mapping
 from tfplace.group.parts import fit_variables
 from tfplace.group.unit_graph import unit_graph
-from tfplace.placers.base import Study, settle
+from tfplace.study.base import Study
+from tfplace.study.devices import settle
 
 _TOLERANCES = (0.01, 0.05, 0.2, 0.5)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
-from tfplace.placers.base import Study, single_devices
+from tfplace.study.base import Study
+from tfplace.study.devices import single_devices
 
 
 class Single:

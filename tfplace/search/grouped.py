@@ -5,8 +5,9 @@ from __future__ import annotations
 from tfplace.core.arrays import IntArray
 from tfplace.errors import UnknownNameError
 from tfplace.group.limits import check_count
-from tfplace.placers.base import Grouped, Placer, Study
 from tfplace.registry import GROUPERS
+from tfplace.study.base import Placer, Study
+from tfplace.study.grouped import Grouped
 
 
 class OnGroups:

@@ -15,7 +15,6 @@ from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
 from tfplace.errors import InfeasibleError
-from tfplace.placers.base import Placer, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
@@ -25,6 +24,8 @@ from tfplace.search.starts import quickly_placed, start_from
 from tfplace.search.study import Progress, Search
 from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import Placer
+from tfplace.study.devices import single_device
 from tfplace.version import VERSION
 
 BASELINES = ("round_robin", "expert", "heft")

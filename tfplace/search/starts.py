@@ -10,11 +10,11 @@ from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED
 from tfplace.errors import InputError
-from tfplace.placers.base import Placer
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.init import check_init
 from tfplace.search.study import Search
+from tfplace.study.base import Placer
 
 
 def quickly_placed(problem: Problem, placer: Placer, seed: int, evaluator: Evaluator) -> IntArray:

@@ -12,9 +12,9 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, Key, StepCost
-from tfplace.placers.base import BudgetSpentError, Left, Placer
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import BudgetSpentError, Left, Placer
 
 _PROGRESS_S = 0.2
 
@@ -157,7 +157,7 @@ class Search:
 
 
 class SearchStudy:
-    """A study, or a share of one; implements `tfplace.placers.base.Study`.
+    """A study, or a share of one; implements `tfplace.study.base.Study`.
 
     Args:
       search: what all shares have in common.
@@ -192,7 +192,7 @@ class SearchStudy:
         return min((self._search.position() - self._from) / span, 1.0) if span > 0 else 1.0
 
     def share(self, fraction: float, stage: str) -> SearchStudy:
-        """A study with `fraction` of what is left of this one's budget; see `tfplace.placers.base.Study`."""
+        """A study with `fraction` of what is left of this one's budget; see `tfplace.study.base.Study`."""
         here = self._search.position()
         until = here + fraction * (self._until - here)
         if self._search.budget.evaluations is not None:
@@ -227,7 +227,7 @@ class SearchStudy:
         return Left(rest, None) if self._search.budget.seconds is not None else Left(None, round(rest))
 
     def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
-        """`evaluate(...).key`, quicker; see `tfplace.placers.base.Study`.
+        """`evaluate(...).key`, quicker; see `tfplace.study.base.Study`.
 
         Raises:
           BudgetSpentError: nothing of this study's budget is left.
@@ -238,7 +238,7 @@ class SearchStudy:
         return key
 
     def keys(self, unit_devices: IntArray, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
-        """Keys of the rows of [B, U]; see `tfplace.placers.base.Study`.
+        """Keys of the rows of [B, U]; see `tfplace.study.base.Study`.
 
         Raises:
           BudgetSpentError: nothing of this study's budget is left.

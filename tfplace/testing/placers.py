@@ -25,10 +25,11 @@ from tfplace.core.costs import CostTable
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.group.problem import formulate
-from tfplace.placers.base import BudgetSpentError, Placer, single_device
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import BudgetSpentError, Placer
+from tfplace.study.devices import single_device
 from tfplace.testing.graphs import make_graph
 from tfplace.testing.problems import make_topology, random_problem
 

@@ -20,11 +20,12 @@ import numpy as np
 
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
-from tfplace.placers.base import Placer, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import Placer
+from tfplace.study.devices import single_device
 from tfplace.testing.graphs import make_graph
 from tfplace.testing.problems import make_problem, make_topology
 

@@ -1,0 +1,54 @@
+"""What placements that do not fit count as, and which steps may be given up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.searching import study_of, wide_problem
+from tfplace.core.stepcost import FAILED_BYTES
+from tfplace.study.devices import single_devices
+from tfplace.study.price import Price, begin, limit_for
+from tfplace.testing import make_graph, make_problem, make_topology
+
+
+def test_prices_grow_with_what_is_missing():
+    problem = wide_problem(0)
+    price = Price(problem, (0, 3.0))
+    limit = int(problem.memory_limit.sum())
+    over, step_s = np.array([0, 1, 10**6, 0]), np.array([2.0, 2.0, 2.0, np.inf])
+    rows = price.rows(over, step_s)
+    assert rows.tolist() == [price(key) for key in zip(over.tolist(), step_s.tolist(), strict=True)]
+    assert rows[0] == 2.0 < rows[1] < rows[2] < rows[3]
+    assert price((limit, 2.0)) == pytest.approx(2.0 + 3.0 * 2.01)
+    assert price((FAILED_BYTES, math.inf)) == math.inf
+    assert math.isfinite(Price(problem, (FAILED_BYTES, math.inf)).scale_s)
+
+
+def test_a_search_begins_from_the_best_that_fits():
+    """The accelerators are faster and lack 20 bytes."""
+    graph = make_graph(dict.fromkeys("ab", ()), variables=dict.fromkeys("ab", 60))
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"], memory=[2**30, 100, 100])
+    problem = make_problem(graph, topology, np.tile([10.0, 1.0, 1.0], (2, 1)))
+    start, key, price = begin(study_of(problem), single_devices(problem))
+    assert start.tolist() == [0, 0]
+    assert key == (0, price.scale_s) == (0, 20.0)
+    # a tenth of what both accelerators have is missing
+    assert price((20, 2.0)) == pytest.approx(2.0 + 20.0 * (0.01 + 2 / 10))
+
+
+def test_a_limit_never_hides_the_best():
+    problem = wide_problem(0)
+    study = study_of(problem)
+    assert limit_for(study, 1.0) == math.inf
+    step_s = study.key(single_devices(problem)[0])[1]
+    assert limit_for(study, step_s / 2) == step_s
+    assert limit_for(study, step_s * 2) == step_s * 2
+    full = make_problem(
+        make_graph(dict.fromkeys("ab", 4), variables=dict.fromkeys("ab", 60)), make_topology(2, memory=70)
+    )
+    study = study_of(full)
+    study.key(np.zeros(2, np.int32))
+    assert limit_for(study, 1.0) == math.inf

@@ -1,0 +1,116 @@
+"""What a placer is, and what it is given."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.problem import Problem
+from tfplace.core.stepcost import Key, StepCost
+
+
+class BudgetSpentError(Exception):
+    """Raised by a study when its budget is used up; what was found so far is kept there."""
+
+
+class Left(NamedTuple):
+    """What is left of a budget; one of the two is None.
+
+    Attributes:
+      seconds: wall-clock seconds.
+      evaluations: placements.
+    """
+
+    seconds: float | None
+    evaluations: int | None
+
+
+class Study(Protocol):
+    """What a placer is given: the problem, a budget of simulated placements, and a random generator."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is to be placed."""
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Seeded; a placer draws from nothing else."""
+
+    def evaluate(self, unit_device: IntArray) -> StepCost:
+        """The simulated cost of [U] devices; one evaluation of the budget.
+
+        Raises:
+          BudgetSpentError: nothing is left.
+        """
+
+    def key(self, unit_device: IntArray, limit_s: float = ...) -> Key:
+        """The same, reduced to what placements are compared by; quicker.
+
+        Args:
+          unit_device: [U] devices.
+          limit_s: a longer step may be given up: its key is then `(FAILED_BYTES, infinite)`, and it is not kept as the
+            best. Not to be below the best feasible step if what is better than that should be found.
+        """
+
+    def keys(self, unit_devices: IntArray, limit_s: float = ...) -> tuple[LongArray, FloatArray]:
+        """Keys of the rows of [B, U]: bytes over the limits and step seconds, on several threads.
+
+        Each row is one evaluation of the budget. If that has evaluations for some rows only, the first ones are
+        evaluated and the arrays are that much shorter.
+
+        Raises:
+          BudgetSpentError: nothing is left.
+        """
+
+    @property
+    def bound_s(self) -> float:
+        """No placement's seconds can be lower; 0 if nothing is known."""
+
+    @property
+    def objective(self) -> str:
+        """What keys count: `tfplace.core.stepcost.STEP_TIME`, or the largest load in a pipeline, `THROUGHPUT`."""
+
+    @property
+    def left(self) -> Left:
+        """What is left of the budget, for placers that hand it on."""
+
+    @property
+    def best(self) -> IntArray | None:
+        """[U] the best devices evaluated so far in this study, or None."""
+
+    @property
+    def best_key(self) -> Key | None:
+        """The key of `best`."""
+
+    @property
+    def spent(self) -> float:
+        """Fraction of the budget used, from 0 to 1."""
+
+    def share(self, fraction: float, stage: str) -> Study:
+        """A study of the same problem with a part of what is left of this one's budget.
+
+        What it finds is found for this study too. Its `best` starts empty.
+
+        Args:
+          fraction: of the remaining budget.
+          stage: name under which its improvements are logged.
+        """
+
+
+class Placer(Protocol):
+    """A placement method.
+
+    Attributes:
+      citation: where the method comes from.
+    """
+
+    citation: str
+
+    def place(self, study: Study) -> IntArray:
+        """[U] a device for each unit; need not fit the memory if nothing that does was found.
+
+        Raises:
+          BudgetSpentError: from the study; its best placement then counts.
+        """

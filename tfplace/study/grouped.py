@@ -1,0 +1,104 @@
+"""A study in which whole groups of units are placed."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.stepcost import Key, StepCost
+from tfplace.group.merge import merge_units
+from tfplace.study.base import Left, Study
+
+
+class Grouped:
+    """A study of the same search in which whole groups of units are placed; itself a `Study`.
+
+    Its problem has the groups as units. What it evaluates counts for the study it is made from, unit by unit.
+
+    Args:
+      study: of the ungrouped problem.
+      label: [U] group of each unit, numbered from 0 by first unit; units of one group share an allowed device.
+    """
+
+    def __init__(self, study: Study, label: IntArray) -> None:
+        self.problem = merge_units(study.problem, label)
+        self.best: IntArray | None = None
+        self.best_key: Key | None = None
+        self._study = study
+        self._label = label
+        self._line: tuple[Grouped, ...] = (self,)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The study's generator."""
+        return self._study.rng
+
+    @property
+    def spent(self) -> float:
+        """Fraction of the study's budget used."""
+        return self._study.spent
+
+    @property
+    def bound_s(self) -> float:
+        """The ungrouped problem's, which groups cannot beat either."""
+        return self._study.bound_s
+
+    @property
+    def objective(self) -> str:
+        """The study's."""
+        return self._study.objective
+
+    @property
+    def left(self) -> Left:
+        """What is left of the study's budget."""
+        return self._study.left
+
+    def evaluate(self, unit_device: IntArray) -> StepCost:
+        """See `Study.evaluate`; [G] devices."""
+        cost = self._study.evaluate(unit_device[self._label])
+        self._keep(unit_device, cost.key)
+        return cost
+
+    def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
+        """See `Study.key`; [G] devices."""
+        key = self._study.key(unit_device[self._label], limit_s)
+        self._keep(unit_device, key)
+        return key
+
+    def keys(self, unit_devices: IntArray, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
+        """See `Study.keys`; [B, G] devices."""
+        over, step_s = self._study.keys(np.ascontiguousarray(unit_devices[:, self._label]), limit_s)
+        if len(over):
+            first = int(np.lexsort((step_s, over))[0])
+            self._keep(unit_devices[first], (int(over[first]), float(step_s[first])))
+        return over, step_s
+
+    def share(self, fraction: float, stage: str) -> Grouped:
+        """See `Study.share`."""
+        part = copy.copy(self)  # of the same groups, which are not merged again
+        part.best = part.best_key = None
+        part._study = self._study.share(fraction, stage)
+        part._line = (part, *self._line)
+        return part
+
+    def ungroup(self, group_device: IntArray) -> IntArray:
+        """[G] devices of groups -> [U] devices of the study's units."""
+        return group_device[self._label]
+
+    def group(self, unit_device: IntArray) -> IntArray:
+        """[U] devices of the study's units -> [G]: of those a group may be on, where its units spend most seconds.
+
+        Where they take none, it is where most of them are.
+        """
+        units = self._study.problem
+        mean = np.nanmean(np.where(np.isfinite(units.unit_seconds), units.unit_seconds, np.nan), axis=1)
+        seconds = np.where(self.problem.allowed, 0.0, -np.inf)
+        np.add.at(seconds, (self._label, unit_device), mean + np.finfo(np.float64).tiny)
+        return np.asarray(seconds.argmax(axis=1), np.int32)
+
+    def _keep(self, unit_device: IntArray, key: Key) -> None:
+        for study in self._line:
+            if study.best_key is None or key < study.best_key:
+                study.best, study.best_key = unit_device.copy(), key
