@@ -1,8 +1,15 @@
 """Comparison of placers: cells, journal, processes, standings, tables."""
 
+import contextlib
 import itertools
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,6 +145,49 @@ def test_a_cell_that_fails_stops_no_other_and_is_run_again(tmp_path):
     failed = run_all(todo, journal, jobs=99)
     assert [(task.case.graph, task.placer) for task, _ in failed] == [("h", ""), ("h", "heft")]
     assert [*journal.runs] == [(CASE, "heft", 0)]
+
+
+def test_no_process_outlives_a_comparison_that_is_killed(tmp_path):
+    branches().save(tmp_path / "g.npz")
+    code = """
+from pathlib import Path
+from tfplace.compare.cells import Case
+from tfplace.compare.journal import Journal
+from tfplace.compare.running import run_all, tasks
+from tfplace.search.budget import Budget
+if __name__ == "__main__":
+    journal = Journal("runs.jsonl", {})
+    todo = tasks([(Path("g.npz"), Case("g", "2xP100"))], ("random_search",), 1, Budget(seconds=100.0), journal)
+    run_all(todo, journal)
+"""
+    (tmp_path / "main.py").write_text(code)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen([sys.executable, "main.py"], cwd=tmp_path, env=env, start_new_session=True) as main:
+        wait_for((tmp_path / "runs.jsonl").exists)  # facts are there: the search has begun
+        group = main.pid
+        main.kill()
+    try:
+        wait_for(lambda: not alive(group))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def alive(group):
+    """Whether a process group has members that are no zombies."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                return True
+    return False
+
+
+def wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_results_of_another_graph_are_not_mixed(tmp_path):

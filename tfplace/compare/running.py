@@ -6,6 +6,7 @@ import functools
 import itertools
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -133,6 +134,14 @@ def _graph(path: Path) -> OpGraph:
 
 
 def _pin(processors: multiprocessing.Queue[int]) -> None:
-    """One processor for this process, and so one thread for its simulator."""
+    """One processor for this process, and so one thread for its simulator; it ends when the one that began it does."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {processors.get()})
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
