@@ -129,3 +129,27 @@ def test_by_throughput_loads_are_searched():
     for name in ("contiguous", "heft", "single"):
         alone = Search(problem, Budget(evaluations=50), 0, evaluator=OBJECTIVES["throughput"](problem))
         assert search.best_key <= search.evaluator.key(alone.run(PLACERS[name](), name))
+
+
+def test_a_member_that_fails_costs_nothing_but_itself():
+    class Broken:
+        citation = ""
+
+        def place(self, study):
+            raise ZeroDivisionError("by 0")
+
+    PLACERS.add("m_etf", Broken)
+    placer = Auto()
+    run = Search(random_problem(np.random.default_rng(7), 60, 4), Budget(evaluations=2000), 0)
+    run.run(placer, "auto")
+    assert any("m_etf failed: ZeroDivisionError('by 0')" in note for note in placer.notes)
+    assert any("local_search" in note for note in placer.notes)
+
+
+def test_where_evaluations_are_few_for_the_graph_one_search_has_them_all(monkeypatch):
+    problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
+    for part, scouts in ((0.25, True), (100.0, False)):
+        monkeypatch.setattr("tfplace.placers.auto._LEAST_OF_UNITS", part)
+        placer = Auto()
+        Search(problem, Budget(evaluations=12_000), 0).run(placer, "auto")
+        assert any("cross_entropy" in note for note in placer.notes) == scouts

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tfplace
+from tests.measuring import Measuring
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError
 from tfplace.group.arrays import problem_from_arrays
@@ -20,6 +21,7 @@ from tfplace.schedule.cp_model import Answer, Limits, interchangeable
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.options import Options
 from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.testing import make_topology, random_problem
 
@@ -97,6 +99,16 @@ def test_groups_prove_nothing_of_the_rest():
     _, placer, _ = search(problem, THROUGHPUT, groups=8)
     assert placer.proven_s == 0
     assert "groups whole" in placer.notes[0]
+
+
+def test_steps_of_another_kind_are_searched_and_nothing_is_proven():
+    problem = load_workload(WORKLOADS / "lat-layer-bert24-inf.json")
+    for evaluator in (Simulator(problem, Options(parallel=2)), Measuring(problem)):
+        run = Search(problem, Budget(evaluations=100), 0, evaluator=evaluator)
+        placer = Exact()
+        run.run(placer, "exact")
+        assert placer.proven_s == 0
+        assert "nothing was proven" in placer.notes[0]
 
 
 def test_graphs_too_large_for_a_schedule_are_searched_all_the_same(monkeypatch):

@@ -71,3 +71,12 @@ def test_a_chain_stays_on_one_device():
     problem = make_problem(chain, make_topology(3))
     device = MSct().place(Search(problem, Budget(evaluations=20), 0).study("x"))
     assert len({*device.tolist()}) == 1
+
+
+def test_graphs_with_too_many_pairs_have_no_favourites(monkeypatch):
+    problem = random_problem(np.random.default_rng(4), 120, 3, unit=1e-3)
+    monkeypatch.setattr("tfplace.placers.m_sct._MOST_PAIRS", 0)
+    monkeypatch.setattr("tfplace.placers.m_sct.favourites", None)
+    run = Search(problem, Budget(evaluations=20), 0)
+    assert run.evaluator.key(run.run(MSct(), "m_sct")) == run.best_key
+    assert run.evaluations == 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import FAILED_BYTES, THROUGHPUT, Key
-from tfplace.errors import MissingExtraError
+from tfplace.errors import MissingExtraError, TfplaceError
 from tfplace.registry import PLACERS
 from tfplace.study.base import BudgetSpentError, Placer, Study
 from tfplace.study.batches import try_all
@@ -45,8 +45,8 @@ PIPELINE_SCOUTS = (("load_search", 0), ("load_search", -1), ("load_search", 1))
 
 _CONSTRUCTION = 0.3
 _SCOUTING = 0.35
-_LEAST = 700
-"""Evaluations without which a scout tells nothing."""
+_LEAST, _LEAST_OF_UNITS = 700, 0.25
+"""Evaluations without which a scout tells nothing: so many, and as a part of the units."""
 
 _SURVIVORS, _SECOND = 2, 0.25
 _TOLD = 5
@@ -57,7 +57,7 @@ class Auto:
     """A portfolio: constructive placers, short searches from several of them, longer ones from the best of those.
 
     1. The members run one after the other, as long as a part of the budget suffices. One whose extra is not installed
-       is passed over.
+       is passed over, and one that fails.
     2. Scouts search for a short while each: `local_search`, which moves parts of all sizes, and `cross_entropy`, which
        places groups, from the best members and from the best single device.
     3. `local_search` goes on from what the two best scouts found, then from the best of all with what is left.
@@ -139,6 +139,11 @@ class _Portfolio:
             except MissingExtraError:
                 self.missing.append(name)
                 continue
+            except TfplaceError:
+                raise  # such as the evaluator's
+            except Exception as error:  # a member's own fault is no reason to lose what the others found
+                self.log.append(f"{name} failed: {error!r}")
+                continue
             self.found += [found] if found is not None else []
 
     def improve(self) -> None:
@@ -147,7 +152,8 @@ class _Portfolio:
         alone = self._alone()
         scouts = PIPELINE_SCOUTS if self.pipelined else SCOUTS
         # as many scouts as can do something in their time; a lone one would have none to be compared with
-        affordable = int(_SCOUTING * (1 - begin) / max(_LEAST * (self.study.spent - begin), _TINY))
+        least = max(_LEAST, _LEAST_OF_UNITS * self.study.problem.num_units)
+        affordable = int(_SCOUTING * (1 - begin) / max(least * (self.study.spent - begin), _TINY))
         scouted = self._scout(scouts[:affordable], alone) if affordable > 1 else []
         begin, last = self.study.spent, scouts[0][0]
         best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]

@@ -42,6 +42,7 @@ class Exact:
 
     `proven_s` is the bound; `notes` has one line on it, with the gap, for reports. More than 300 units are first joined
     to groups over their heaviest edges; then nothing is proven of placements that split a group, and `proven_s` is 0.
+    Nothing is proven where steps are measured or simulated with options of their own; the starts are improved then.
     By the step time graphs of more than 4,000 ops are too large for a model; the starts are improved all the time then.
 
     With a budget in evaluations CP-SAT runs on one thread for 0.002 of its deterministic seconds per evaluation, so
@@ -88,6 +89,8 @@ class Exact:
         _start(study, grouped, label)
         if grouped.best is None or grouped.best_key is None or grouped.best_key[0]:
             self.notes = ("exact: no placement that fits to start from, so nothing was proven",)
+        elif not study.plain:
+            self.notes = ("exact: only simulated steps have a model; nothing was proven of what was evaluated here",)
         elif study.objective == STEP_TIME and problem.graph.num_ops > _OPS:
             self.notes = (f"exact: more than {_OPS:,} ops are too many for a model of steps; nothing was proven",)
         else:

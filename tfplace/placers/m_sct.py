@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tfplace.core.arrays import IntArray
-from tfplace.schedule.favourites import favourites
+from tfplace.schedule.favourites import favourites, no_favourites, pairs_of
 from tfplace.schedule.scheduler import Favourites, Scheduler
 from tfplace.schedule.variants import PlanWith, Variants, best_plan
 from tfplace.study.base import Study
@@ -27,7 +27,8 @@ class MSct:
 
     Departures beside those of m-ETF: favourites are chosen between units, or between groups of units
     (`tfplace.schedule.fuse`) where there are more than 10,000 pairs of unit and child, since the programme of single
-    ops takes too long and their units have to stay together anyway. Of a few groupings, planned with links as they are
+    ops takes too long and their units have to stay together anyway, and none where all groupings have more. Of a few
+    groupings, planned with links as they are
     or 16 times slower, the simulated best is returned.
     """
 
@@ -47,12 +48,17 @@ class MSct:
 def _plans(variants: Variants, chosen: dict[tuple[str, int], Favourites]) -> Iterator[PlanWith]:
     for grouper, count in _GROUPS:
         groups = variants.groups(grouper, count)
-        if not variants.coarser(count) or len(groups.tasks.reader) > _MOST_PAIRS:
+        if not variants.coarser(count):
             continue
         if (grouper, count) not in chosen:
+            if len(pairs_of(groups.tasks)[0]) > _MOST_PAIRS:
+                continue
             chosen[grouper, count] = favourites(groups.tasks)
         for slower in _SLOWER:
             yield partial(_plan, variants.groups(grouper, count, slower), chosen[grouper, count])
+    if not chosen:
+        groups = variants.groups(*_GROUPS[-1])
+        yield partial(_plan, groups, no_favourites(groups.tasks))
 
 
 def _plan(scheduler: Scheduler, children: Favourites, memory: float) -> IntArray:

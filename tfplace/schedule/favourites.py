@@ -20,6 +20,11 @@ _HALF = 0.5 + 1e-7
 _METHODS = ("highs", "highs-ipm")  # the dual simplex ends without an answer for some graphs of a dozen thousand tasks
 
 
+def no_favourites(t: Tasks) -> Favourites:
+    """No task has one."""
+    return Favourites(np.full(len(t.mean_s), -1, np.int32), np.zeros(len(t.mean_s)))
+
+
 class Relaxed(NamedTuple):
     """The solution of the linear relaxation.
 
@@ -77,7 +82,7 @@ def relax(t: Tasks) -> Relaxed:
     Raises:
       RuntimeError: the solver failed.
     """
-    src, dst, transfer = _pairs(t)
+    src, dst, transfer = pairs_of(t)
     tasks, pairs = len(t.mean_s), len(src)
     scale = float(t.mean_s.sum() + transfer.sum()) or 1.0  # the solver's tolerances are absolute
     p, c = t.mean_s / scale, transfer / scale
@@ -124,7 +129,7 @@ def _stack(blocks: list[_Block], columns: int) -> tuple[csr_array, FloatArray]:
     return csr_array((np.concatenate(values), index), shape=(first, columns)), np.concatenate(bounds)
 
 
-def _pairs(t: Tasks) -> tuple[IntArray, IntArray, FloatArray]:
+def pairs_of(t: Tasks) -> tuple[IntArray, IntArray, FloatArray]:
     """Each task with each child, ascending, and the mean seconds of all messages from one to the other."""
     count = len(t.mean_s)
     readers = np.diff(t.messages["reader_first"])

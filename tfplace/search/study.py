@@ -14,6 +14,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, Key, StepCost
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.options import DEFAULT
 from tfplace.study.base import BudgetSpentError, Left, Placer
 
 _PROGRESS_S = 0.2
@@ -219,6 +220,12 @@ class SearchStudy:
     def objective(self) -> str:
         """What keys count; of evaluators that do not say it is the step time."""
         return str(getattr(self._search.evaluator, "objective", STEP_TIME))
+
+    @property
+    def plain(self) -> bool:
+        """Whether the evaluator simulates, with default options; see `tfplace.study.base.Study`."""
+        evaluator = self._search.evaluator
+        return evaluator.source == SIMULATED and getattr(evaluator, "options", DEFAULT) == DEFAULT
 
     @property
     def left(self) -> Left:

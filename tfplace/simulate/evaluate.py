@@ -87,7 +87,7 @@ class Simulator:
     @cached_property
     def bound_s(self) -> float:
         """No placement's step can be shorter; see `tfplace.simulate.bounds`."""
-        return lower_bound(self.problem).seconds
+        return lower_bound(self.problem, self.options).seconds
 
     def close(self) -> None:
         """Ends the threads of batches; they start again when they are needed."""

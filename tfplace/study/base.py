@@ -73,6 +73,10 @@ class Study(Protocol):
         """What keys count: `tfplace.core.stepcost.STEP_TIME`, or the largest load in a pipeline, `THROUGHPUT`."""
 
     @property
+    def plain(self) -> bool:
+        """Whether keys are what the simulator says by default: what is proven of its model then holds for them."""
+
+    @property
     def left(self) -> Left:
         """What is left of the budget, for placers that hand it on."""
 

@@ -51,6 +51,11 @@ class Grouped:
         return self._study.objective
 
     @property
+    def plain(self) -> bool:
+        """As of the study."""
+        return self._study.plain
+
+    @property
     def left(self) -> Left:
         """What is left of the study's budget."""
         return self._study.left
