@@ -23,3 +23,13 @@ class Model:
     batch: tuple[Any, Any]
     paper: str
     departures: str
+
+
+def check_divides(name: str, value: int, by_name: str, by: int) -> None:
+    """Refuses sizes that do not go into one another.
+
+    Raises:
+      ValueError: `by` does not divide `value`.
+    """
+    if by < 1 or value % by:
+        raise ValueError(f"received {name}={value}, {by_name}={by}; expected {by_name} to divide {name}.")

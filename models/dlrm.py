@@ -29,7 +29,7 @@ def build(
 
     Args:
       batch: examples in a step.
-      most_rows: of a table; categories with more values share rows, as hashing to so many rows would make them.
+      most_rows: of a table; categories with more values are cut off there, so ids have to be hashed to fewer before.
       width: of the embedded vectors.
       dense: numbers that describe an example.
       bottom: hidden layers that turn the numbers into one more vector.
@@ -58,7 +58,8 @@ def build(
         (x_spec, tf.TensorSpec((batch, 1), tf.float32)),
         "Naumov et al. 2019, sizes as in MLPerf's training benchmark; no placement paper uses it",
         "tables of at most ten million rows by default, not forty; one value of each category; tables start at zero, "
-        "so that the model can be built and placed on a machine that could not hold them",
+        "so that the model can be built and placed on a machine that could not hold them; ids are to be hashed to the "
+        "tables' rows beforehand",
     )
 
 

@@ -9,6 +9,8 @@ import keras
 import tensorflow as tf
 from keras import layers, ops
 
+from models.base import check_divides
+
 
 class Positions(layers.Layer):
     """Adds a learned vector to each position of [B, T, width].
@@ -102,7 +104,12 @@ def residual(
 
 
 def attention(x: Any, heads: int, name: str, *, dropout: float, causal: bool = False) -> Any:
-    """Self-attention over [B, T, width]; `causal` lets a token see only those before it and itself."""
+    """Self-attention over [B, T, width]; `causal` lets a token see only those before it and itself.
+
+    Raises:
+      ValueError: `heads` does not divide the width.
+    """
+    check_divides("width", x.shape[-1], "heads", heads)
     layer = layers.MultiHeadAttention(heads, x.shape[-1] // heads, dropout=dropout, name=name)
     return layer(x, x, use_causal_mask=causal)
 

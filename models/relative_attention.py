@@ -8,6 +8,8 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from models.base import check_divides
+
 
 class Block(layers.Layer):
     """One layer of Transformer-XL: relative attention over memory and segment, then two dense layers.
@@ -69,6 +71,7 @@ class RelativeAttention(layers.Layer):
 
     def __init__(self, width: int, heads: int, name: str) -> None:
         super().__init__(name=name)
+        check_divides("width", width, "heads", heads)
         self.width, self.heads = width, heads
 
     def build(self, *_: Any) -> None:

@@ -36,7 +36,7 @@ def build(
     logits = keras.layers.Dense(vocabulary, name="logits")(Stack(name="outputs")([x]))
     model = keras.Model(words, logits, name="rnnlm")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(1.0, global_clipnorm=5.0), loss, jit_compile=False)
+    model.compile(keras.optimizers.SGD(1.0, global_clipnorm=10.0), loss, jit_compile=False)
     spec = tf.TensorSpec((batch, steps), tf.int32)
     return Model(
         "rnnlm",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from models.base import Model
 
 
@@ -29,16 +27,20 @@ def build(
       vocabulary: number of tokens.
       classes: number of labels.
       dropout: rate after the embedding and in every block.
+
+    Raises:
+      ValueError: `heads` does not divide `width`.
     """
     import keras
     import tensorflow as tf
 
+    from models import parts
+
     tokens = keras.Input((length,), batch_size=batch, dtype="int32", name="tokens")
-    positions = keras.layers.Embedding(length, width, name="positions")(keras.ops.arange(length))
-    x = keras.layers.Embedding(vocabulary, width, name="tokens_embedding")(tokens) + positions
-    x = keras.layers.Dropout(dropout)(x)
+    x = keras.layers.Embedding(vocabulary, width, name="tokens_embedding")(tokens)
+    x = keras.layers.Dropout(dropout)(parts.Positions(name="positions")(x))
     for i in range(layers):
-        x = _block(x, width, heads, dropout, f"block_{i}")
+        x = parts.block(x, heads, f"block_{i}", dropout=dropout, pre_norm=False, activation="relu", epsilon=1e-6)
     pooled = keras.layers.GlobalAveragePooling1D()(x)
     model = keras.Model(tokens, keras.layers.Dense(classes, name="logits")(pooled), name="transformer")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -50,13 +52,3 @@ def build(
         "Vaswani et al. 2017, encoder only; relatives are placed by GDP (Transformer-XL) and Tarnawski et al. (BERT)",
         "learned positions; normalisation after each sum; mean pooling, no class token; constant learning rate",
     )
-
-
-def _block(x: Any, width: int, heads: int, dropout: float, name: str) -> Any:
-    from keras import layers
-
-    attended = layers.MultiHeadAttention(heads, width // heads, dropout=dropout, name=f"{name}_attention")(x, x)
-    x = layers.LayerNormalization(epsilon=1e-6, name=f"{name}_norm_1")(x + attended)
-    hidden = layers.Dense(4 * width, activation="relu", name=f"{name}_wide")(x)
-    hidden = layers.Dropout(dropout)(layers.Dense(width, name=f"{name}_narrow")(hidden))
-    return layers.LayerNormalization(epsilon=1e-6, name=f"{name}_norm_2")(x + hidden)

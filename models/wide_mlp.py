@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.base import Model
+from models.base import Model, check_divides
 
 
 def build(
@@ -20,7 +20,11 @@ def build(
       columns: parts of a hidden layer; divides `width`.
       features: numbers that describe an example.
       classes: number of labels.
+
+    Raises:
+      ValueError: `columns` does not divide `width`.
     """
+    check_divides("width", width, "columns", columns)
     import keras
     import tensorflow as tf
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from models.base import Model
+from models.base import Model, check_divides
 
 OPERATIONS = ("identity", "sep_conv_3", "sep_conv_5", "avg_pool_3", "max_pool_3")
 NODES = 5
@@ -41,7 +41,12 @@ def build(
       layers: normal cells; divisible by 3.
       filters: of the first cells' nodes.
       size: height and width of an image; divisible by 4.
+
+    Raises:
+      ValueError: `layers` or `size` is not divisible so.
     """
+    check_divides("layers", layers, "stages", 3)
+    check_divides("size", size, "strides", 4)
     import keras
     import tensorflow as tf
 

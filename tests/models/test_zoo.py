@@ -86,3 +86,26 @@ def test_listing_models_does_not_load_tensorflow():
         "import sys; from models import zoo; [zoo.describe(n) for n in zoo.names()]; print('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "message"),
+    [
+        ("transformer", {"width": 10, "heads": 4}, "width=10, heads=4"),
+        ("gpt", {"width": 10, "heads": 4}, "width=10, heads=4"),
+        ("transformer_xl_2", {"width": 10, "heads": 4}, "width=10, heads=4"),
+        ("wide_mlp", {"width": 10, "columns": 3}, "width=10, columns=3"),
+    ],
+)
+def test_sizes_that_do_not_go_into_one_another_are_refused(name, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.build(name, **{**SMALL[name], **wrong})
+
+
+def test_the_transformer_learns_its_positions():
+    sizes = SMALL["transformer"]
+    built = zoo.build("transformer", **sizes)
+    width, length = sizes["width"], sizes["length"]
+    block = 4 * (width * width + width) + (width * 4 * width + 4 * width) + (4 * width * width + width) + 4 * width
+    words = sizes["vocabulary"] * width
+    assert built.model.count_params() == words + length * width + sizes["layers"] * block + 2 * width + 2
