@@ -98,12 +98,12 @@ def plan(path, pipe):
     for name in MEMBERS:
         search, row[f"{name}_s"] = placed(problem, name, few)
         over, step_s = search.best_key
-        steps[name] = None if over else round(step_s * 1e3, 3)
-    best = min(step for step in steps.values() if step is not None)
+        steps[name] = math.inf if over else step_s
+    best_s = min(steps.values())
     search, _ = placed(problem, "auto", Budget.parse(BUDGET))
-    better = [i.seconds for i in search.history if i.key[0] == 0 and i.key[1] * 1e3 < best]
+    better = [i.seconds for i in search.history if i.key[0] == 0 and i.key[1] < best_s * (1 - 1e-6)]
     row |= {
-        "step_ms": steps,
+        "step_ms": {name: round(s * 1e3, 3) if math.isfinite(s) else None for name, s in steps.items()},
         "auto_ms": round(search.best_key[1] * 1e3, 3),
         "auto_evaluations": search.evaluations,
         "auto_better_than_all_after_s": round(better[0], 2) if better else None,
@@ -119,9 +119,12 @@ def child(target, *args):
     process = context.Process(target=target, args=(*args, theirs))
     process.start()
     theirs.close()
-    found = ours.recv()
-    process.join()
-    return found
+    try:
+        return ours.recv()
+    except EOFError:
+        raise SystemExit(f"{target.__name__} ended without a result; see above.") from None
+    finally:
+        process.join()
 
 
 def exponent(rows, key):
@@ -182,7 +185,9 @@ def main():
         print(json.dumps(rows[length]), flush=True)
         config = {"model": "gnmt_8", "topology": TOPOLOGY, "budget": BUDGET, "seed": SEED, "cpus": os.cpu_count()}
         kept = {"config": config, "rows": [rows[n] for n in sorted(rows)]}
-        args.out.write_text(json.dumps(kept, indent=1) + "\n")
+        part = args.out.with_name(args.out.name + ".part")
+        part.write_text(json.dumps(kept, indent=1) + "\n")
+        part.replace(args.out)  # a kill in between loses this row at most
     found = [rows[n] for n in sorted(rows)]
     print(show(found))
     if args.page:

@@ -53,7 +53,9 @@ def main(argv: list[str]) -> None:
         facts[name] = {"params": zoo.parameters(name)} | found
         if _FACTS.value:
             kept = {known: facts[known] for known in zoo.names() if known in facts}
-            zoo.FACTS.write_text(json.dumps(kept, indent=1) + "\n")
+            part = zoo.FACTS.with_name(zoo.FACTS.name + ".part")
+            part.write_text(json.dumps(kept, indent=1) + "\n")
+            part.replace(zoo.FACTS)  # a kill in between loses this model at most
     print(f"{len(wanted) - len(failed)} models in {time.monotonic() - start:.0f} s")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

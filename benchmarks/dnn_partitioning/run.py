@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from pathlib import Path
 
@@ -46,7 +47,9 @@ def main() -> None:
         for placer in args.placers:
             cell = run(name, args.objective, placer, args.budget, args.seed)
             results[f"{args.objective} {name} {placer}"] = cell
-            RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+            part = RESULTS.with_name(RESULTS.name + ".part")
+            part.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+            part.replace(RESULTS)  # a kill in between loses this cell at most
             print(name, placer, json.dumps(cell), flush=True)
 
 
@@ -94,7 +97,7 @@ def step_table(results: dict[str, dict[str, float]]) -> str:
         if not cells:
             continue
         best = min(c["value_ms"] for c in cells.values())
-        bound = max(c["bound_ms"] for p, c in cells.items() if p != "exact")
+        bound = max((c["bound_ms"] for p, c in cells.items() if p != "exact"), default=math.nan)
         proven = max(c["bound_ms"] for c in cells.values())
         values = [f"{cells[p]['value_ms']:.3f}" if p in cells else "" for p in placers]
         rows.append([name, *values, f"{bound:.3f}", f"{proven:.3f}", f"{100 * (best / proven - 1):.2f} %"])

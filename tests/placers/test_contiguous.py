@@ -18,7 +18,8 @@ from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.pipeline import PipelineLoads
-from tfplace.testing import make_graph, make_problem, make_topology
+from tfplace.study.devices import single_devices
+from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning"
 REFERENCE = json.loads((FOLDER / "reference.json").read_text())
@@ -104,6 +105,16 @@ def test_ops_that_only_a_host_can_run_do_not_break_the_pipeline():
     problem = make_problem(graph, topology, np.tile([4.0, 1.0, 1.0], (4, 1)))
     (over, load_s), _ = place(problem)
     assert over == 0 and load_s < 4.5
+
+
+def test_devices_of_many_kinds_have_coarser_pieces():
+    problem = random_problem(np.random.default_rng(0), 600, 16, unit=1e-3, ties=False)
+    run = Search(problem, Budget(evaluations=5), 0, evaluator=PipelineLoads(problem))
+    placer = Contiguous()
+    assert run.evaluator.key(run.run(placer, "contiguous")) == run.best_key
+    assert "stretches of one order" in placer.notes[0]
+    single = min(run.evaluator.key(devices) for devices in single_devices(problem))
+    assert run.best_key < single
 
 
 def test_a_pipeline_without_blocks():

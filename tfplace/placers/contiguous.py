@@ -15,6 +15,7 @@ from tfplace.study.devices import single_devices
 _IDEALS = 60_000
 _BLOCKS = 2000
 _CELLS = 300_000_000
+_STEPS = 4_000_000_000
 _AT_ONCE = 64
 
 
@@ -30,7 +31,7 @@ class Contiguous:
     which is the least largest load of all contiguous placements (the throughput DP). Pieces may be empty, and a host
     takes one like any other device. If the order has more ideals than the limit, only the prefixes of one depth-first
     topological order are looked at (the paper's DPL); with more than 2,000 blocks, only cuts between 2,000 stretches of
-    that order. `notes` tells which it was.
+    that order, or of fewer where devices are of many kinds, as the numbers of each kind used so far multiply. `notes` tells which it was.
 
     Departures: devices of any kinds, each kind told apart by seconds, memory and links. A piece's load cannot depend on
     where its neighbours are, so each transfer is counted over the slowest of the device's links to others that pay for
@@ -58,8 +59,12 @@ class Contiguous:
     def place(self, study: Study) -> IntArray:
         """Evaluates the linearised solution, then the full one, unless a budget of seconds is spent before."""
         order, pieces = make_pieces(study.problem, _BLOCKS)
+        states = math.prod((pieces.number + 1).tolist())
+        most = min(_CELLS // (16 * states), math.isqrt(_STEPS // (states * len(pieces.number))))
+        if most < len(pieces.held):  # devices of many kinds
+            order, pieces = make_pieces(study.problem, max(most, 1))
         blocks = len(pieces.held)
-        if not blocks:
+        if blocks < 2:
             return _best_single(study)
         line = _Solution(study, order, pieces, chain(depth_first_order(blocks, order.before)))
         least_s = float(pieces.work.sum() / (pieces.weight @ pieces.number))
@@ -68,7 +73,6 @@ class Contiguous:
         best = next((found for found in tries if found is not None), None)
         if best is not None:
             study.key(best)
-        states = math.prod((pieces.number + 1).tolist())
         limit = min(self.ideals, _CELLS // (blocks + 16 * states))
         ideals = None if order.joined else all_ideals(blocks, order.before, limit)
         if order.joined:
