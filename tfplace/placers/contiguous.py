@@ -31,7 +31,8 @@ class Contiguous:
     which is the least largest load of all contiguous placements (the throughput DP). Pieces may be empty, and a host
     takes one like any other device. If the order has more ideals than the limit, only the prefixes of one depth-first
     topological order are looked at (the paper's DPL); with more than 2,000 blocks, only cuts between 2,000 stretches of
-    that order, or of fewer where devices are of many kinds, as the numbers of each kind used so far multiply. `notes` tells which it was.
+    that order, or fewer where devices are of many kinds, since the numbers used of each kind multiply. `notes` tells
+    which it was.
 
     Departures: devices of any kinds, each kind told apart by seconds, memory and links. A piece's load cannot depend on
     where its neighbours are, so each transfer is counted over the slowest of the device's links to others that pay for
