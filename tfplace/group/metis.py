@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
@@ -90,15 +95,37 @@ def partition(
     shares = np.full(parts, 1 / parts) if shares is None else shares / shares.sum()
     weight = np.minimum(weight, _HEAVIEST * float(shares.min() * weight.sum()))
     options = pymetis.Options(seed=_SEED, ufactor=max(round(1000 * tolerance), 1))
-    found = pymetis.part_graph(
-        parts,
-        pymetis.CSRAdjacency(rows.offset, rows.other),
-        vweights=whole(weight) + 1,
-        eweights=(whole(cost) + 1)[rows.edge],
-        tpwgts=shares.tolist(),
-        options=options,
-    )
+    with _without_output():
+        found = pymetis.part_graph(
+            parts,
+            pymetis.CSRAdjacency(rows.offset, rows.other),
+            vweights=whole(weight) + 1,
+            eweights=(whole(cost) + 1)[rows.edge],
+            tpwgts=shares.tolist(),
+            options=options,
+        )
     return np.asarray(found.vertex_part, np.int32)
+
+
+@contextlib.contextmanager
+def _without_output() -> Iterator[None]:
+    """METIS prints on the C library's stdout, which is for results, when few large nodes make some parts empty."""
+    libc = ctypes.CDLL(None) if os.name == "posix" else ctypes.cdll.msvcrt
+    libc.fflush(None)
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is no stdout
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def whole(values: FloatArray) -> LongArray:
