@@ -4,6 +4,7 @@ import numpy as np
 
 from tfplace.api import formulate
 from tfplace.core.stepcost import MEASURED, Failure, FailureKind, Samples, bare, failed
+from tfplace.errors import ApplyError
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, make_topology
 
@@ -15,22 +16,25 @@ class Measuring:
       problem: what is placed.
       fails: called with the number of the evaluation and the devices.
       raises: number of the evaluation at which Ctrl-C is pressed.
+      breaks: number of the evaluation from which on the reference does not start.
       reference: whether there is a reference, which takes as long as each placement.
     """
 
     source = MEASURED
 
-    def __init__(self, problem, fails=lambda number, devices: False, raises=None, reference=True):
+    def __init__(self, problem, fails=lambda number, devices: False, raises=None, reference=True, breaks=np.inf):
         self.problem = problem
         self.calls = 0
         self.closed = False
         self._simulator = Simulator(problem)
-        self._fails, self._raises, self._reference = fails, raises, reference
+        self._fails, self._raises, self._reference, self._breaks = fails, raises, reference, breaks
 
     def __call__(self, unit_device):
         self.calls += 1
         if self.calls == self._raises:
             raise KeyboardInterrupt
+        if self.calls >= self._breaks:
+            raise ApplyError("a reference placement that failed", "one that runs")
         limit = self.problem.memory_limit
         if self._fails(self.calls, np.asarray(unit_device)):
             return failed(Failure(FailureKind.WORKER_LOST, "gone"), limit, MEASURED)

@@ -147,12 +147,14 @@ def place(
         that search: auto, local_search, hill_climbing and so on.
 
     Returns:
-      The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far.
+      The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far, and
+      so does an evaluator that cannot go on, such as for workers that do not come back; `notes` say so.
 
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      InputError: an objective that the evaluator does not know, fewer than 1 group, or `init` for a placer that goes on
-        from nothing.
+      InputError: an objective that the evaluator does not know, fewer than 1 group, a seed below 0, or `init` for a
+        placer that goes on from nothing.
+      ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
     """

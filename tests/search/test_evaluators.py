@@ -10,7 +10,7 @@ import tfplace
 from tests.measuring import Measuring, problem
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import MEASURED
-from tfplace.errors import InfeasibleError, InputError, UnknownNameError
+from tfplace.errors import ApplyError, InfeasibleError, InputError, UnknownNameError
 from tfplace.report.facts import placement_facts
 from tfplace.search.place import search_placement
 from tfplace.simulate.evaluate import Simulator
@@ -73,6 +73,35 @@ def test_a_failure_at_the_last_measurement_loses_nothing():
         assert np.isfinite(placement.cost.step_s)
         assert placement.cost.samples is None
         assert placement.cost.source == MEASURED
+
+
+def test_an_evaluator_that_cannot_go_on_ends_the_search_with_the_best_so_far():
+    p = problem()
+    broken = Measuring(p, breaks=15)
+    placement = search_placement(p, placer="local_search", budget=60, baselines=(), evaluator=broken)
+    assert np.isfinite(placement.cost.step_s)
+    assert broken.calls == 15  # it is not asked again
+    assert any("12 evaluations the evaluator could not go on" in note for note in placement.notes)
+    assert "a reference placement that failed" in placement.summary()
+
+
+def test_an_evaluator_that_cannot_go_on_at_the_last_measurement_loses_nothing():
+    p = problem()
+    counted = Measuring(p)
+    search_placement(p, placer="local_search", budget=20, baselines=(), evaluator=counted)
+    broken = Measuring(p, breaks=counted.calls)
+    placement = search_placement(p, placer="local_search", budget=20, baselines=(), evaluator=broken)
+    assert np.isfinite(placement.cost.step_s)
+    assert any("could not go on" in note for note in placement.notes)
+
+
+def test_an_evaluator_that_cannot_go_on_before_anything_ran_is_an_error():
+    p = problem()
+    with pytest.raises(ApplyError, match="reference"):
+        search_placement(p, placer="local_search", budget=20, baselines=(), evaluator=Measuring(p, breaks=3))
+    nothing_ran = Measuring(p, fails=lambda *_: True, breaks=9)
+    with pytest.raises(ApplyError, match="reference"):
+        search_placement(p, placer="local_search", budget=20, baselines=(), evaluator=nothing_ran)
 
 
 def test_place_closes_the_evaluator_it_made_and_only_that():

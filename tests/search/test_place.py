@@ -11,6 +11,7 @@ from tfplace.core.stepcost import THROUGHPUT
 from tfplace.errors import InfeasibleError, InputError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.search.place import search_placement
+from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.testing import make_graph, make_topology
 
@@ -75,6 +76,34 @@ def test_ctrl_c_while_the_answer_is_evaluated_anew_keeps_what_the_search_saw():
     placement = search_placement(problem, placer="local_search", budget=20, baselines=(), evaluator=Stopped(problem))
     assert placement.cost.objective == THROUGHPUT
     assert placement.cost.step_s == PipelineLoads(problem).key(problem.gather(placement.op_device))[1]
+
+
+def test_the_bound_is_the_simulators_own_and_made_before_the_search():
+    order = []
+
+    class Bounded(Simulator):
+        @property
+        def bound_s(self):
+            order.append("bound")
+            return 1e-9
+
+    class Searched:
+        citation = ""
+
+        def place(self, study):
+            order.append("search")
+            return np.zeros(study.problem.num_units, np.int32)
+
+    PLACERS.add("searched", Searched)
+    problem = two_towers()
+    placement = search_placement(problem, placer="searched", budget=3, baselines=(), evaluator=Bounded(problem))
+    assert placement.bound_s == 1e-9
+    assert order == ["bound", "search"]
+
+
+def test_a_seed_below_0_is_refused():
+    with pytest.raises(InputError, match="seed -1"):
+        place(two_towers(), seed=-1, placer="random", budget=3)
 
 
 def test_rules_beside_a_problem_are_refused():

@@ -14,14 +14,14 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
-from tfplace.errors import InfeasibleError
+from tfplace.errors import InfeasibleError, InputError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
 from tfplace.search.init import check_goes_on
 from tfplace.search.shortage import infeasible
 from tfplace.search.starts import quickly_placed, start_from
-from tfplace.search.study import Progress, Search
+from tfplace.search.study import CANNOT_GO_ON, Progress, Search
 from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer
@@ -70,10 +70,13 @@ def search_placement(
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      InputError: fewer than 1 group, or a placer that goes on from nothing.
+      InputError: fewer than 1 group, a seed below 0, or a placer that goes on from nothing.
+      ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer or grouper.
     """
+    if seed < 0:
+        raise InputError(f"seed {seed}", "a seed of at least 0")
     method: Placer = PLACERS[placer]()
     if grouper is not None:
         method = OnGroups(method, grouper, groups)
@@ -84,6 +87,8 @@ def search_placement(
         check_goes_on(placer)
         method.starts = (start_from(init, problem, seed, evaluator),)  # type: ignore[attr-defined]
     compared = _baselines(problem, BASELINES if baselines is None else baselines, seed, evaluator)
+    bound_s = _bound_s(problem, evaluator)
+    simulator = None if evaluator.source == SIMULATED else Simulator(problem)
     search = Search(problem, limit, seed, progress, evaluator)
     chosen = search.run(method, placer)
     op_device = problem.expand(chosen)
@@ -98,7 +103,8 @@ def search_placement(
         device_names=problem.topology.device_names,
         op_device=op_device,
         cost=cost,
-        bound_s=_bound_s(search, cost, method),
+        # A proof is of what was simulated; measured steps keep to no model.
+        bound_s=max(bound_s, float(getattr(method, "proven_s", 0.0))) if simulator is None else bound_s,
         placer=f"{placer}{f' on groups by {grouper}' if grouper else ''} ({search.budget})",
         seed=seed,
         graph_fingerprint=problem.graph.fingerprint,
@@ -106,35 +112,47 @@ def search_placement(
         topology_name=problem.topology.name,
         baselines=compared,
         versions=_versions(),
-        simulated=None if cost.source == SIMULATED else Simulator(problem)(chosen),
+        simulated=None if simulator is None else simulator(chosen),
         problem=problem,
-        notes=tuple(getattr(method, "notes", ())),
+        notes=(*getattr(method, "notes", ()), *_broken(search)),
     )
 
 
-def _bound_s(search: Search, cost: StepCost, method: Placer) -> float:
-    """The evaluator's own bound for its objective, or what the placer has proven, if that says more."""
-    bound_s = lower_bound(search.problem).seconds if cost.objective == STEP_TIME else search.evaluator.bound_s
-    # A proof is of what was simulated; measured steps keep to no model.
-    return max(bound_s, float(getattr(method, "proven_s", 0.0))) if cost.source == SIMULATED else bound_s
+def _bound_s(problem: Problem, evaluator: Evaluator) -> float:
+    """The bound of what is predicted: the evaluator's own if that simulates, else that of the simulator beside it."""
+    return evaluator.bound_s if evaluator.source == SIMULATED else lower_bound(problem).seconds
+
+
+def _broken(search: Search) -> tuple[str, ...]:
+    """What there is to say of an evaluator that could not go on."""
+    if search.broken is None:
+        return ()
+    why = str(search.broken).rstrip(".")
+    return (
+        f"after {search.evaluations} evaluations the evaluator could not go on ({why}); this is what it said before",
+    )
 
 
 def _final_cost(search: Search, chosen: IntArray) -> StepCost:
     """What the chosen placement costs, evaluated anew: the best of many measurements is in part the luckiest.
 
-    If that fails, or the user stops it, what the search saw of it counts.
+    If that fails, or the user stops it, or the evaluator cannot go on, what the search saw of it counts.
     """
     evaluator = search.evaluator
     best, key = search.best, search.best_key
     seen = best is not None and key is not None and key[0] == 0 and np.array_equal(best, chosen)
     try:
-        cost = evaluator(chosen)
+        if search.broken is None or not seen:
+            cost = evaluator(chosen)
+            if cost.failure is None or not seen:
+                return cost
     except KeyboardInterrupt:
         if not seen:
             raise
-    else:
-        if cost.failure is None or not seen:
-            return cost
+    except CANNOT_GO_ON as error:
+        if not seen:
+            raise
+        search.broken = error
     assert key is not None
     cost = bare(key[1], search.problem.memory_limit, evaluator.source)
     return dataclasses.replace(cost, objective=getattr(evaluator, "objective", STEP_TIME))

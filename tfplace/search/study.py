@@ -12,12 +12,16 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, Key, StepCost
+from tfplace.errors import ApplyError, ClusterError
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import DEFAULT
 from tfplace.study.base import BudgetSpentError, Left, Placer
 
 _PROGRESS_S = 0.2
+
+CANNOT_GO_ON = (ApplyError, ClusterError)
+"""What an evaluator raises that can tell nothing any more, such as when its workers do not come back."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class Search:
       seed: of the random generator.
       progress: called a few times a second.
       evaluator: tells what placements cost; by default the simulator.
+
+    Attributes:
+      broken: why the evaluator could not go on; None while it can.
     """
 
     def __init__(
@@ -87,6 +94,7 @@ class Search:
         self.history: list[Improvement] = []
         self.best: IntArray | None = None
         self.best_key: Key | None = None
+        self.broken: Exception | None = None
         self._progress = progress
         self._reported = 0.0
         if self.evaluator.source == SIMULATED:
@@ -131,24 +139,34 @@ class Search:
         self._progress(Progress(self.evaluations, now, fraction, best, over == 0, stage, self.evaluator.source))
 
     def run(self, placer: Placer, stage: str, *, interruptible: bool = True) -> IntArray:
-        """[U] the placer's answer; the best it evaluated if its budget ran out or the user stopped it.
+        """[U] the placer's answer; the best it evaluated if its budget ran out or the user or the evaluator stopped it.
 
         Args:
           placer: what is run.
           stage: logged with its improvements.
-          interruptible: whether the user stops only this, and not what it is a part of.
+          interruptible: whether what stops this stops only this, and not what it is a part of.
 
         Raises:
           KeyboardInterrupt: stopped before any placement was found, or stopped and not interruptible.
+          ApplyError, ClusterError: the evaluator cannot go on, and there is no placement that ran, or as above.
         """
         if not self.problem.num_units:  # constants only, which follow one another
             return np.zeros(0, np.int32)
         study = self.study(stage)
         try:
             chosen = placer.place(study)
-        except (BudgetSpentError, KeyboardInterrupt) as stop:
-            if study.best is None or (isinstance(stop, KeyboardInterrupt) and not interruptible):
+        except BudgetSpentError:
+            if study.best is None:
                 raise
+            return study.best
+        except KeyboardInterrupt:
+            if study.best is None or not interruptible:
+                raise
+            return study.best
+        except CANNOT_GO_ON as error:
+            if study.best is None or study.best_key is None or not np.isfinite(study.best_key[1]) or not interruptible:
+                raise
+            self.broken = error
             return study.best
         return np.asarray(chosen, np.int32)
 
