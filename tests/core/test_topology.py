@@ -23,6 +23,16 @@ GOOD = {
 }
 
 
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "t.json"
+    Topology.from_dict(GOOD).save(path)
+    before = path.read_text()
+    monkeypatch.setattr("pathlib.Path.write_text", lambda self, text: self.write_bytes(text[:20].encode()) and 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        make_topology(2).save(path)
+    assert path.read_text() == before
+
+
 def changed(*path_and_value):
     """GOOD with one value replaced, or removed where the value is ..."""
     *path, last, value = path_and_value

@@ -161,15 +161,7 @@ def _read_parts(path: Path, file: BinaryIO) -> tuple[dict[str, Any], Packed]:
             return header, {name: parts[name] for name in parts.files}
     except SourceError:
         raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        NotImplementedError,
-    ) as error:
+    except _UNREADABLE as error:
         raise _damaged(path, str(error)) from error
 
 

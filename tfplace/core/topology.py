@@ -271,8 +271,11 @@ class Topology:
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes the topology as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+        """Writes the topology as JSON, whole or not at all."""
+        path = Path(path)
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+        part.replace(path)
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "topology") -> Topology:
