@@ -18,6 +18,8 @@ def test_help_lists_flags(capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
+        (["--output=missing/x.json"], "missing does not"),
+        (["--output=/tmp"], "which is a directory"),
         ([], "no --output"),
         (["stray", "--output=x.json"], "'stray'"),
         (["--output=x.json", "--workers=0"], "--workers"),

@@ -1,6 +1,8 @@
 import pytest
 
 from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, main
+from tfplace.cli.flagset import model_params
+from tfplace.cli.options import constraints, parse
 from tfplace.errors import InfeasibleError, Shortage
 
 
@@ -19,6 +21,31 @@ def test_place_help_lists_flags(capsys):
         "model batch param fetch inference topology placer budget seed pin forbid colocate max_memory out json quiet"
     )
     assert all(f"--{flag} " in text for flag in flags.split())
+
+
+def test_help_keeps_whole_sentences(capsys):
+    assert main(["place", "--help"]) == PLACED
+    text = capsys.readouterr().out
+    assert "or a topology file; by default this machine." in text
+    assert "see `tfplace placers`" in text
+    assert "repeat this option" not in text
+    for command in ("worker", "extract", "profile", "calibrate"):
+        assert main([command, "--help"]) == PLACED
+        text = capsys.readouterr().out
+        assert "by default" in text and "repeat this option" not in text
+    assert main(["worker", "stray"]) == BAD_INPUT
+    assert "flags only" in capsys.readouterr().err
+
+
+def test_repeated_rules_add_up():
+    rules = constraints(parse(["--model=x", "--forbid=a=GPU:0", "--forbid=b=GPU:0", "--forbid=a=GPU:1,GPU:2"]))
+    assert rules.forbid == {"a": ["GPU:0", "GPU:1", "GPU:2"], "b": ["GPU:0"]}
+    assert constraints(parse(["--model=x", "--pin=a=b=GPU:0", "--pin=a=b=GPU:0"])).pin == {"a=b": "GPU:0"}
+
+
+def test_parameters_are_split_at_the_first_equals_sign():
+    fv = parse(["--model=x", "--param=path=a=b", "--param=n=3"])
+    assert model_params(fv) == {"path": "a=b", "n": "3"}
 
 
 def test_version(capsys):
@@ -45,6 +72,11 @@ def test_lists(command, names, capsys):
         (["place"], "no --model"),
         (["place", "--modle=x"], "Unknown command line flag 'modle'"),
         (["place", "--model=x", "--seed=one"], "--seed=one"),
+        (["place", "--model=x", "--seed=-1"], "--seed=-1"),
+        (["place", "--model=rnnlm_2", "--pin=a=GPU:0", "--pin=a=GPU:1"], "--pin=a=GPU:0 and --pin=a=GPU:1"),
+        (["place", "--model=rnnlm_2", "--max_memory=GPU:0=1GiB", "--max_memory=GPU:0=2GiB"], "one of the two"),
+        (["place", "--model=rnnlm_2", "--param=units=3", "--param=units=4"], "one of the two"),
+        (["place", "--model=missing.json"], "does not exist"),
         (["place", "--model=x", "stray"], "'stray'"),
         (["place", "--model=inception_v33"], "Did you mean 'inception_v3'"),
         (["place", "--model=missing/graph.pb"], "does not exist"),

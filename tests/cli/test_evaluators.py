@@ -1,12 +1,16 @@
 """`tfplace place` with evaluators other than the simulator."""
 
+import contextlib
 import json
 
 import pytest
 
+from tests import measuring
 from tests.cli.test_place import SMALL
+from tests.measuring import Measuring
 from tfplace.cli import BAD_INPUT, PLACED, main
 from tfplace.core.topology import Topology
+from tfplace.errors import ApplyError, InputError
 
 TWO_CPUS = {
     "name": "two workers",
@@ -57,6 +61,71 @@ def test_a_search_under_grappler(capsys):
     out = capsys.readouterr().out
     assert "grappler step time" in out
     assert "Step times (grappler)" in out
+
+
+class Traced(Measuring):
+    """Measures, and raises when a step is to be traced."""
+
+    def __init__(self, problem, error):
+        super().__init__(problem)
+        self.taken = []
+        self._error = error
+
+    def timeline(self, unit_device):
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(ApplyError("a placement that failed", "one that runs"), "that failed"), (KeyboardInterrupt, "")],
+)
+def test_a_trace_that_fails_loses_nothing(error, message, tmp_path, monkeypatch, capsys):
+    def opened(fv, problem):
+        return contextlib.nullcontext(Traced(problem, error))
+
+    monkeypatch.setattr("tfplace.cli.place.open_evaluator", opened)
+    measuring.problem().save(tmp_path / "problem.npz")
+    argv = ["place", f"--model={tmp_path / 'problem.npz'}", "--evaluator=measured", "--budget=5 evaluations", "--json"]
+    assert main([*argv, "--placer=local_search", f"--out={tmp_path / 'out'}"]) == PLACED
+    streams = capsys.readouterr()
+    assert set(json.loads(streams.out)["files"]) == {"placement", "trace", "topology", "report"}
+    assert "no step was traced: " in streams.err and message in streams.err
+    assert (tmp_path / "out" / "placement.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "seen"),
+    [
+        (["--topology=2xP100"], False),
+        (["--topology=2xP100", "--evaluator=grappler"], False),
+        (["--topology=2xP100", "--evaluator=measured"], True),
+        (["--topology=TWO", "--evaluator=measured", "--workers=2"], False),
+        (["--topology=TWO", "--evaluator=measured", "--cluster=localhost:1,localhost:2"], False),
+        ([], True),
+    ],
+)
+def test_gpus_are_seen_where_steps_run_on_them(flags, seen, two_cpus, monkeypatch):
+    asked = []
+
+    def load(*, gpus):
+        asked.append(gpus)
+        raise InputError("enough", "nothing more")
+
+    monkeypatch.setattr("tfplace.cli.place.load_tensorflow", load)
+    assert main([*SMALL, *(flag.replace("TWO", str(two_cpus)) for flag in flags)]) == BAD_INPUT
+    assert asked == [seen]
+
+
+def test_as_many_workers_as_devices(two_cpus, capsys):
+    flags = ["--evaluator=measured", "--workers=3", f"--topology={two_cpus}"]
+    assert main([*SMALL, *flags]) == BAD_INPUT
+    assert "expected --workers=2" in capsys.readouterr().err
+
+
+def test_a_missing_profile_is_noticed_before_the_model_is_built(monkeypatch, capsys):
+    monkeypatch.setattr("tfplace.cli.place.load_tensorflow", lambda **_: pytest.fail("too late"))
+    assert main([*SMALL, "--profile=nowhere.json"]) == BAD_INPUT
+    assert "nowhere.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

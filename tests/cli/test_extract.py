@@ -33,6 +33,7 @@ def test_help_lists_flags(capsys):
         ([], "with 0 models"),
         (["rnnlm_2", "rnnlm_4", "--output=x.npz"], "with 2 models"),
         (["rnnlm_2"], "no --output"),
+        (["workload.json", "--output=x.npz"], "for `tfplace extract`"),
         (["rnnlm_2", "--output=x.json"], "ends in .npz or .meta"),
         (["rnnlm_2", "--output=missing/x.npz"], "missing does not"),
         (["rnnlm_3", "--output=x.npz"], "Did you mean 'rnnlm_"),
@@ -102,6 +103,21 @@ def test_a_problem_is_placed_as_it_is(archive, tmp_path, capsys):
 )
 def test_what_an_archive_cannot_do_is_said(archive, flag, message, capsys):
     assert main(["place", f"--model={archive}", "--topology=2xP100", flag, *QUICK]) == BAD_INPUT
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--batch=3", "a graph with all its shapes"),
+        ("--param=units=3", "--param only for"),
+        ("--inference", "one step's graph as it is"),
+        ("--fetch=x", "one step's graph as it is"),
+    ],
+)
+def test_what_a_workload_cannot_do_is_said(flag, message, tmp_path, capsys):
+    (tmp_path / "workload.json").write_text("{}")
+    assert main(["place", f"--model={tmp_path / 'workload.json'}", flag, *QUICK]) == BAD_INPUT
     assert message in capsys.readouterr().err
 
 

@@ -4,6 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+from tests import measuring
 from tfplace import Placement, Topology
 from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERRUPTED, PLACED, main
 
@@ -102,6 +103,22 @@ def test_interrupted_search_keeps_the_best_so_far(monkeypatch, tmp_path, capsys)
     assert calls
     assert (tmp_path / "placement.json").exists()
     assert "simulated step time" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--json", "--nojson"])
+def test_interrupted_while_files_are_written(flag, monkeypatch, tmp_path, capsys):
+    def interrupt(self, path):
+        raise KeyboardInterrupt
+
+    measuring.problem().save(tmp_path / "problem.npz")
+    monkeypatch.setattr("tfplace.core.topology.Topology.save", interrupt)
+    out = tmp_path / "out"
+    argv = ["place", f"--model={tmp_path / 'problem.npz'}", "--placer=heft", "--budget=5 evaluations", f"--out={out}"]
+    assert main([*argv, flag]) == INTERRUPTED
+    streams = capsys.readouterr()
+    assert "after the placement was found, before all of its files were written" in streams.err
+    assert str(out / "placement.json") in streams.out and "topology.json" not in streams.out
+    assert "best_single" in streams.out if flag == "--json" else "best single device" in streams.out
 
 
 def test_interrupted_before_the_search(monkeypatch, capsys):

@@ -17,8 +17,11 @@ def test_help_lists_flags(capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
+        (["rnnlm_2", "--output=missing/x.json"], "missing does not"),
+        (["rnnlm_2", "--output=/tmp"], "which is a directory"),
         ([], "without a model"),
         (["rnnlm_2"], "no --output"),
+        (["workload.json", "--output=x.json"], "for `tfplace profile`"),
         (["rnnlm_2m", "--output=x.json"], "Did you mean 'rnnlm_2'"),
         (["rnnlm_2", "--output=x.json", "--steps=0"], "--steps"),
         (["rnnlm_2", "--ouput=x.json"], "Unknown command line flag 'ouput'"),

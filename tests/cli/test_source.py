@@ -19,7 +19,11 @@ def user_module(tmp_path, monkeypatch):
         "def alone(): return 'a source'\n"
         "def named(): return SimpleNamespace(model='a model', batch='a batch')\n"
         "def anything(**kw): return ('kw', kw)\n"
+        "def needs(size): return size\n"
+        "def fails(size): raise ValueError('too small')\n"
     )
+    (tmp_path / "broken_models.py").write_text("nothing\n")
+    (tmp_path / "lost_models.py").write_text("import no_such_module\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
@@ -31,6 +35,27 @@ def test_user_functions_give_a_pair_a_source_or_a_zoo_like_object():
     assert source.find("my_models:anything")(None, {"x": "yes"}).batch == {"x": "yes"}
     with pytest.raises(SourceError, match=r"has pair, alone"):
         source.find("my_models:other")(None, {})
+
+
+@pytest.mark.usefixtures("user_module")
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("my_models:needs", {}, r"missing a required argument: 'size'.*--param=NAME=VALUE"),
+        ("my_models:fails", {"size": "3"}, r"size=3, which failed: ValueError: too small.*my_models.py:7"),
+        ("broken_models:build", {}, r"fails when it is imported: NameError: name 'nothing'"),
+        ("lost_models:build", {}, r"fails when it is imported: ModuleNotFoundError: .*no_such_module"),
+        ("builtins:dict", {}, "a function written in Python"),
+        ("rnnlm_2", {"layers": "two"}, r"layers='two', which failed: TypeError"),
+        ("models.families:member", {}, r"missing a required argument: 'family'"),
+        ("models.families:member", {"family": "ptb", "index": "32"}, r"which failed: ValueError"),
+        ("models.families:member", {"family": "foo", "index": "0"}, r"which failed: ValueError"),
+    ],
+)
+def test_what_builders_raise_is_bad_input(name, params, message):
+    with pytest.raises(SourceError, match=message) as caught:
+        source.find(name)(None, params)
+    assert caught.value.__cause__ is not None
 
 
 def test_batch_fills_a_saved_models_open_dimension(tmp_path):

@@ -26,7 +26,7 @@ tfplace decides which device every op of a TensorFlow model runs on.
 
 For example: tfplace place --model=inception_v3 --topology=4xP100 --budget=60s --out=out/inception_v3
 
-Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted before there was a placement.
+Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted.
 """
 
 
@@ -39,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
         return _run(argv)
-    except KeyboardInterrupt:
-        complain("interrupted before there was a placement")
+    except KeyboardInterrupt as stop:
+        complain(str(stop) or "interrupted before there was a placement")
         return INTERRUPTED
     except Exception as error:
         return _explain(error)

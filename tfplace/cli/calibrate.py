@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, read_flags, wide_console
+from tfplace.cli.flagset import describe_flags, output_file, read_only_flags, wide_console
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.cost.calibrate import MAX_BANDWIDTH
 from tfplace.errors import InputError
@@ -54,23 +54,20 @@ def calibrate_command(argv: Sequence[str]) -> None:
         say(describe_flags(f"{NAME}: measures devices and the links between them.", calibrate_flags()))
         return
     fv = calibrate_flags()
-    rest = read_flags(NAME, fv, argv)
-    if rest:
-        raise InputError(" ".join(map(repr, rest)), "flags only", f"See {NAME} --help.")
-    if not fv.output:
-        raise InputError("no --output", "--output=topology.json", "The file is what --topology reads.")
+    read_only_flags(NAME, fv, argv)
+    output = output_file(fv, "topology.json", "The file is what --topology reads.")
     largest = parse_bytes(fv.max_size)
     if largest < 4096:
         raise InputError(f"--max_size={fv.max_size}", "at least 4 KiB, for two sizes")
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         found = _measure(fv, stages, largest)
-    found.topology.save(fv.output)
     console = wide_console()
     console.print(_devices(found.topology))
     for fit in found.fits:
         console.print(_transfers(fit))
     if found.fits:
         console.print(_links(found.topology))
+    found.topology.save(output)
     say(f"topology   {fv.output}\n")
 
 

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
     """Everything that can be wrong without a model.
 
+    Workers of `--cluster` may have several devices each, so these are counted only when they are asked.
+
     Raises:
-      InputError: flags that do not go together, or a topology without as many devices as there are workers.
+      InputError: flags that do not go together, or a topology without as many devices as there are workers to start.
     """
     check_objective(fv.objective, fv.evaluator)
     if not fv.workers and not fv.cluster:
@@ -39,6 +41,13 @@ def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
             f"{flag} without --topology",
             "a topology of the workers' devices",
             f"Make one with: tfplace calibrate {flag} --output=topology.json",
+        )
+    devices = len(topology.devices)
+    if fv.workers and fv.workers != devices:
+        raise InputError(
+            f"{flag} with the {devices} devices of topology {topology.name!r}",
+            f"--workers={devices}, one for each",
+            f"Or a topology of as many: tfplace calibrate {flag} --output=topology.json",
         )
 
 

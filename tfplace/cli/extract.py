@@ -9,9 +9,9 @@ from pathlib import Path
 
 from absl import flags
 
-from tfplace.cli import options, source
+from tfplace.cli import source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, read_flags
+from tfplace.cli.flagset import describe_flags, model_params, output_file, read_flags
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import SUFFIX, is_archive
 from tfplace.core.graph import OpGraph
@@ -50,12 +50,14 @@ def extract_command(argv: Sequence[str]) -> None:
     if len(models) != 1:
         raise InputError(f"{NAME} with {len(models)} models", f"one, such as `{NAME} rnnlm_2 --output=rnnlm_2.npz`")
     output = _output(fv)
+    params = model_params(fv)
+    source.refuse_workload(models[0], NAME)
     build = source.find(models[0])
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         stages.stage("building the model")
         if not is_archive(models[0]):
             load_tensorflow(gpus=False)
-        built = build(fv.batch, dict(options.pairs("param", fv.param, "NAME=VALUE")))
+        built = build(fv.batch, params)
         stages.stage("reading its graph")
         graph = _extract(fv, built)
         stages.stage("writing")
@@ -74,11 +76,7 @@ def _extract(fv: flags.FlagValues, built: source.Source) -> OpGraph:
 
 
 def _output(fv: flags.FlagValues) -> Path:
-    if not fv.output:
-        raise InputError("no --output", "--output=graph.npz", "`tfplace place --model=graph.npz` places it.")
-    output = Path(fv.output)
+    output = output_file(fv, "graph.npz", "`tfplace place --model=graph.npz` places it.")
     if output.suffix not in SUFFIXES:
         raise InputError(f"--output={fv.output}", f"a file that ends in {' or '.join(SUFFIXES)}")
-    if not output.parent.is_dir():
-        raise InputError(f"--output={fv.output}", f"a file in a directory that exists; {output.parent} does not")
     return output

@@ -1,8 +1,9 @@
-"""What commands with flags of their own share: reading them, and listing them."""
+"""What the commands' flags share: reading them, listing them, and checks of their values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from absl import flags
 from rich.console import Console
@@ -10,6 +11,8 @@ from rich.console import Console
 from tfplace.errors import InputError
 
 _WIDTH = 120
+
+EXIT_CODES = "Exit codes: 0 done, 1 internal error, 2 bad input, 130 interrupted."
 
 
 def wide_console() -> Console:
@@ -30,12 +33,81 @@ def read_flags(command: str, fv: flags.FlagValues, argv: Sequence[str]) -> list[
         raise InputError(str(error), f"flags of `{command}`", f"See {command} --help.") from error
 
 
-def describe_flags(first_line: str, fv: flags.FlagValues) -> str:
-    """All flags with their defaults, below a line on the command."""
+def read_only_flags(command: str, fv: flags.FlagValues, argv: Sequence[str]) -> None:
+    """Reads flags into `fv`, of a command that takes nothing else.
+
+    Raises:
+      InputError: an unknown flag, a wrong value, or something that is no flag.
+    """
+    rest = read_flags(command, fv, argv)
+    if rest:
+        raise InputError(" ".join(map(repr, rest)), "flags only", f"See {command} --help.")
+
+
+def describe_flags(first_line: str, fv: flags.FlagValues, last_line: str = EXIT_CODES) -> str:
+    """All flags with their defaults, between a line on the command and a last one."""
     lines = [f"{first_line} Flags:"]
     for name in fv:
         flag = fv[name]
-        default = "" if flag.default in (None, [], False, 0, 0.0) else f" (default: {flag.default})"
-        lines.append(f"  --{name:<14} {str(flag.help).partition(';')[0]}{default}")
-    lines.append("Exit codes: 0 done, 1 internal error, 2 bad input, 130 interrupted.")
-    return "\n".join(lines) + "\n"
+        default = "" if flag.default in (None, "", [], False, 0, 0.0) else f" (default: {flag.default})"
+        text = str(flag.help).partition(";\n")[0]  # absl adds a line of its own to that of repeated flags
+        lines.append(f"  --{name:<14} {text}{default}")
+    return "\n".join([*lines, last_line]) + "\n"
+
+
+def output_file(fv: flags.FlagValues, example: str, hint: str) -> Path:
+    """The file that --output names, known to be in a directory before anything takes long.
+
+    Args:
+      fv: the flags.
+      example: of a file's name.
+      hint: what the file is for.
+
+    Raises:
+      InputError: there is no --output, it is a directory, or its directory does not exist.
+    """
+    if not fv.output:
+        raise InputError("no --output", f"--output={example}", hint)
+    output = Path(fv.output)
+    if output.is_dir():
+        raise InputError(f"--output={fv.output}, which is a directory", f"a file, such as {output / example}")
+    if not output.parent.is_dir():
+        raise InputError(f"--output={fv.output}", f"a file in a directory that exists; {output.parent} does not")
+    return output
+
+
+def pairs(flag: str, texts: Iterable[str], form: str, *, first: bool = False) -> list[tuple[str, str]]:
+    """Splits "left=right" at the last "=", or at the first.
+
+    Raises:
+      InputError: there is no "=", or nothing on one of its sides.
+    """
+    out = []
+    for text in texts:
+        left, _, right = text.partition("=") if first else text.rpartition("=")
+        if not left or not right:
+            raise InputError(f"--{flag}={text}", f"--{flag}={form}")
+        out.append((left, right))
+    return out
+
+
+def once(flag: str, given: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Pairs of a flag that says one thing of each left side.
+
+    Raises:
+      InputError: two of one left side differ.
+    """
+    out: dict[str, str] = {}
+    for left, right in given:
+        if out.setdefault(left, right) != right:
+            raise InputError(f"--{flag}={left}={out[left]} and --{flag}={left}={right}", "one of the two")
+    return out
+
+
+def model_params(fv: flags.FlagValues) -> Mapping[str, str]:
+    """What `--param=NAME=VALUE` says, by name.
+
+    Raises:
+      InputError: one that is not of that form, or two of one name that differ.
+    """
+    return once("param", pairs("param", fv.param, "NAME=VALUE", first=True))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from absl import flags
 
+from tfplace.cli.flagset import describe_flags, once, pairs, read_only_flags
 from tfplace.core.constraints import Constraints
 from tfplace.errors import InputError
+
+NAME = "tfplace place"
+
+_EXIT_CODES = "Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted."
 
 
 def place_flags() -> flags.FlagValues:
@@ -30,7 +35,7 @@ def place_flags() -> flags.FlagValues:
     text("evaluator", "simulated", "Who tells what a placement costs: simulated, grappler or measured.", flag_values=fv)
     flags.DEFINE_integer("workers", 0, "Measure on this many one-core workers.", 0, flag_values=fv)
     flags.DEFINE_list("cluster", [], "Measure on workers at host:port,host:port.", flag_values=fv)
-    flags.DEFINE_integer("seed", 0, "Random seed.", flag_values=fv)
+    flags.DEFINE_integer("seed", 0, "Random seed.", 0, flag_values=fv)
     repeated("pin", [], "PATTERN=DEVICE: ops that must be on a device. Repeatable.", flag_values=fv)
     repeated("forbid", [], "PATTERN=DEVICE,...: devices ops must not be on. Repeatable.", flag_values=fv)
     repeated("colocate", [], "PATTERN,PATTERN,...: ops that stay together. Repeatable.", flag_values=fv)
@@ -49,12 +54,7 @@ def parse(argv: Sequence[str]) -> flags.FlagValues:
       InputError: an unknown flag, a wrong value, or something that is no flag.
     """
     fv = place_flags()
-    try:
-        rest = fv(["tfplace place", *argv])
-    except flags.Error as error:
-        raise InputError(str(error), "flags of `tfplace place`", "See tfplace place --help.") from error
-    if len(rest) > 1:
-        raise InputError(" ".join(map(repr, rest[1:])), "flags only", "See tfplace place --help.")
+    read_only_flags(NAME, fv, argv)
     if not fv.model:
         raise InputError("no --model", "--model=NAME, PATH or module:function", "See tfplace models for names.")
     return fv
@@ -62,41 +62,22 @@ def parse(argv: Sequence[str]) -> flags.FlagValues:
 
 def usage() -> str:
     """All flags with their defaults."""
-    fv = place_flags()
-    lines = ["tfplace place: reads a model, places it and reports. Flags:"]
-    for name in fv:
-        flag = fv[name]
-        default = "" if flag.default in (None, [], False, 0, 0.0) else f" (default: {flag.default})"
-        lines.append(f"  --{name:<11} {str(flag.help).partition(';')[0]}{default}")
-    lines.append("Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted.")
-    return "\n".join(lines) + "\n"
+    return describe_flags(f"{NAME}: reads a model, places it and reports.", place_flags(), _EXIT_CODES)
 
 
 def constraints(fv: flags.FlagValues) -> Constraints:
     """The constraints the flags state.
 
     Raises:
-      InputError: a flag that is not of the form PATTERN=DEVICE or the like.
+      InputError: a flag that is not of the form PATTERN=DEVICE or the like, or two that contradict each other.
     """
+    forbid: dict[str, list[str]] = {}
+    for pattern, devices in pairs("forbid", fv.forbid, "PATTERN=DEVICE,..."):
+        forbid.setdefault(pattern, []).extend(devices.split(","))
     return Constraints(
-        pin=dict(pairs("pin", fv.pin, "PATTERN=DEVICE")),
-        forbid={k: v.split(",") for k, v in pairs("forbid", fv.forbid, "PATTERN=DEVICE,...")},
+        pin=once("pin", pairs("pin", fv.pin, "PATTERN=DEVICE")),
+        forbid=forbid,
         colocate=tuple(text.split(",") for text in fv.colocate),
-        max_memory=dict(pairs("max_memory", fv.max_memory, "DEVICE=SIZE")),
+        max_memory=once("max_memory", pairs("max_memory", fv.max_memory, "DEVICE=SIZE")),
         headroom=fv.headroom,
     )
-
-
-def pairs(flag: str, texts: Iterable[str], form: str) -> list[tuple[str, str]]:
-    """Splits "left=right" at the last "=".
-
-    Raises:
-      InputError: there is no "=", or nothing on one of its sides.
-    """
-    out = []
-    for text in texts:
-        left, _, right = text.rpartition("=")
-        if not left or not right:
-            raise InputError(f"--{flag}={text}", f"--{flag}={form}")
-        out.append((left, right))
-    return out

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from tfplace.cli import options, source
 from tfplace.cli.console import say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
+from tfplace.cli.flagset import model_params
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core import archive
 from tfplace.core.constraints import Constraints
@@ -24,7 +26,8 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.timeline import Timeline
 from tfplace.core.topology import Topology
-from tfplace.errors import InputError, UnknownNameError
+from tfplace.cost.profile import Profile
+from tfplace.errors import InputError, SourceError, TfplaceError, UnknownNameError
 from tfplace.group.dnn_partitioning import is_workload, load_workload
 from tfplace.registry import GROUPERS, PLACERS
 from tfplace.report.facts import placement_facts
@@ -39,37 +42,66 @@ if TYPE_CHECKING:
     from tfplace.measure.measured import MeasuredEvaluator
 
 
+@dataclass
+class _Result:
+    """What there is to tell, also if something goes wrong after it was found.
+
+    Attributes:
+      placement: the answer, once there is one.
+      files: what was written of it -> where.
+    """
+
+    placement: Placement | None = None
+    files: dict[str, str] = field(default_factory=dict)
+
+
 def place_command(argv: Sequence[str]) -> None:
     """Runs `tfplace place` with these flags.
 
     Raises:
       InputError, InfeasibleError: see the exit codes in docs/cli.md.
+      KeyboardInterrupt: before there was a placement; with a text that says so, after it was found.
     """
     if {"--help", "-h", "--helpfull", "--helpshort"} & set(argv):
         say(options.usage())
         return
     fv = options.parse(argv)
     rules, topology, out = _check(fv)
-    # Models print what they like while they are built; stdout is for the result.
-    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-        problem = _formulate(fv, stages, _read(fv, stages, gpus=topology is None), topology, rules)
-        placement, measured = _search(fv, stages, problem)
-        files = _write(stages, placement, measured, out) if out is not None else {}
+    result = _Result()
+    try:
+        # Models print what they like while they are built; stdout is for the result.
+        with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+            read = _read(fv, stages, gpus=topology is None or _measures_here(fv))
+            _search(fv, stages, _formulate(fv, stages, read, topology, rules), out, result)
+    except KeyboardInterrupt as stop:
+        if result.placement is None:
+            raise
+        missing = "" if out is None else ", before all of its files were written"
+        raise KeyboardInterrupt(f"interrupted after the placement was found{missing}") from stop
+    finally:
+        if result.placement is not None:
+            _tell(fv, result.placement, result.files)
+
+
+def _tell(fv: flags.FlagValues, placement: Placement, files: Mapping[str, str]) -> None:
     if fv.json:
         say(json.dumps(placement_facts(placement) | {"files": files}, indent=1) + "\n")
+        return
+    console = Console()
+    if console.is_terminal:
+        console.print(summary_tables(placement))
     else:
-        console = Console()
-        if console.is_terminal:
-            console.print(summary_tables(placement))
-        else:
-            say(placement.summary() + "\n")
-        say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
+        say(placement.summary() + "\n")
+    say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
 
 
 def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | None]:
-    """Everything that can be wrong without building the model, so that it is said at once."""
+    """What flags, and the files of a topology and of op times, can have wrong, said before the model is built."""
     rules = options.constraints(fv)
+    model_params(fv)
     topology = Topology.load(fv.topology) if fv.topology else None
+    if fv.profile:
+        Profile.load(fv.profile)
     Budget.parse(fv.budget)
     check_evaluator(fv, topology)
     if fv.placer not in PLACERS:
@@ -98,11 +130,14 @@ def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Prob
     from tfplace.api import extract
 
     build = source.find(fv.model)
-    params = dict(options.pairs("param", fv.param, "NAME=VALUE"))
+    if is_workload(fv.model) and (fv.inference or fv.fetch):
+        raise SourceError(
+            f"--inference or --fetch for {fv.model!r}", "neither: the file holds one step's graph as it is"
+        )
     if not archive.is_archive(fv.model) and not is_workload(fv.model):
         stages.stage("building the model")
         load_tensorflow(gpus=gpus)
-    built = build(fv.batch, params)
+    built = build(fv.batch, model_params(fv))
     stages.stage("reading its graph")
     training = False if fv.inference else None
     if archive.is_archive(fv.model) and training is None and not fv.fetch:
@@ -138,15 +173,15 @@ def _formulate(
     return read
 
 
-def _search(fv: flags.FlagValues, stages: Stages, problem: Problem) -> tuple[Placement, list[Timeline]]:
-    """The placement, and the timeline of a measured step of it if it was measured and files are wanted."""
+def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | None, result: _Result) -> None:
+    """Finds the placement, and writes it before anything else is done with it."""
     from tfplace.api import place
 
     if fv.evaluator != SIMULATED:
         stages.stage(f"starting the {fv.evaluator} evaluator")
     with open_evaluator(fv, problem) as judge:
         stages.stage("searching")
-        placement = place(
+        placement = result.placement = place(
             problem,
             placer=fv.placer,
             budget=fv.budget,
@@ -157,35 +192,56 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem) -> tuple[Pla
             groups=fv.groups,
             init=fv.init,
         )
-        if judge.source != MEASURED:
-            return placement, []
-        measured = cast("MeasuredEvaluator", judge)
-        if not fv.quiet:
+        if out is not None:
+            placement.save(out / "placement.json")
+            result.files["placement"] = str(out / "placement.json")
+        traced = _measured(stages, cast("MeasuredEvaluator", judge), placement, out) if _measures(fv) else []
+    if out is not None:
+        _write(stages, placement, traced, out, result.files)
+
+
+def _measures(fv: flags.FlagValues) -> bool:
+    return bool(fv.evaluator == MEASURED)
+
+
+def _measures_here(fv: flags.FlagValues) -> bool:
+    """Whether steps run on the devices of this process, all of which it then has to see."""
+    return _measures(fv) and not fv.workers and not fv.cluster
+
+
+def _measured(stages: Stages, measured: MeasuredEvaluator, placement: Placement, out: Path | None) -> list[Timeline]:
+    """Notes how good the measurements are; the timeline of one more step, if files are wanted and it runs."""
+    problem = measured.problem
+    try:
+        if measured.taken:
             stages.note(f"measured: {measured.agreement}")
-        if not fv.out:
-            return placement, []
+        if out is None:
+            return []
         stages.stage("tracing a step")
-        return placement, [measured.timeline(problem.gather(placement.op_device))]
+        return [measured.timeline(problem.gather(placement.op_device))]
+    except KeyboardInterrupt:
+        stages.note("no step was traced: interrupted")
+    except TfplaceError as error:
+        stages.note(f"no step was traced: {error}")
+    return []
 
 
-def _write(stages: Stages, placement: Placement, measured: Sequence[Timeline], out: Path) -> dict[str, str]:
-    """Writes everything there is to keep; returns what is where."""
+def _write(
+    stages: Stages, placement: Placement, measured: Sequence[Timeline], out: Path, files: dict[str, str]
+) -> None:
+    """Writes everything else there is to keep; `files` gets what is where."""
     problem = placement.problem
     assert problem is not None  # placed here, so it is bound
     stages.stage("writing")
-    placement.save(out / "placement.json")
-    placement.timeline().save(str(out / "trace.json"), *measured)
-    problem.topology.save(out / "topology.json")
-    (out / "report.html").write_text(placement_page(placement))
-    names = {
-        "placement": "placement.json",
-        "trace": "trace.json",
-        "topology": "topology.json",
-        "report": "report.html",
-    }
+
+    def write(what: str, name: str, save: Callable[[Path], object]) -> None:
+        save(out / name)
+        files[what] = str(out / name)
+
+    write("trace", "trace.json", lambda path: placement.timeline().save(str(path), *measured))
+    write("topology", "topology.json", problem.topology.save)
+    write("report", "report.html", lambda path: path.write_text(placement_page(placement)))
     if problem.graph.origin is None:
         stages.note("placed.meta is not written: a graph loaded from a file has no TensorFlow form")
     else:
-        problem.graph.save(out / "placed.meta", devices=placement.devices)
-        names["graph"] = "placed.meta"
-    return {what: str(out / name) for what, name in names.items()}
+        write("graph", "placed.meta", lambda path: problem.graph.save(path, devices=placement.devices))

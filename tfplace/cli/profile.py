@@ -12,9 +12,9 @@ from absl import flags
 from rich import box
 from rich.table import Table
 
-from tfplace.cli import options, source
+from tfplace.cli import source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, read_flags, wide_console
+from tfplace.cli.flagset import describe_flags, model_params, output_file, read_flags, wide_console
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
@@ -60,9 +60,10 @@ def profile_command(argv: Sequence[str]) -> None:
     models = read_flags(NAME, fv, argv)
     if not models:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
-    if not fv.output:
-        raise InputError("no --output", "--output=profile.json", "The file is what `tfplace place --profile` reads.")
+    output = output_file(fv, "profile.json", "The file is what `tfplace place --profile` reads.")
+    model_params(fv)
     for model in models:
+        source.refuse_workload(model, NAME)
         source.find(model)
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         load_tensorflow(gpus=fv.device_type == "GPU")
@@ -70,8 +71,8 @@ def profile_command(argv: Sequence[str]) -> None:
     profile = Profile()
     for _, outcome in done:
         profile = profile.updated(outcome.device)
-    profile.save(fv.output)
     wide_console().print(_table(done))
+    profile.save(output)
     say(f"profile    {fv.output}\n")
 
 
@@ -80,7 +81,7 @@ def _profile(fv: flags.FlagValues, stages: Stages, model: str) -> tuple[OpGraph,
     from tfplace.measure.profile import default_cache, profile_graph
 
     stages.stage(f"building {model}")
-    built = source.find(model)(fv.batch, dict(options.pairs("param", fv.param, "NAME=VALUE")))
+    built = source.find(model)(fv.batch, model_params(fv))
     stages.stage("reading its graph")
     training = False if fv.inference else None
     graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)

@@ -6,15 +6,17 @@ import ast
 import importlib
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfplace.core.archive import is_archive
-from tfplace.errors import SourceError, UnknownNameError
+from tfplace.errors import SourceError, TfplaceError, UnknownNameError
+from tfplace.group.dnn_partitioning import is_workload
 
-_SUFFIXES = (".meta", ".npz", ".pb", ".pbtxt")
+_SUFFIXES = (".json", ".meta", ".npz", ".pb", ".pbtxt")
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,26 @@ def find(model: str) -> Callable[[int | None, Mapping[str, str]], Source]:
     path = Path(model)
     if path.exists():
         return lambda batch, params: _from_path(path, batch, params)
-    if (
-        path.suffix in (".meta", ".npz", ".pb", ".pbtxt")
-        or path.is_absolute()
-        or (len(path.parts) > 1 and ":" not in model)
-    ):
+    if path.suffix in _SUFFIXES or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
         raise SourceError(f"{model!r}, which does not exist", "a SavedModel directory or a graph file")
     module, _, function = model.partition(":")
     if module and function:
         return lambda batch, params: _from_function(module, function, batch, params)
     raise UnknownNameError("model", model, (*zoo.names(), "a path", "module:function"))
+
+
+def refuse_workload(model: str, command: str) -> None:
+    """Says that a command takes models only.
+
+    Raises:
+      SourceError: `model` is a workload, which has no TensorFlow graph.
+    """
+    if is_workload(model):
+        raise SourceError(
+            f"{model!r} for `{command}`",
+            "a model or a graph: a workload has costs and devices, and nothing that runs",
+            f"`tfplace place --model={model}` places it.",
+        )
 
 
 def _from_zoo(name: str, batch: int | None, params: Mapping[str, str]) -> Source:
@@ -63,24 +75,55 @@ def _from_zoo(name: str, batch: int | None, params: Mapping[str, str]) -> Source
     for key in values:
         if key not in zoo.parameters(name):
             raise UnknownNameError(f"parameter of {name}", key, zoo.parameters(name))
-    built = zoo.build(name, **values)
+    built = _called(f"zoo.build({name!r}, ...)", lambda: zoo.build(name, **values), values)
     return Source(built.model, built.batch)
 
 
 def _from_function(module: str, function: str, batch: int | None, params: Mapping[str, str]) -> Source:
     build = _user_function(module, function)
     values = _values(params) | ({} if batch is None else {"batch": batch})
-    accepted = inspect.signature(build).parameters
-    if not any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
+    try:
+        signature = inspect.signature(build)
+    except (TypeError, ValueError) as error:
+        raise SourceError(f"{module}:{function} ({error})", "a function written in Python") from error
+    if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
         for key in values:
-            if key not in accepted:
-                raise UnknownNameError(f"parameter of {module}:{function}", key, accepted)
-    result = build(**values)
+            if key not in signature.parameters:
+                raise UnknownNameError(f"parameter of {module}:{function}", key, signature.parameters)
+    try:
+        signature.bind(**values)
+    except TypeError as error:
+        raise SourceError(
+            f"{module}:{function} with {_listed(values)} ({error})",
+            f"values for {function}{signature}",
+            "Give them with --param=NAME=VALUE.",
+        ) from error
+    result = _called(f"{module}:{function}", lambda: build(**values), values)
     if hasattr(result, "model") and hasattr(result, "batch"):
         return Source(result.model, result.batch)
     if isinstance(result, tuple) and len(result) == 2:
         return Source(*result)
     return Source(result)
+
+
+def _called(what: str, build: Callable[[], Any], values: Mapping[str, Any]) -> Any:
+    """What a builder returns; its exceptions, which may come of the values, are the input's."""
+    try:
+        return build()
+    except TfplaceError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        where = [frame for frame in frames if "site-packages" not in frame.filename][-1:] or frames[-1:]
+        raise SourceError(
+            f"{what} with {_listed(values)}, which failed: {_told(error)}",
+            "a call that returns a model",
+            f"See {where[0].filename}:{where[0].lineno}.",
+        ) from error
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value!r}" for key, value in values.items()) or "no parameters"
 
 
 def _user_function(module: str, function: str) -> Callable[..., Any]:
@@ -90,12 +133,26 @@ def _user_function(module: str, function: str) -> Callable[..., Any]:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
+            raise _unimportable(module, error) from error
         raise SourceError(f"module {module!r}, which cannot be found", "an importable module", "") from error
+    except Exception as error:
+        raise _unimportable(module, error) from error
     build: Callable[..., Any] | None = getattr(found, function, None)
     if build is None or not callable(build):
         raise SourceError(f"{module}:{function}", f"a function of {module}", f"It has {', '.join(_functions(found))}.")
     return build
+
+
+def _unimportable(module: str, error: Exception) -> SourceError:
+    return SourceError(
+        f"module {module!r}, which fails when it is imported: {_told(error)}",
+        "an importable module",
+        f"`python -c 'import {module}'` shows where.",
+    )
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(".")
 
 
 def _functions(module: Any) -> list[str]:
@@ -108,7 +165,7 @@ def _from_path(path: Path, batch: int | None, params: Mapping[str, str]) -> Sour
         raise SourceError(f"--param for the file {path.name!r}", "--param only for the zoo's models and functions")
     if batch is None:
         return Source(path)
-    if is_archive(path):
+    if is_archive(path) or is_workload(path):
         raise SourceError(f"--batch for {path.name!r}", "no --batch: the file holds a graph with all its shapes")
     return Source(path, _signature_batch(path, batch) if path.is_dir() else _placeholder_batch(path, batch))
 

@@ -10,9 +10,13 @@ from typing import NoReturn
 from absl import flags
 
 from tfplace.cli.console import complain, say
+from tfplace.cli.flagset import describe_flags, read_only_flags
 from tfplace.errors import ClusterError, InputError
 from tfplace.units import parse_bytes
 
+NAME = "tfplace worker"
+
+_TRUST = "It obeys whoever reaches it: use it in trusted networks only."
 _RESTARTS = 5
 _SOON_S = 5.0
 
@@ -25,9 +29,10 @@ def worker_command(argv: Sequence[str]) -> None:
       ClusterError: the worker does not start, or ends again and again.
     """
     if {"--help", "-h", "--helpfull", "--helpshort"} & set(argv):
-        say(_usage())
+        say(describe_flags(f"{NAME}: runs one TensorFlow worker until it is interrupted.", _flags(), _TRUST))
         return
-    fv = _parse(argv)
+    fv = _flags()
+    read_only_flags(NAME, fv, argv)
     from tfplace.measure.processes import WorkerProcesses
     from tfplace.measure.worker import Settings
 
@@ -78,29 +83,8 @@ def _flags() -> flags.FlagValues:
     return fv
 
 
-def _parse(argv: Sequence[str]) -> flags.FlagValues:
-    fv = _flags()
-    try:
-        rest = fv(["tfplace worker", *argv])
-    except flags.Error as error:
-        raise InputError(str(error), "flags of `tfplace worker`", "See tfplace worker --help.") from error
-    if len(rest) > 1:
-        raise InputError(" ".join(map(repr, rest[1:])), "flags only", "See tfplace worker --help.")
-    return fv
-
-
 def _cores(text: str) -> list[int]:
     try:
         return [int(core) for core in text.split(",") if core]
     except ValueError as error:
         raise InputError(f"--cores={text}", "numbers of cores, such as 0 or 2,3") from error
-
-
-def _usage() -> str:
-    fv = _flags()
-    lines = ["tfplace worker: runs one TensorFlow worker until it is interrupted. Flags:"]
-    for name in fv:
-        default = "" if fv[name].default in (None, "", 0) else f" (default: {fv[name].default})"
-        lines.append(f"  --{name:<12} {fv[name].help}{default}")
-    lines.append("It obeys whoever reaches it: use it in trusted networks only.")
-    return "\n".join(lines) + "\n"
