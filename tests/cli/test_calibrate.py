@@ -1,5 +1,6 @@
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +31,17 @@ def test_help_lists_flags(capsys):
 def test_bad_input(argv, message, capsys):
     assert main(["calibrate", *argv]) == BAD_INPUT
     assert message in capsys.readouterr().err
+
+
+def test_tables_are_printed_before_the_file_is_written(tmp_path, monkeypatch, capsys):
+    def full(self, path):
+        raise OSError("disk full")
+
+    found = SimpleNamespace(topology=Topology.load("2xP100"), fits=())
+    monkeypatch.setattr("tfplace.cli.calibrate._measure", lambda *_: found)
+    monkeypatch.setattr(Topology, "save", full)
+    main(["calibrate", f"--output={tmp_path / 'x.json'}"])
+    assert "memory bandwidth" in capsys.readouterr().out
 
 
 @pytest.mark.cluster

@@ -86,6 +86,20 @@ def test_recurrent_kernels():
     assert flops("BlockLSTM", [(), (20, 16, 32), (16, 64), (16, 64), (96, 256)], [()]) == 2 * 320 * 96 * 256
 
 
+def test_recurrent_gradients():
+    x, state, weights = (20, 16, 32), (1, 16, 64), (1000,)
+    both = 2 * (2 * 320 * 1000)  # of the input and of the weights
+    for op_type in ("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"):
+        assert flops(op_type, [x, state, state, weights], [x, state, state, weights]) == both
+    x, cell, w = (20, 16, 32), (16, 64), (96, 256)
+    for op_type in ("BlockLSTMGrad", "BlockLSTMGradV2"):
+        assert flops(op_type, [(), x, cell, cell, w], [x, cell, cell, w]) == 2 * (2 * 320 * 96 * 256)
+    x, w_ru, w_c = (16, 32), (96, 128), (96, 64)
+    forward = flops("GRUBlockCell", [x, cell, w_ru, w_c], [cell, cell, cell, cell])
+    assert flops("GRUBlockCellGrad", [x, cell, w_ru, w_c], [x, cell, cell, (16, 128)]) == forward == 2 * 16 * 96 * 192
+    assert flops("LSTMBlockCellGrad", [x, cell, cell, w], [cell, (16, 256)]) == 5 * (16 * 64 + 16 * 256)
+
+
 def test_pooling_counts_its_window():
     assert flops("MaxPool", [(2, 8, 8, 3)], [(2, 4, 4, 3)], ksize=(1, 2, 2, 1)) == 4 * 2 * 4 * 4 * 3
     forward = [(2, 8, 8, 3), (2, 4, 4, 3), (2, 4, 4, 3)]

@@ -91,6 +91,16 @@ def test_each_device_goes_by_its_model(graph):
     assert profiled_share(costs) == 0.0
 
 
+def test_what_was_measured_in_different_ways_on_different_devices_counts_as_measured(graph):
+    seconds = {"x": 1e-3, "p": 1e-4, "q": 1e-4, "big": 2e-3, "m": 3e-3}
+    one = measured(graph, seconds)
+    single = {text: dataclasses.replace(time, ops=1) for text, time in one.ops.items()}
+    other = dataclasses.replace(one, model="other", ops=single)
+    costs = profiled_costs(graph, topology(MODEL, "other"), Profile((one, other)))
+    assert row(costs, graph, "p")[1] == "profiled:pooled over 2 on CPU:0; profiled on CPU:1"
+    assert profiled_share(costs) == 1.0
+
+
 def test_an_empty_profile_changes_nothing(graph):
     plain = analytic_costs(graph, topology(MODEL, MODEL))
     costs = profiled_costs(graph, topology(MODEL, MODEL), Profile())

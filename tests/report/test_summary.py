@@ -48,5 +48,14 @@ def test_text_is_plain_whatever_the_terminal(monkeypatch, variable):
     assert "\x1b" not in plain
 
 
+def test_a_step_of_no_time_beside_one_that_takes_some():
+    text = placement(0.010, {"single GPU:0": cost(0.0)}).summary()
+    assert "stay on GPU:0: this placement is infinitely many times slower" in text
+    assert re.search(r"single GPU:0\s+0 s\s+infinitely many times faster", text)
+    text = placement(0.0, {"single GPU:0": cost(0.010)}, bound_s=0.0).summary()
+    assert "infinitely many times faster than the best single device (GPU:0)" in text
+    assert re.search(r"single GPU:0\s+10.0 ms\s+infinitely many times slower", text)
+
+
 def test_an_empty_step_is_no_error():
     assert "simulated step time 0 s" in placement(0.0, {"single GPU:0": cost(0.0)}, bound_s=0.0).summary()

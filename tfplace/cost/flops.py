@@ -137,9 +137,15 @@ def _update(count: float) -> Callable[[Op], float]:
     return lambda op: count * max((elements(op.input(i)) for i in range(len(op.graph.inputs[op.v]))), default=0)
 
 
-def _recurrent(sequence: int, *weights: int) -> Callable[[Op], float]:
-    """A fused recurrent layer: a multiply-add per weight, step and example; the input is [..., features]."""
-    return lambda op: 2.0 * elements(op.input(sequence)[:-1]) * sum(elements(op.input(w)) for w in weights)
+def _recurrent(sequence: int, *weights: int, passes: int = 1) -> Callable[[Op], float]:
+    """A fused recurrent layer: a multiply-add per weight, step and example; the input is [..., features].
+
+    Args:
+      sequence: position of that input.
+      *weights: positions of the weights.
+      passes: 2 for gradients of both the input and the weights.
+    """
+    return lambda op: 2.0 * passes * elements(op.input(sequence)[:-1]) * sum(elements(op.input(w)) for w in weights)
 
 
 def _lu(op: Op) -> float:
@@ -205,9 +211,16 @@ RULES: dict[str, Rule] = {
     ),
     "Einsum": ("matmul", _einsum),
     **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), ("matmul", _recurrent(0, 3))),
+    **dict.fromkeys(
+        ("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"), ("matmul", _recurrent(0, 3, passes=2))
+    ),
     **dict.fromkeys(("BlockLSTM", "BlockLSTMV2"), ("matmul", _recurrent(1, 4))),
+    **dict.fromkeys(("BlockLSTMGrad", "BlockLSTMGradV2"), ("matmul", _recurrent(1, 4, passes=2))),
     "LSTMBlockCell": ("matmul", _recurrent(0, 3)),
-    "GRUBlockCell": ("matmul", _recurrent(0, 2, 3)),
+    # gradients of the gates only; their products with the weights are ops of their own
+    "LSTMBlockCellGrad": ("elementwise", _per_output(5.0)),
+    # gradients of the input and the state; those of the weights are ops of their own
+    **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad"), ("matmul", _recurrent(0, 2, 3))),
     **dict.fromkeys(("AvgPool", "MaxPool", "MaxPoolV2", "AvgPool3D", "MaxPool3D"), ("pool", _pool)),
     **dict.fromkeys(("AvgPoolGrad", "AvgPool3DGrad"), ("pool", _pool_gradient(1))),
     **dict.fromkeys(("MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad"), ("pool", _pool_gradient(2))),

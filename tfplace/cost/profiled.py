@@ -16,6 +16,9 @@ from tfplace.cost.signature import signatures
 
 PROFILED = "profiled"
 
+_BETWEEN = "; "
+"""Stands between what is said of an op's time on different devices."""
+
 
 def profiled_costs(graph: OpGraph, topology: Topology, profile: Profile) -> CostTable:
     """Seconds of every op on every device.
@@ -48,7 +51,7 @@ def profiled_costs(graph: OpGraph, topology: Topology, profile: Profile) -> Cost
 
 def profiled_share(costs: CostTable) -> float:
     """Fraction of all op seconds, summed over devices, of ops measured on every device."""
-    measured = np.array([text.startswith(PROFILED) and ";" not in text for text in costs.provenance])
+    measured = np.array([all(w.startswith(PROFILED) for w in text.split(_BETWEEN)) for text in costs.provenance])
     total = float(costs.compute_s.sum())
     return float(costs.compute_s[measured].sum()) / total if total else 1.0
 
@@ -119,4 +122,4 @@ def _joined(names: Sequence[str], words: Sequence[str]) -> str:
     if len({*words}) == 1:
         return words[0]
     where = {word: ",".join(n for n, w in zip(names, words, strict=True) if w == word) for word in words}
-    return "; ".join(f"{word} on {devices}" for word, devices in where.items())
+    return _BETWEEN.join(f"{word} on {devices}" for word, devices in where.items())

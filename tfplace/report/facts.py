@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -141,7 +142,6 @@ def _evaluated(cost: StepCost) -> str:
 
 def verdict(placement: Placement) -> str:
     """Whether the placement beats keeping everything on one device, in one line."""
-    used = placement.cost.step_s
     if not placement.cost.feasible:
         return "this placement does not fit"
     if not any(name.startswith("single ") for name in placement.baselines):
@@ -151,10 +151,11 @@ def verdict(placement: Placement) -> str:
         return "no single device fits; this placement does"
     name, cost = best[0].removeprefix("single "), best[1]
     same = _same(placement.cost, cost)
-    if cost.step_s > used * (1 + same):
-        return f"{_times(cost.step_s / used)} faster than the best single device ({name})"
-    if used > cost.step_s * (1 + same):
-        return f"stay on {name}: this placement is {_times(used / cost.step_s)} slower than the best single device"
+    if _ratio(cost, placement.cost) > 1 + same:
+        return f"{_times(_ratio(cost, placement.cost))} faster than the best single device ({name})"
+    if _ratio(placement.cost, cost) > 1 + same:
+        slower = _times(_ratio(placement.cost, cost))
+        return f"stay on {name}: this placement is {slower} slower than the best single device"
     return f"stay on {name}: no faster placement was found"
 
 
@@ -176,10 +177,17 @@ def misfit(cost: StepCost, device_names: tuple[str, ...]) -> str:
 
 def versus(placement: Placement, cost: StepCost) -> str:
     """How another step time compares with the placement's."""
-    ratio = cost.step_s / placement.cost.step_s if placement.cost.step_s > 0 else 1.0
+    ratio = _ratio(cost, placement.cost)
     if abs(ratio - 1) <= _same(placement.cost, cost):
         return "the same"
-    return f"{_times(ratio)} slower" if ratio > 1 else f"{_times(1 / ratio)} faster"
+    return f"{_times(ratio)} slower" if ratio > 1 else f"{_times(_ratio(placement.cost, cost))} faster"
+
+
+def _ratio(one: StepCost, other: StepCost) -> float:
+    """Seconds of one over those of the other: 1 if neither takes any, infinite if only the other takes none."""
+    if other.step_s > 0:
+        return one.step_s / other.step_s
+    return math.inf if one.step_s > 0 else 1.0
 
 
 def _same(one: StepCost, other: StepCost) -> float:
@@ -189,6 +197,8 @@ def _same(one: StepCost, other: StepCost) -> float:
 
 
 def _times(ratio: float) -> str:
+    if math.isinf(ratio):
+        return "infinitely many times"
     return f"{ratio:.2f} times" if ratio >= 1.05 else f"{100 * (ratio - 1):.1f} %"
 
 
