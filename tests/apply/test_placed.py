@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tfplace
 from tests.placing import placement_on, random_placement
+from tfplace.apply import variables
 from tfplace.apply.variables import backend_variable, device_of
 from tfplace.errors import ApplyError, PlacementError
 from tfplace.extract import tf_internals
@@ -256,6 +257,62 @@ def test_nested_arguments_and_keywords():
 def test_variable_without_a_value_is_refused():
     with pytest.raises(ApplyError, match="a variable of TensorFlow"):
         backend_variable(object())
+
+
+def test_a_move_that_fails_changes_nothing(net, graph, monkeypatch):
+    net.train(X)
+    copy, copies = variables._copy, []
+
+    def full(variable, device):
+        if copies:
+            raise tf.errors.ResourceExhaustedError(None, None, "the device is full")
+        copies.append(copy(variable, device))
+        return copies[0]
+
+    monkeypatch.setattr(variables, "_copy", full)
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        tfplace.apply(graph, placement_on(graph, DEVICES, np.full(colocate(graph).num_units, 2)))
+    monkeypatch.undo()
+    assert len(copies) == 1
+    assert_trained_together(net)
+    assert {device_of(v)[-5:] for v in (net.w, net.b, net.calls)} == {"CPU:0"}
+
+
+def test_a_move_that_is_interrupted_leaves_functions_on_their_variables(net, graph, monkeypatch):
+    net.train(X)
+    swap, swapped = tf_internals.swap_handle, []
+
+    def interrupted(variable, new):
+        if swapped:
+            raise KeyboardInterrupt
+        swap(variable, new)
+        swapped.append(variable)
+
+    monkeypatch.setattr(tf_internals, "swap_handle", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tfplace.apply(graph, placement_on(graph, DEVICES, np.full(colocate(graph).num_units, 2)))
+    monkeypatch.undo()
+    assert_trained_together(net)
+
+
+def assert_trained_together(net):
+    """What the function traced before writes is what Python reads."""
+    before = [v.numpy() for v in (net.w, net.b)]
+    net.train(X)
+    assert int(net.calls) == 2
+    assert not any(np.allclose(v, b) for v, b in zip((net.w, net.b), before, strict=True))
+    assert net.train.experimental_get_tracing_count() == 1
+
+
+def test_a_first_call_that_fails_does_not_hide_where_ops_run(net):
+    graph = tfplace.extract(tf.function(lambda x: tf.debugging.check_numerics(x @ net.w, "here")), (X,))
+    placed = tfplace.apply(graph, random_placement(graph, DEVICES))
+    for _ in range(2):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            placed(X * np.float32("nan"))
+    placed(X)
+    assert placed.actual().devices
+    assert not any(moved.reason == "optimised away" for moved in placed.actual().moved)
 
 
 @pytest.mark.parametrize("package", ["keras", "tf_keras", "sonnet"])

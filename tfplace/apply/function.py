@@ -42,6 +42,7 @@ class FunctionProgram:
         self._config = _call_config()
         self._literals = tf_internals.literal_arguments(flat.concrete)
         self._positions = tuple(flat.concrete.function_type.parameters)
+        self._placed_on: Mapping[str, str] = {}
         self._function: Any = None
         self._ran: dict[str, str] | None = None
 
@@ -54,6 +55,7 @@ class FunctionProgram:
         """Puts ops and variables on devices; nothing is traced or imported."""
         self._variables.move(devices)
         self._function = self._graph.function(devices)
+        self._placed_on = devices
         self._ran = None
 
     def restore(self) -> None:
@@ -68,9 +70,15 @@ class FunctionProgram:
         with tf_internals.call_config(self._config):
             if self._ran is not None:
                 return self._function(*args, **kwargs)
+            if self._function is None:
+                self._function = self._graph.function(self._placed_on)
             graphs: list[Any] = []
-            with tf_internals.collect_function_graphs(graphs):
-                result = self._function(*args, **kwargs)
+            try:
+                with tf_internals.collect_function_graphs(graphs):
+                    result = self._function(*args, **kwargs)
+            except BaseException:
+                self._function = None  # TensorFlow tells where ops run at a function's first call only
+                raise
             self._ran = _where(graphs, self._flat.input_names)
             return result
 

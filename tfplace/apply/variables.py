@@ -52,27 +52,37 @@ class Variables:
     def move(self, devices: Mapping[str, str]) -> int:
         """Moves each variable to the device of its op; returns how many had to move.
 
+        Whatever fails, a variable and the functions that use it agree on its storage.
+
         Raises:
-          ApplyError: a variable has no value yet.
+          ApplyError: a variable has no value yet; none has moved.
+          tf.errors.OpError: a device cannot hold them; none has moved.
         """
-        handles: dict[int, Any] = {}
-        old: list[Any] = []  # kept until all is rebound: an id is unique only among live objects
-        for op, variable in self._variables.items():
-            if canonical(devices[op]) == canonical(variable.handle.device):
-                continue
-            old.append(variable.handle)
-            _move(variable, devices[op])
-            handles[id(old[-1])] = variable.handle
-        if handles:
-            tf_internals.rebind_captures(handles)
-        return len(handles)
+        moving = {
+            op: variable
+            for op, variable in self._variables.items()
+            if canonical(devices[op]) != canonical(variable.handle.device)
+        }
+        for variable in moving.values():
+            _check_initialized(variable)
+        copies = [(variable, _copy(variable, devices[op])) for op, variable in moving.items()]
+        old = [variable.handle for variable in moving.values()]  # kept: an id is unique only among live objects
+        try:
+            for variable, copy in copies:
+                tf_internals.swap_handle(variable, copy)
+        finally:
+            swapped = zip(old, moving.values(), strict=True)
+            handles = {id(handle): v.handle for handle, v in swapped if v.handle is not handle}
+            if handles:
+                tf_internals.rebind_captures(handles)
+        return len(moving)
 
     def restore(self) -> int:
         """Brings every variable back to where it was first seen; returns how many had to move."""
         return self.move(self._home)
 
 
-def _move(variable: Any, device: str) -> None:
+def _check_initialized(variable: Any) -> None:
     with tf.init_scope():
         if not variable.is_initialized():
             raise ApplyError(
@@ -80,7 +90,10 @@ def _move(variable: Any, device: str) -> None:
                 "initialised variables",
                 "Run one step, or assign initial values, before applying a placement.",
             )
-        with tf.device(device):
-            # One copy: the value goes straight from the old storage to the new one.
-            new = tf.Variable(variable.value(), dtype=variable.dtype, shape=variable.shape, trainable=False)
-        tf_internals.swap_handle(variable, new)
+
+
+def _copy(variable: Any, device: str) -> Any:
+    """A variable of the same value on a device."""
+    with tf.init_scope(), tf.device(device):
+        # One copy: the value goes straight from the old storage to the new one.
+        return tf.Variable(variable.value(), dtype=variable.dtype, shape=variable.shape, trainable=False)
