@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tfplace
 from tests.placing import placement_on, random_placement
+from tfplace.apply.state import SessionState
 from tfplace.errors import ApplyError
 from tfplace.group.colocation import colocate
 
@@ -87,6 +88,35 @@ def test_values_can_be_given_where_the_file_has_no_initializers():
     assert set(placed.state()) == {"w"}
     with pytest.raises(ApplyError, match="Near names: w"):
         placed.load({"ww": X})
+
+
+def test_a_placement_that_fails_keeps_what_was_trained(graph, plain_losses, monkeypatch):
+    placed = tfplace.apply(graph, random_placement(graph, DEVICES, seed=0))
+    losses = [placed({"x": X})["loss:0"] for _ in range(3)]
+
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "the device is full")
+
+    monkeypatch.setattr(SessionState, "write", full)
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        placed.replace(random_placement(graph, DEVICES, seed=1))
+    monkeypatch.undo()
+    losses.append(placed({"x": X})["loss:0"])
+    assert len(placed.actual().counts) == 4
+    placed.replace(random_placement(graph, DEVICES, seed=2))
+    losses += [placed({"x": X})["loss:0"] for _ in range(2)]
+    np.testing.assert_allclose(losses, plain_losses, rtol=1e-5)
+
+
+def test_values_loaded_after_restore_are_those_of_the_next_placement(graph, plain_losses):
+    placed = tfplace.apply(graph, random_placement(graph, DEVICES, seed=0))
+    before = placed.state()
+    placed({"x": X})
+    placed.restore()
+    placed.load({"w": before["w"]})
+    placed.load({name: value for name, value in before.items() if name != "w"})
+    placed.replace(random_placement(graph, DEVICES, seed=1))
+    np.testing.assert_allclose(placed({"x": X})["loss:0"], plain_losses[0], rtol=1e-5)
 
 
 def test_saved_model_signature_runs_placed(tmp_path):

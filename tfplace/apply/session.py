@@ -49,14 +49,21 @@ class SessionProgram:
         return self._devices.copies
 
     def place(self, devices: Mapping[str, str]) -> None:
-        """Puts ops on devices and opens a session on them with the variables' present values."""
+        """Puts ops on devices and opens a session on them with the variables' present values.
+
+        If that fails, the session before it goes on as it was.
+        """
         values = self._present_values()
         self._devices.assign(devices)
         self._state.assign(devices)
+        session = tf.compat.v1.Session(graph=self._graph, config=session_config())
+        try:
+            self._state.write(session, values)
+        except BaseException:
+            session.close()
+            raise
         self._close()
-        self._session = tf.compat.v1.Session(graph=self._graph, config=session_config())
-        self._state.write(self._session, values)
-        self._ran = None
+        self._session, self._ran = session, None
 
     def restore(self) -> None:
         """Closes the session; the variables' values are kept for a later `place`."""
@@ -64,7 +71,7 @@ class SessionProgram:
         self._close()
 
     def load(self, values: Mapping[str, Any]) -> None:
-        """Sets variables: op name -> value.
+        """Sets variables, after `restore` for the next `place`: op name -> value.
 
         Raises:
           ApplyError: no such variable.
@@ -75,7 +82,10 @@ class SessionProgram:
                 raise ApplyError(
                     f"a value for {name!r}", "the name of a variable's op", f"Near names: {near}" if near else ""
                 )
-        self._state.write(self._session, values)
+        if self._session is None:
+            self._values = {**self._present_values(), **values}
+        else:
+            self._state.write(self._session, values)
 
     def state(self) -> dict[str, Any]:
         """Variable's op name -> value; variables without a value are left out."""
