@@ -112,7 +112,8 @@ class PlacementCallback(_Hooks):
         self._verbose = verbose
         self._placed: Placed | None = None
         self._active = False
-        self._own_function: Any = None  # the model's train function that this callback stands in for
+        self._taken: Any = None  # the model whose train function this callback stands in for
+        self._own_function: Any = None  # that function
         self._key: Any = None  # the specs and shapes `graph` was read with
         self._fixed = False  # whether the graph takes batches of one shape only
 
@@ -131,7 +132,7 @@ class PlacementCallback(_Hooks):
         check_placeable(self.model)
         if self.model.train_function is not self._own_function:
             self._placed = None  # another model, or compiled again
-        self._own_function = self.model.train_function
+        self._taken, self._own_function = self.model, self.model.train_function
         self.model.train_function = self._train_function
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -140,12 +141,16 @@ class PlacementCallback(_Hooks):
 
     def restore(self) -> None:
         """Brings back the variables and the model's own train function; does nothing where they are back."""
-        if self._active and self._placed is not None:
-            self._placed.restore()
-        self._active = False
-        # A method is a new object each time it is read, so it is known by whose it is.
-        if self.model is not None and getattr(self.model.train_function, "__self__", None) is self:
-            self.model.train_function = self._own_function
+        try:
+            if self._active and self._placed is not None:
+                self._placed.restore()
+            self._active = False
+        finally:
+            # The model taken over may not be `self.model`: Keras sets a new one before it says that training begins.
+            # A method is a new object each time it is read, so it is known by whose it is.
+            model, self._taken = self._taken, None
+            if model is not None and getattr(model.train_function, "__self__", None) is self:
+                model.train_function = self._own_function
 
     # ---- training ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,9 @@ import tensorflow as tf
 
 import tfplace
 from tests.placing import random_placement
+from tfplace.apply.placed import Placed
 from tfplace.errors import ApplyError, InfeasibleError, PlacementError, SourceError
+from tfplace.extract import tf_internals
 from tfplace.keras import PlacementCallback
 
 DEVICES = ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
@@ -295,6 +297,62 @@ def test_an_error_in_another_callback_is_made_good_at_the_next_fit(package):
         fit(model, call, Fails())
     fit(model, call)
     assert model.train_function is own and devices_of(model) == {"CPU:0"}
+
+
+@both
+def test_a_placement_that_cannot_be_made_leaves_the_model_training_its_own_weights(package, monkeypatch):
+    model = make_model(package)
+    fit(model)
+    swap, swapped = tf_internals.swap_handle, []
+
+    def interrupted(variable, new):
+        if len(swapped) == 3:
+            raise KeyboardInterrupt
+        swap(variable, new)
+        swapped.append(variable)
+
+    monkeypatch.setattr(tf_internals, "swap_handle", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callback())
+    monkeypatch.undo()
+    weights = model.get_weights()
+    fit(model)
+    assert not any(np.array_equal(a, b) for a, b in zip(model.get_weights(), weights, strict=True))
+
+
+@both
+def test_a_model_whose_fit_failed_is_given_back_by_a_fit_of_another(package):
+    keras = keras_of(package)
+
+    class Fails(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise KeyError("stop")
+
+    first, second, call = make_model(package), make_model(package), callback()
+    own = train_function_of(first)
+    with pytest.raises(KeyError):
+        fit(first, call, Fails())
+    fit(second, call)
+    assert first.train_function is own
+    assert devices_of(first) == devices_of(second) == {"CPU:0"}
+    weights = second.get_weights()
+    fit(first)
+    for a, b in zip(second.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@both
+def test_the_train_function_comes_back_even_if_the_variables_do_not(package, monkeypatch):
+    model, call = make_model(package), callback()
+    own = train_function_of(model)
+
+    def fails(placed):
+        raise RuntimeError("no room at home")
+
+    monkeypatch.setattr(Placed, "restore", fails)
+    with pytest.raises(RuntimeError, match="no room at home"):
+        fit(model, call)
+    assert model.train_function is own
 
 
 @both
