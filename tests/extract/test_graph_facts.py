@@ -25,6 +25,70 @@ def test_while_loop_ops_are_counted_per_iteration_forward_and_backward():
     assert graph.unknown == ()
 
 
+LOOPS = {
+    "from 0 by 1": (lambda i: i < 10, lambda i: i + 1, 0, 10),
+    "by 100": (lambda i: i < 1000, lambda i: i + 100, 0, 10),
+    "with a rest": (lambda i: i < 10, lambda i: i + 3, 2, 3),
+    "limit included": (lambda i: i <= 10, lambda i: 1 + i + 1, 0, 6),
+    "limit first": (lambda i: tf.greater(10, i), lambda i: i - (-5), -3, 3),
+    "downwards": (lambda i: i > 0, lambda i: i - 2, 9, 5),
+    "downwards, limit first": (lambda i: tf.less_equal(0, i), lambda i: i - 1, 4, 5),
+    "never": (lambda i: i < 3, lambda i: i + 1, 3, 0),
+    "two conditions": (lambda i: tf.logical_and(i < 12, i < 20), lambda i: i + 2, 0, 6),
+}
+
+
+def _loop(condition, body, start):
+    """A loop of products, of which trips tell how often they run; (graph, trips of the product)."""
+
+    @tf.function
+    def f(x):
+        return tf.while_loop(lambda i, y: condition(i), lambda i, y: (body(i), y @ y), [start, x])[1]
+
+    graph = tfplace.extract(f, tf.TensorSpec([3, 3]))
+    return graph, graph.trips[graph.op_types.index("MatMul")]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_trips_follow_from_start_limit_and_step(name):
+    condition, body, start, trips = LOOPS[name]
+    graph, counted = _loop(condition, body, start)
+    assert counted == trips
+    assert graph.unknown == ()
+
+
+@pytest.mark.parametrize("body", [lambda i: i * 2, lambda i: i + i, lambda i: i - 1])
+def test_loops_of_another_progress_are_unknown_and_counted_once(body):
+    graph, trips = _loop(lambda i: i < 100, body, 1)
+    assert trips == 1
+    assert [u.rule for u in graph.unknown if "LoopCond" in graph.op_types[graph.index[u.op]]]
+
+
+def test_a_loop_that_ends_with_the_counter_of_another():
+    @tf.function
+    def f(x):
+        n = tf.while_loop(lambda i: i < 20, lambda i: (i + 5,), [tf.constant(3)])[0]
+        return tf.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y @ y), [0, x])[1]
+
+    graph = tfplace.extract(f, tf.TensorSpec([3, 3]))
+    assert graph.trips[graph.op_types.index("MatMul")] == 23
+
+
+def test_a_range_is_counted_by_its_length_forward_and_backward():
+    @tf.function
+    def f(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for i in tf.range(5, 50, 10):
+                y = tf.tanh(y @ x) * tf.cast(i, tf.float32)
+        return tape.gradient(y, x)
+
+    graph = tfplace.extract(f, tf.TensorSpec([3, 3]))
+    assert {t for t, op in zip(graph.trips, graph.op_types, strict=True) if op == "MatMul"} == {5}
+    assert graph.unknown == ()
+
+
 def test_unrolled_lstm_has_no_loop_and_the_same_number_of_cell_matmuls():
     steps = 7
     specs = (tf.TensorSpec([3, steps], tf.int32), tf.TensorSpec([3, steps], tf.int32))
