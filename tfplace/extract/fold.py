@@ -9,6 +9,9 @@ import tensorflow as tf
 
 from tfplace.extract.nodes import parse_input
 
+_REGROUPED = {"Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "BiasAdd"}
+"""Of (a + x) + b Grappler makes (a + b) + x, in which the inner op has its name and another value."""
+
 _REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min", "Any", "All"}
 
 
@@ -16,8 +19,9 @@ def take_exact_constants(graph_def: Any, folded: Any) -> None:
     """Takes from a constant-folded graph what leaves results as they were, in place.
 
     Grappler's pass also rewrites: it turns a division by a constant into a multiplication by its rounded reciprocal,
-    for one. Taken are ops it evaluated (all they read is constant), sizes and other whole numbers, the constant axes
-    of reductions, and reductions over no axis. Shape inference needs these.
+    for one, and regroups sums and products. Taken are ops it evaluated (all they read is constant), sizes and other
+    whole numbers that no regrouping made, the constant axes of reductions, and reductions over no axis. Shape inference
+    needs these.
 
     Args:
       graph_def: the graph.
@@ -32,8 +36,10 @@ def take_exact_constants(graph_def: Any, folded: Any) -> None:
         node, new = before.get(name), after.get(name)
         if node is not None and node.op == "Const":
             return True
-        if new is not None and (new.op != "Const" or _is_whole(new)):
-            return bool(new.op == "Const")
+        if new is not None and new.op != "Const":
+            return False
+        if new is not None and _is_whole(new) and (node is None or node.op not in _REGROUPED):
+            return True
         if node is None:
             return False  # a constant that a rewrite made up
         # Evaluated, or gone because all its readers were; constants with an origin elsewhere have nothing they read.
