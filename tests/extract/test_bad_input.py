@@ -89,6 +89,69 @@ def test_wrong_batch_is_reported_with_the_model_and_the_specs():
         tfplace.extract(models.keras_cnn(), (object(), np.zeros(3)))
 
 
+def _file():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, name="x")
+        tf.multiply(x, tf.compat.v1.placeholder(tf.float32, [None], name="scale"), name="y")
+    return graph.as_graph_def()
+
+
+def test_batches_of_graph_files_are_told_by_name():
+    with pytest.raises(SourceError, match=r"'scales'.*placeholders of the graph: x, scale\. Near names: scale"):
+        tfplace.extract(_file(), {"scales": tf.TensorSpec([3])})
+    with pytest.raises(SourceError, match="an array or"):
+        tfplace.extract(_file(), {"x": tf.sparse.eye(3)})
+    with pytest.raises(SourceError, match="an array or"):
+        tfplace.extract(_file(), {"x": None})
+
+
+def test_numbers_and_open_ranks_in_the_batch_of_a_graph_file():
+    graph = tfplace.extract(_file(), {"x": 2.0, "scale": np.ones(5, "float32")})
+    assert graph.tensor_shape[graph.op_tensors[graph.index["y"]]] == (5,)
+    open_rank = tfplace.extract(_file(), {"x": np.ones(3, "float32"), "scale:0": tf.TensorSpec(None)})
+    assert open_rank.tensor_shape[open_rank.op_tensors[open_rank.index["x"]]] == (3,)
+
+
+def _saved_model(path):
+    module = tf.Module()
+    spec = tf.TensorSpec([None, 3])
+    module.f = tf.function(lambda zeta, alpha: {"y": zeta + alpha}, input_signature=[spec, spec])
+    tf.saved_model.save(module, str(path), signatures=module.f)
+    return path
+
+
+def test_batches_of_signatures_are_told_by_name(tmp_path):
+    path = _saved_model(tmp_path)
+    arrays = {name: np.zeros((size, 3), "float32") for name, size in (("alpha", 1), ("zeta", 7))}
+    graph = tfplace.extract(path, {"zeta": arrays["zeta"], "alpha": arrays["alpha"]})
+    shapes = {graph.op_names[v]: graph.tensor_shape[graph.op_tensors[v]] for v in range(graph.num_ops)}
+    assert (shapes["zeta"], shapes["alpha"]) == ((7, 3), (1, 3))
+    with pytest.raises(SourceError, match=r"'zeta', 'alphas'.*its inputs: .*Near 'alphas': alpha"):
+        tfplace.extract(path, {"zeta": arrays["zeta"], "alphas": arrays["alpha"]})
+    with pytest.raises(SourceError, match="its inputs: alpha, zeta"):
+        tfplace.extract(path, {"zeta": arrays["zeta"]})
+    with pytest.raises(SourceError, match=r"a batch of 1 tensors.*each of the 2 inputs"):
+        tfplace.extract(path, arrays["zeta"])
+
+
+def test_a_batch_of_another_number_of_tensors_is_refused():
+    concrete = tf.function(lambda x, y: x + y).get_concrete_function(tf.TensorSpec([None]), tf.TensorSpec([None]))
+    with pytest.raises(SourceError, match=r"a batch of 3 tensors.*each of the 2 inputs: x, y"):
+        tfplace.extract(concrete, (np.ones(2),) * 3)
+
+
+def test_what_grappler_refuses_is_a_source_error():
+    twice = tf.compat.v1.GraphDef()
+    for _ in range(2):
+        twice.node.add(name="a", op="NoOp")
+    with pytest.raises(SourceError, match="'a'"):
+        tfplace.extract(twice)
+    slot = tf.function(tf.exp).get_concrete_function(tf.TensorSpec([2])).graph.as_graph_def()
+    slot.node[1].input[0] += ":7"
+    with pytest.raises(SourceError, match="Grappler failed"):
+        tfplace.extract(slot)
+
+
 def test_a_graph_of_plain_arrays_has_no_metagraph():
     from tfplace.errors import GraphError
     from tfplace.testing import make_graph

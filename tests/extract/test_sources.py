@@ -147,12 +147,72 @@ def test_graphdef_file_and_saved_graph_read_again(tmp_path):
         assert set(graph.op_names) <= set(again.op_names)
 
 
+@pytest.mark.parametrize("as_value", [True, False])
+def test_sparse_and_ragged_arguments_are_several_tensors(as_value):
+    sparse = tf.sparse.from_dense(np.eye(4, 3, dtype="float32"))
+    ragged = tf.ragged.constant([[1.0, 2.0], [3.0], [], [4.0]])
+
+    @tf.function
+    def f(a, b, x):
+        return tf.sparse.sparse_dense_matmul(a, x), tf.reduce_sum(b, 1)
+
+    batch = (sparse, ragged, tf.ones([3, 2]))
+    graph = tfplace.extract(f, batch if as_value else tf.nest.map_structure(tf.type_spec_from_value, batch))
+    product = graph.op_types.index("SparseTensorDenseMatMul")
+    inputs = [graph.tensor_shape[t] for t in graph.inputs[product]]
+    assert inputs == [(3, 2) if as_value else (4, 2), (3,) if as_value else (4,), (2,), (3, 2)]
+    assert_accepted_by_tensorflow_and_grappler(graph)
+
+
+def test_keras_model_of_sparse_input():
+    import keras
+
+    inputs = keras.Input((5,), sparse=True)
+    model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+    model.compile("sgd", "mse")
+    x = tf.sparse.from_dense(np.eye(6, 5, dtype="float32"))
+    graph = tfplace.extract(model, (x, np.zeros((6, 2), "float32")))
+    fed = [graph.tensor_shape[graph.op_tensors[v]] for v, op in enumerate(graph.op_types) if op == "Placeholder"]
+    assert {(5, 2), (5,), (2,), (6, 2)} <= set(fed)
+
+
+def test_steps_made_of_assignments_are_fetched_and_initializers_are_not():
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [3], name="x")
+        for name, resource in (("w", True), ("r", False)):
+            v = v1.get_variable(name, [3], use_resource=resource, initializer=v1.zeros_initializer())
+            with tf.name_scope(f"train_{name}"):
+                if resource:
+                    tf.raw_ops.AssignVariableOp(resource=v.handle, value=v + x, name="Assign")
+                else:
+                    v1.assign(v, v + x)
+    extracted = tfplace.extract(graph.as_graph_def())
+    assert {"train_w/Assign", "train_r/Assign"} <= set(extracted.fetches)
+    assert not {"w/Assign", "r/Assign"} & set(extracted.op_names)
+
+
 def test_devices_are_written_into_the_saved_graph():
     graph = tfplace.extract(tf.function(tf.exp), tf.TensorSpec([3]))
     devices = dict.fromkeys(graph.op_names, "/device:GPU:1")
     nodes = {n.name: n for n in graph.metagraph(devices).graph_def.node}
     assert all(nodes[op].device == "/device:GPU:1" for op in graph.op_names)
     assert all(n.device == "" for n in graph.metagraph().graph_def.node)
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.float32])
+def test_sums_and_products_that_grappler_regroups_stay_as_they_were(dtype):
+    def f(x):
+        return 1 + x + 2, (3 * x) * 5, 7 - (4 - x)
+
+    x = np.arange(4, dtype=dtype.as_numpy_dtype)
+    graph = tfplace.extract(tf.function(f), (x,))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = graph.metagraph()
+        tf.compat.v1.train.import_meta_graph(meta)
+        signature = meta.signature_def["tfplace"]
+        outputs = [signature.outputs[f"output_{i}"].name for i in range(3)]
+        np.testing.assert_array_equal(session.run(outputs, {signature.inputs["input_0"].name: x}), f(x))
 
 
 def test_saved_training_step_computes_the_same_losses():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from tfplace.errors import SourceError
 
 
 def as_specs(batch: Any, *, float_dtype: str | None = None) -> Any:
-    """The same structure with a `tf.TensorSpec` for each array, tensor or spec; nothing is run.
+    """The same structure with a spec for each array, tensor or spec; nothing is run.
 
     Python numbers, booleans and texts stay as they are: to a `tf.function` they are constants.
 
     Args:
-      batch: nested tuples, lists and dicts of arrays, tensors, `tf.TensorSpec`s or Keras tensors; None stays None.
+      batch: nested tuples, lists and dicts of arrays, tensors (sparse and ragged ones too), their specs or Keras
+        tensors; None stays None.
       float_dtype: dtype that 64-bit NumPy floats are given, as Keras does; None keeps them.
 
     Raises:
@@ -30,6 +32,8 @@ def _spec(leaf: Any, float_dtype: str | None) -> Any:
         return leaf
     if isinstance(leaf, tf.Tensor | tf.Variable):
         return tf.TensorSpec(leaf.shape, leaf.dtype)
+    if _is_composite(leaf):
+        return tf.type_spec_from_value(leaf)
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, np.ndarray | np.generic):
         return tf.TensorSpec(leaf.shape, tf.as_dtype(leaf.dtype))  # KerasTensor and other array types
     if isinstance(leaf, np.ndarray | np.generic):
@@ -44,12 +48,47 @@ def _spec(leaf: Any, float_dtype: str | None) -> Any:
     )
 
 
+def _is_composite(leaf: Any) -> bool:
+    """Whether a value or spec is made of several tensors, as sparse and ragged ones are."""
+    return all(part is not leaf for part in tf.nest.flatten(leaf, expand_composites=True))
+
+
+def without_numbers(batch: Any) -> Any:
+    """The same batch with arrays for Python numbers, booleans and texts: what takes tensors only knows no constants."""
+    return tf.nest.map_structure(
+        lambda leaf: np.asarray(leaf) if isinstance(leaf, bool | int | float | str) else leaf, batch
+    )
+
+
 def flat_shapes(batch: Any) -> list[tuple[int, ...] | None]:
-    """Concrete shapes of the flat leaves of `as_specs(batch)`; None where a dimension is open."""
+    """Concrete shapes of a traced function's arguments, in their order; None where a dimension is open.
+
+    Args:
+      batch: arrays, tensors or specs, as for `as_specs`; a sparse or ragged one stands for the several tensors that it
+        is made of, whose sizes only a value tells.
+    """
     shapes: list[tuple[int, ...] | None] = []
-    for spec in tf.nest.flatten(batch):
-        if not isinstance(spec, tf.TypeSpec):
+    for leaf in tf.nest.flatten(batch, expand_composites=True):
+        if leaf is None or isinstance(leaf, bool | int | float | str):
             continue
-        shape = tf.TensorShape(getattr(spec, "shape", None))
+        shape = tf.TensorShape(getattr(leaf, "shape", None))
         shapes.append(tuple(shape.as_list()) if shape.is_fully_defined() else None)
     return shapes
+
+
+def shapes_by_name(names: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> dict[str, tuple[int, ...]]:
+    """Argument op -> concrete shape, for those that have one.
+
+    Args:
+      names: of the argument ops, in order.
+      shapes: theirs; empty if no batch was given.
+
+    Raises:
+      SourceError: not one for each.
+    """
+    if shapes and len(shapes) != len(names):
+        raise SourceError(
+            f"a batch of {len(shapes)} tensors",
+            f"one for each of the {len(names)} inputs: {', '.join(names) or 'none'}",
+        )
+    return {name: shape for name, shape in zip(names, shapes, strict=bool(shapes)) if shape is not None}

@@ -9,6 +9,7 @@ from typing import Any
 from grappler_bridge.optimize import optimize_graph
 from tfplace.extract.fold import take_exact_constants
 from tfplace.extract.nodes import parse_input
+from tfplace.extract.refusals import grappler_refusals
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,14 @@ def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
     Args:
       graph_def: the graph with its function library.
       fetches: names of the ops to keep, with all they depend on.
+
+    Raises:
+      SourceError: Grappler refuses the graph.
     """
-    flat = optimize_graph(graph_def, fetches, ("function", "pruning"))
-    take_exact_constants(flat, optimize_graph(flat, fetches, ("constfold",)))
-    return optimize_graph(flat, fetches, ("dependency", "pruning"))
+    with grappler_refusals():
+        flat = optimize_graph(graph_def, fetches, ("function", "pruning"))
+        take_exact_constants(flat, optimize_graph(flat, fetches, ("constfold",)))
+        return optimize_graph(flat, fetches, ("dependency", "pruning"))
 
 
 def clean(graph_def: Any) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
+from tfplace.extract.batch import shapes_by_name
 from tfplace.extract.flatten import FlatFunction, flatten
 from tfplace.extract.metagraph import step_metagraph
 from tfplace.extract.opgraph import build_graph
@@ -63,10 +65,12 @@ def graph_from_function(
         open; None for an argument without one.
       model: the Keras model whose step it is, or None.
       owner: whatever else owns the captured variables.
+
+    Raises:
+      SourceError: shapes for another number of arguments.
     """
     flat = flatten(concrete)
-    arguments = _arguments(flat)
-    given = {op: shape for op, shape in zip(arguments, shapes, strict=False) if shape is not None}
+    given = shapes_by_name(_arguments(flat), shapes)
     return build_graph(
         flat.graph_def,
         name=name,
@@ -167,9 +171,15 @@ def _make_constant(node: Any, tensor: Any, *, with_value: bool) -> None:
 
 
 def _batch_size(flat: FlatFunction, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """First dimension of the first argument that has one; 1 if none has."""
-    for tensor in flat.concrete.graph.inputs[: len(_arguments(flat))]:
-        shape = shapes.get(tensor.op.name) or (tensor.shape.as_list() if tensor.shape.rank else None)
-        if shape and shape[0]:
+    """First dimension of the first argument that has one, of what a sparse or ragged one stands for; 1 if none has."""
+    tensors = iter(flat.concrete.graph.inputs)
+    for spec in tf.nest.flatten(flat.concrete.structured_input_signature):
+        if not isinstance(spec, tf.TypeSpec):
+            continue  # a constant
+        parts = list(itertools.islice(tensors, len(tf.nest.flatten(spec, expand_composites=True))))
+        shape = tf.TensorShape(getattr(spec, "shape", None))
+        if len(parts) == 1:
+            shape = tf.TensorShape(shapes.get(parts[0].op.name, parts[0].shape))
+        if shape.rank and shape[0]:
             return int(shape[0])
     return 1

@@ -24,7 +24,7 @@ SIGNATURE = "tfplace"
 
 REFERENCE_VARIABLES = {"VariableV2", "Variable"}
 _HANDLE_OPS = {"VarHandleOp", *REFERENCE_VARIABLES}
-_INPUT_OPS = {"Placeholder", "PlaceholderWithDefault"}
+INPUT_OPS = {"Placeholder", "PlaceholderWithDefault"}
 
 
 def step_metagraph(
@@ -144,7 +144,7 @@ def graph_from_metagraph(
     name: str,
     description: str,
     fetches: Sequence[str] | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Mapping[str, Any] | None = None,
     checkpoint: str = "",
 ) -> OpGraph:
     """Flattens a MetaGraphDef and describes it as an OpGraph.
@@ -155,7 +155,7 @@ def graph_from_metagraph(
       description: one line about where it came from.
       fetches: names of the ops the step must run; by default the `train_op` collection, else the outputs of the file's
         signatures, else every op whose result no other op reads (initializers and savers left out).
-      shapes: placeholder name -> concrete shape.
+      shapes: placeholder name -> `tf.TensorShape`, or what makes one.
       checkpoint: prefix of the checkpoint with the variables' values, if there is one.
 
     Raises:
@@ -178,7 +178,7 @@ def graph_from_metagraph(
     for node in flat.node:
         if node.name in shapes:
             node.attr["shape"].shape.CopyFrom(tf.TensorShape(shapes[node.name]).as_proto())
-    inputs = tuple(node.name for node in flat.node if node.op in _INPUT_OPS)
+    inputs = tuple(node.name for node in flat.node if node.op in INPUT_OPS)
     kept = {node.name for node in flat.node}
     outputs = tuple(o for o in outputs if parse_input(o)[0] in kept)
     return build_graph(
@@ -222,15 +222,17 @@ def _is_bookkeeping(nodes: Nodes, v: int, meta: Any) -> bool:
     if nodes.types[v] in ("SaveV2", "RestoreV2", "MergeV2Checkpoints"):
         return True
     # `tf.global_variables_initializer()` is a NoOp that only waits for assignments of initial values.
-    producers = nodes.control_inputs[v]
-    assigns = {"Assign", "AssignVariableOp"}
-    return nodes.types[v] in assigns or (
-        nodes.types[v] == "NoOp" and all(nodes.types[u] in assigns and _is_initial(nodes, u) for u in producers)
+    return _is_initial(nodes, v) or (
+        nodes.types[v] == "NoOp" and all(_is_initial(nodes, u) for u in nodes.control_inputs[v])
     )
 
 
-def _is_initial(nodes: Nodes, assign: int) -> bool:
-    return nodes.names[assign].endswith("/Assign")
+def _is_initial(nodes: Nodes, v: int) -> bool:
+    """Whether an op is the assignment that is made with a variable; its name is then taken for any later one."""
+    if nodes.types[v] not in ("Assign", "AssignVariableOp"):
+        return False
+    variable, _ = nodes.data_inputs[v][0]
+    return nodes.names[v] == f"{nodes.names[variable]}/Assign"
 
 
 def _file_variables(flat: Any, meta: Any) -> dict[str, tuple[str, int, bool]]:
@@ -250,7 +252,7 @@ def _file_variables(flat: Any, meta: Any) -> dict[str, tuple[str, int, bool]]:
 
 def _first_dimension(flat: Any) -> int:
     for node in flat.node:
-        if node.op in _INPUT_OPS:
+        if node.op in INPUT_OPS:
             shape = tf.TensorShape(node.attr["shape"].shape)
             if shape.rank and shape[0]:
                 return int(shape[0])

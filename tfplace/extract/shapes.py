@@ -12,6 +12,7 @@ import tensorflow as tf
 from grappler_bridge.item import TensorProperties, infer_properties
 from tfplace.core.graph import Shape
 from tfplace.extract.nodes import Nodes
+from tfplace.extract.refusals import grappler_refusals
 
 LIST_POP = {"TensorListPopBack": 1, "TensorListGetItem": 0}  # op type -> output slot of the element
 LIST_PUSH = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # op type -> input position of the element
@@ -50,13 +51,17 @@ def infer(graph_def: Any, nodes: Nodes, fetches: Sequence[str]) -> Properties:
 
     A list that a loop fills is made with unknown element shape, so what the gradient loop of an RNN pops from it is
     unknown too. Each round gives the readers of such pops the shape that the elements pushed to the list have by then.
+
+    Raises:
+      SourceError: Grappler refuses the graph.
     """
     work = tf.compat.v1.GraphDef()
     work.CopyFrom(graph_def)
     families = _list_families(nodes)
     told: dict[str, TensorProperties] = {}
     while True:
-        outputs = infer_properties(work, fetches)
+        with grappler_refusals():
+            outputs = infer_properties(work, fetches)
         for name, element in told.items():
             outputs[name][LIST_POP[nodes.types[nodes.index[name]]]] = element
         elements = _list_elements(nodes, families, outputs)

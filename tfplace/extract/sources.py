@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
-from tfplace.errors import SourceError
-from tfplace.extract.batch import as_specs, flat_shapes
+from tfplace.errors import SourceError, near_names
+from tfplace.extract.batch import as_specs, flat_shapes, shapes_by_name, without_numbers
 from tfplace.extract.function import graph_from_function
 from tfplace.extract.keras_model import is_keras_model, trace_keras_step
-from tfplace.extract.metagraph import REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
+from tfplace.extract.metagraph import INPUT_OPS, REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
 
 _EXPECTED = (
     "a compiled Keras model, a tf.function, a ConcreteFunction, a SavedModel directory, or a MetaGraphDef or GraphDef "
@@ -62,14 +62,15 @@ def _from_keras(model: Any, batch: Any, training: bool | None, name: str | None)
         concrete,
         name=name or model.name,
         description=f"Keras model {model.name!r}, {kind}",
-        shapes=flat_shapes(specs),
+        shapes=flat_shapes(batch),
         model=model,
     )
 
 
 def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
     label = str(name or getattr(function, "__name__", "function"))
-    specs = as_specs(_arguments(batch))
+    arguments = _arguments(batch)
+    specs = as_specs(arguments)
     try:
         concrete = function.get_concrete_function(*specs)
     except (TypeError, ValueError) as error:
@@ -78,14 +79,38 @@ def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
             "a batch with the function's arguments as a tuple",
         ) from error
     return graph_from_function(
-        concrete, name=label, description=f"tf.function {label!r}", shapes=flat_shapes(specs), owner=function
+        concrete, name=label, description=f"tf.function {label!r}", shapes=flat_shapes(arguments), owner=function
     )
 
 
 def _from_concrete(concrete: Any, batch: Any, name: str | None) -> OpGraph:
     label = name or tf.compat.as_str(concrete.name).removeprefix("__inference_").removeprefix("signature_wrapper_")
-    shapes = [] if batch is None else flat_shapes(as_specs(_arguments(batch)))
-    return graph_from_function(concrete, name=label, description=f"ConcreteFunction {label!r}", shapes=shapes)
+    description = f"ConcreteFunction {label!r}"
+    shapes = _input_shapes(concrete, batch, description)
+    return graph_from_function(concrete, name=label, description=description, shapes=shapes)
+
+
+def _input_shapes(concrete: Any, batch: Any, where: str) -> list[tuple[int, ...] | None]:
+    """Shapes of a function's inputs in their order, by the batch: a dict tells a signature's by name.
+
+    Raises:
+      SourceError: a name that the signature lacks, or lacks in the batch.
+    """
+    if batch is None:
+        return []
+    positional, named = concrete.structured_input_signature
+    by_name = isinstance(batch, dict) and named and not positional
+    if by_name and set(batch) != set(named):
+        wrong = min(map(str, set(batch) - set(named)), default=None)
+        near = near_names(wrong, named) if wrong else []
+        raise SourceError(
+            f"a batch of {', '.join(map(repr, batch)) or 'nothing'} for {where}",
+            f"its inputs: {', '.join(sorted(named))}",
+            f"Near {wrong!r}: {', '.join(near)}" if near else "",
+        )
+    given = without_numbers(batch) if by_name else _arguments(batch)
+    as_specs(given)  # refuses what is no array, tensor or spec
+    return flat_shapes(given)
 
 
 def _arguments(batch: Any) -> tuple[Any, ...]:
@@ -110,12 +135,12 @@ def _from_proto(proto: Any, batch: Any, fetches: tuple[str, ...] | None, name: s
     if isinstance(proto, tf.compat.v1.GraphDef):
         meta = tf.compat.v1.MetaGraphDef()
         meta.graph_def.CopyFrom(proto)
-    return graph_from_metagraph(
-        meta, name=name, description=description, fetches=fetches, shapes=_placeholder_shapes(batch, description)
-    )
+    shapes = _placeholder_shapes(batch, meta, description)
+    return graph_from_metagraph(meta, name=name, description=description, fetches=fetches, shapes=shapes)
 
 
-def _placeholder_shapes(batch: Any, where: str) -> dict[str, tuple[int, ...]]:
+def _placeholder_shapes(batch: Any, meta: Any, where: str) -> dict[str, tf.TensorShape]:
+    """Placeholder -> its shape by the batch, for those whose rank it tells."""
     if batch is None:
         return {}
     if not isinstance(batch, dict):
@@ -123,8 +148,22 @@ def _placeholder_shapes(batch: Any, where: str) -> dict[str, tuple[int, ...]]:
             f"a batch of type {type(batch).__name__} for a {where}",
             "a dict: placeholder name -> array or tf.TensorSpec",
         )
-    specs = as_specs(batch)
-    return {str(k).partition(":")[0]: tuple(spec.shape.as_list()) for k, spec in specs.items()}
+    known = [node.name for node in meta.graph_def.node if node.op in INPUT_OPS]
+    shapes = {}
+    for key, spec in as_specs(without_numbers(batch)).items():
+        name = str(key).partition(":")[0]
+        if name not in known:
+            near = ", ".join(near_names(name, known))
+            expected = f"placeholders of the graph: {', '.join(known) or 'none'}"
+            raise SourceError(f"a batch with {key!r} for a {where}", expected, f"Near names: {near}" if near else "")
+        if not isinstance(spec, tf.TensorSpec):
+            raise SourceError(
+                f"{type(batch[key]).__name__} for placeholder {name!r}",
+                "an array or tf.TensorSpec",
+                "A sparse or ragged batch has a placeholder for each of its tensors.",
+            )
+        shapes[name] = spec.shape
+    return {name: shape for name, shape in shapes.items() if shape.rank is not None}
 
 
 def _from_saved_model(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
@@ -141,7 +180,7 @@ def _from_saved_model(path: Path, batch: Any, fetches: tuple[str, ...] | None, n
         )
     concrete = signatures[chosen]
     label, description = name or path.name, f"SavedModel {path.name!r}, signature {chosen!r}"
-    shapes = [] if batch is None else flat_shapes(as_specs(batch if isinstance(batch, dict) else _arguments(batch)))
+    shapes = _input_shapes(concrete, batch, description)
     if any(op.type in REFERENCE_VARIABLES for op in concrete.graph.get_operations()):
         return _from_reference_signature(concrete, shapes, label, description, path)
     return graph_from_function(concrete, name=label, description=description, shapes=shapes, owner=loaded)
@@ -155,7 +194,7 @@ def _from_reference_signature(
     meta.graph_def.CopyFrom(concrete.graph.as_graph_def())
     for i, tensor in enumerate(concrete.graph.outputs):
         meta.signature_def[SIGNATURE].outputs[f"output_{i}"].name = tensor.name
-    arguments = [tensor.op.name for tensor in concrete.graph.inputs]
-    given = {op: shape for op, shape in zip(arguments, shapes, strict=False) if shape is not None}
+    own = len(concrete.graph.inputs) - len(concrete.captured_inputs)
+    given = shapes_by_name([tensor.op.name for tensor in concrete.graph.inputs[:own]], shapes)
     checkpoint = str(path / "variables" / "variables")
     return graph_from_metagraph(meta, name=name, description=description, shapes=given, checkpoint=checkpoint)

@@ -66,7 +66,11 @@ def _by_name(names: list[str], batch: Any) -> dict[str, Any]:
         return {}
     if isinstance(batch, Mapping) and set(batch) <= set(names):
         return dict(batch)
-    leaves = [leaf for leaf in tf.nest.flatten(batch) if not isinstance(leaf, bool | int | float | str | None)]
+    leaves = [
+        leaf
+        for leaf in tf.nest.flatten(batch, expand_composites=True)
+        if not isinstance(leaf, bool | int | float | str | None)
+    ]
     if len(leaves) != len(names):
         raise ApplyError(f"a batch of {len(leaves)} arrays", f"one for each argument: {', '.join(names) or 'none'}")
     return dict(zip(names, leaves, strict=True))
