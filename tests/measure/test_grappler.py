@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -257,6 +258,21 @@ def test_a_killed_process_costs_one_trial_at_most(evaluator, single):
     assert "signal 9" in cost.failure.message
     assert not cost.feasible
     assert evaluator(single).step_s == before.step_s
+
+
+def test_a_process_that_is_lost_among_many_questions_costs_one_of_them(problem, evaluator, single):
+    step_s = evaluator(single).step_s
+    with GrapplerEvaluator(problem) as asked:
+        asked.key(single)
+        os.kill(pid_of(asked), signal.SIGSTOP)
+        threading.Timer(0.3, os.kill, (pid_of(asked), signal.SIGKILL)).start()
+        _, found = asked.keys([single] * 3)
+        assert found.tolist() == [np.inf, step_s, step_s]
+        process = asked._processes[0]._running.process
+        with pytest.raises(subprocess.TimeoutExpired):  # it lives on, though another thread had started it
+            process.wait(1)
+        assert asked(single).step_s == step_s
+        assert pid_of(asked) == process.pid
 
 
 def test_a_process_that_hangs_is_given_up(problem, single):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any
 
@@ -57,6 +56,7 @@ class GrapplerEvaluator:
         self.problem = problem
         step = _step(problem)
         self._processes = [GrapplerProcess(step, time_out_s) for _ in range(max(workers, 1))]
+        self._threads: ThreadPoolExecutor | None = None
         self._plausible_bytes = int(problem.graph.tensor_bytes.sum())
         self._ends = _channel_ends(problem.topology)
 
@@ -86,11 +86,15 @@ class GrapplerEvaluator:
             for i in range(worker, len(rows), len(self._processes)):
                 over[i], step_s[i] = self._cost(self._processes[worker], rows[i]).key
 
-        for process in self._processes:
-            with suppress(*_ERRORS):  # the first question tells again
-                process.start()  # here, since a process ends with the thread that started it
-        with ThreadPoolExecutor(len(self._processes)) as pool:
-            list(pool.map(share, range(len(self._processes))))
+        if self._threads is None:
+            # They stay, since a process ends with the thread that started it, the first time or after it was lost.
+            self._threads = ThreadPoolExecutor(len(self._processes))
+        shares = [self._threads.submit(share, worker) for worker in range(len(self._processes))]
+        try:
+            for done in shares:
+                done.result()
+        finally:
+            wait(shares)  # interrupted: a process is not to be asked by two threads
         return over, step_s
 
     def figures(self, unit_device: ArrayLike) -> tuple[float, float]:
@@ -110,6 +114,9 @@ class GrapplerEvaluator:
         """Ends the processes; another question would start them again."""
         for process in self._processes:
             process.close()
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
 
     def __enter__(self) -> GrapplerEvaluator:
         return self
