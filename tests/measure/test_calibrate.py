@@ -7,9 +7,11 @@ import tensorflow as tf
 from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError, InputError
 from tfplace.measure.bench import products, time_steps, value
-from tfplace.measure.calibrate import calibrate, describe_fit
+from tfplace.measure.calibrate import _memory, calibrate, describe_fit
 from tfplace.measure.cluster import Cluster
+from tfplace.measure.detect import gpu_devices, links_between
 from tfplace.measure.local import LocalDevices
+from tfplace.measure.machine import read_machine
 from tfplace.measure.transfers import measure_transfers
 
 SIZES = (1024, 65536, 2**20)
@@ -78,6 +80,26 @@ def test_without_processes_to_ask_the_step_tells(logical_cpus):
     times = measure_transfers(backend, *backend.devices[:2], flops=1e11, sizes=(1024, 4096))
     assert times.one_way_s.shape == times.send_s.shape == times.receive_s.shape == (2,)
     assert (times.one_way_s > 0).all()
+
+
+class Named:
+    """A backend of which only the names are asked."""
+
+    pids = cores = ()
+
+    def __init__(self, *devices):
+        self.devices = devices
+
+
+def test_gpus_have_their_own_memory_and_cpu_devices_share_the_machines(monkeypatch):
+    gpus = [*gpu_devices(["GPU:0"], {}, [1024])[0], *gpu_devices(["GPU:1"], {}, [4096])[0]]
+    topology = Topology("this machine", tuple(gpus), links_between(gpus))
+    monkeypatch.setattr("tfplace.measure.calibrate.detect_topology", lambda: topology)
+    local, worker = "/job:localhost/replica:0/task:0/device:", "/job:worker/replica:0/task:1/device:"
+    whole = read_machine().memory_bytes
+    assert _memory(Named(f"{local}CPU:0", f"{local}GPU:1", f"{local}GPU:0")) == [whole, 4 * 2**30, 2**30]
+    assert _memory(Named(f"{local}CPU:0", f"{worker}CPU:0")) == [whole // 2] * 2
+    assert _memory(Named(f"{worker}GPU:7")) == [8 * 2**30]  # of which nothing is known here
 
 
 def test_one_size_is_no_line(logical_cpus):

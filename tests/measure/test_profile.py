@@ -12,6 +12,7 @@ from tfplace.core.topology import Device, Topology
 from tfplace.cost.profile import Profile
 from tfplace.cost.profiled import profiled_costs, profiled_share, step_ratio
 from tfplace.errors import ApplyError, InputError
+from tfplace.measure import interference
 from tfplace.measure import profile as profiling
 from tfplace.measure.local import LocalDevices
 
@@ -144,6 +145,15 @@ def test_ops_side_by_side_are_refused(logical_cpus):
 
     with pytest.raises(ApplyError, match="one inter-op thread"):
         profiling.profile_graph(graph, several, MODEL, steps=3)
+
+
+def test_a_processor_elsewhere_is_not_watched(graph, monkeypatch):
+    class Elsewhere(OneOpAtATime):
+        cores = ()
+
+    monkeypatch.setattr(interference, "find_counters", lambda *_: pytest.fail("watched this machine's processor"))
+    found = profiling.profile_graph(graph, Elsewhere, MODEL, warmup=0, steps=1)
+    assert found.ran and found.rejected == 0
 
 
 def test_no_device_of_the_type(graph):

@@ -14,6 +14,7 @@ from tfplace.cost.calibrate import LinkFit, fit_link
 from tfplace.errors import InputError
 from tfplace.measure.backend import Backend
 from tfplace.measure.bench import process_of
+from tfplace.measure.detect import detect_topology, gpu_devices
 from tfplace.measure.machine import read_machine
 from tfplace.measure.rates import Rates, device_model, measure_rates
 from tfplace.measure.transfers import SIDE, SIZES, measure_transfers
@@ -51,7 +52,8 @@ def calibrate(
     """Measures a backend's devices and the links between them; nothing else should run meanwhile.
 
     Devices are named by type and number in the backend's order ("CPU:0", "CPU:1"), as `MeasuredEvaluator` maps them.
-    Memory is this machine's, in equal parts: TensorFlow does not tell a CPU device's.
+    CPU devices have this machine's memory in equal parts, since TensorFlow does not tell theirs; GPUs have what
+    `detect_topology` tells.
 
     Args:
       backend: from `Cluster.start`, `Cluster.connect` or `LocalDevices`.
@@ -85,7 +87,10 @@ def calibrate(
         )
         fits.append(fit_link(replace(times, src=names[a], dst=names[b]), within_one_way=within_one_way))
     meter.tell("done")
-    devices = [_device(name, backend, d, rates[name], model) for name, d in zip(names, backend.devices, strict=True)]
+    devices = [
+        _device(name, memory_bytes, rates[name], model or device_model(backend, device))
+        for name, memory_bytes, device in zip(names, _memory(backend), backend.devices, strict=True)
+    ]
     topology = Topology(topology_name, tuple(devices), tuple(fit.link for fit in fits), _source(rates, fits))
     return Calibration(topology, rates, tuple(fits))
 
@@ -114,15 +119,35 @@ def _names(devices: Sequence[str]) -> list[str]:
     return [f"{kind}:{kinds[:i].count(kind)}" for i, kind in enumerate(kinds)]
 
 
-def _device(name: str, backend: Backend, device: str, rates: Rates, model: str | None) -> Device:
+def _memory(backend: Backend) -> list[int]:
+    """[D] bytes of the backend's devices."""
+    specs = [tf.DeviceSpec.from_string(device) for device in backend.devices]
+    cpus = sum(spec.device_type == "CPU" for spec in specs)
+    here: dict[str, int] = {}
+    if cpus < len(specs):
+        here = {device.name: device.memory_bytes for device in detect_topology().devices if device.type == "GPU"}
+    out = []
+    for spec, device in zip(specs, backend.devices, strict=True):
+        name = f"{spec.device_type}:{spec.device_index}"
+        if spec.device_type == "CPU":
+            out.append(read_machine().memory_bytes // cpus)
+        elif name in here:
+            out.append(here[name])
+        else:
+            (gpu,), _ = gpu_devices([name], {"device_name": device_model(backend, device)}, [None])
+            out.append(gpu.memory_bytes)
+    return out
+
+
+def _device(name: str, memory_bytes: int, rates: Rates, model: str) -> Device:
     return Device(
         name=name,
         type=name.partition(":")[0],
-        memory_bytes=read_machine().memory_bytes // len(backend.devices),
+        memory_bytes=memory_bytes,
         flops=rates.peak_flops,
         memory_bandwidth=rates.copy_bandwidth,
         op_overhead_s=rates.op_overhead_s,
-        model=model or device_model(backend, device),
+        model=model,
         workspace_bytes=rates.workspace_bytes,
     )
 
@@ -137,7 +162,9 @@ def _source(rates: dict[str, Rates], fits: Sequence[LinkFit]) -> str:
     for fit in fits:
         text = f"{fit.link.src} -> {fit.link.dst}: median error {fit.fit_error:.0%} of the one-way time"
         parts.append(text + (f", modelled up to {fit.excess:.0%} above it" if fit.excess > 0 else ""))
-    parts.append("memory: this machine's in equal parts; workspace: what a process holds beside tensors")
+    parts.append(
+        "memory: CPU devices have this machine's in equal parts; workspace: what a process holds beside tensors"
+    )
     return "; ".join(parts)
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfplace.core.cores import own_cores
+from tfplace.measure.backend import Backend
 from tfplace.measure.counters import find_counters, process_seconds
 
 
@@ -106,3 +107,8 @@ class ProcessorWatch:
         """`Interference.share` since the last call (or since it was made)."""
         before, self._last = self._last, self.read()
         return self.since(before, self._last).share
+
+
+def watch_backend(backend: Backend) -> ProcessorWatch | None:
+    """A watch of the cores that a backend's steps use; None if those are on other machines, which nobody here sees."""
+    return ProcessorWatch(backend.pids, backend.cores) if backend.cores else None

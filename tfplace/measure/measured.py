@@ -16,7 +16,7 @@ from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, PlacementError
 from tfplace.measure.backend import Backend, backend_devices
 from tfplace.measure.chain import refuse_control_flow, schedule
-from tfplace.measure.interference import ProcessorWatch
+from tfplace.measure.interference import watch_backend
 from tfplace.measure.local import ChainedLogicalDevices, LocalDevices
 from tfplace.measure.program import StepGraph
 from tfplace.measure.running import Running, empty_step_s
@@ -208,8 +208,7 @@ class MeasuredEvaluator:
         with contextlib.closing(self._running(self._program, units)) as candidate:
             if reference is not None:
                 reference.reset()
-            watch = ProcessorWatch(self.backend.pids, self.backend.cores) if self.backend.cores else None
-            return take_samples(candidate, reference, watch, **self._protocol)
+            return take_samples(candidate, reference, watch_backend(self.backend), **self._protocol)
 
     def _step_s(self, samples: Samples) -> float:
         if samples.ratio is None:

@@ -19,7 +19,7 @@ from tfplace.cost.profile import DeviceProfile, OpTime, Profile, ProfiledStep
 from tfplace.cost.signature import signatures
 from tfplace.errors import ApplyError, InputError
 from tfplace.measure.backend import Backend
-from tfplace.measure.interference import ProcessorWatch
+from tfplace.measure.interference import watch_backend
 from tfplace.measure.program import StepGraph
 from tfplace.measure.running import Running, empty_step_s
 from tfplace.measure.sampling import TOLERANCE
@@ -181,7 +181,7 @@ def _turns(program: StepGraph, backend: Backend, warmup: int, steps: int, progre
         progress("warming up")
         for _ in range(warmup):
             running()
-        watch = ProcessorWatch(backend.pids, backend.cores or None)
+        watch: Callable[[], float] = watch_backend(backend) or (lambda: 0.0)
         turns: list[_Turn] = []
         progress("tracing steps")
         while sum(t.disturbance <= TOLERANCE for t in turns) < steps and len(turns) < ATTEMPTS * steps:
