@@ -34,6 +34,7 @@ MODELS = {
 ZOO = {"lstm_small": "rnnlm_4"}
 
 _MODELS = flags.DEFINE_list("models", list(MODELS), "Which models.")
+flags.register_validator("models", lambda names: set(names) <= set(MODELS), f"expected some of {', '.join(MODELS)}")
 _WORKERS = flags.DEFINE_integer("workers", 2, "Workers, each on a core of its own.", 2)
 _TOPOLOGY = flags.DEFINE_string("topology", None, "A file of `tfplace calibrate`; by default calibrated now.")
 _REPEATS = flags.DEFINE_integer("repeats", 10, "Steps measured for each placement.", 2)
