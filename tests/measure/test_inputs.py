@@ -51,6 +51,14 @@ def test_taken_from_the_batch_where_it_has_values():
     assert texts[0, 0] == b""
 
 
+def test_sparse_values_are_given_as_the_tensors_they_are_made_of():
+    sparse = tf.sparse.from_dense(np.eye(3, dtype=np.float32))
+    graph = tfplace.extract(tf.function(tf.sparse.to_dense), (sparse,))
+    indices, values, shape = _inputs(graph, (sparse,)).values()
+    assert indices.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert values.tolist() == [1, 1, 1] and shape.tolist() == [3, 3]
+
+
 def test_taken_by_name():
     graph = _graph(FLOATS, INTS)
     first, second = _inputs(graph)
