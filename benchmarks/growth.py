@@ -185,9 +185,9 @@ def main():
         print(json.dumps(rows[length]), flush=True)
         config = {"model": "gnmt_8", "topology": TOPOLOGY, "budget": BUDGET, "seed": SEED, "cpus": os.cpu_count()}
         kept = {"config": config, "rows": [rows[n] for n in sorted(rows)]}
-        part = args.out.with_name(args.out.name + ".part")
-        part.write_text(json.dumps(kept, indent=1) + "\n")
-        part.replace(args.out)  # a kill in between loses this row at most
+        from tfplace.core.files import write_whole
+
+        write_whole(args.out, json.dumps(kept, indent=1) + "\n")
     found = [rows[n] for n in sorted(rows)]
     print(show(found))
     if args.page:

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from models import zoo  # noqa: E402
+from tfplace.core.files import write_whole  # noqa: E402
 
 _ONLY = flags.DEFINE_list("only", [], "Names of the models to build, whether known or not; by default all.")
 _AGAIN = flags.DEFINE_bool("again", False, "Build also what has not changed.")
@@ -53,9 +54,7 @@ def main(argv: list[str]) -> None:
         facts[name] = {"params": zoo.parameters(name)} | found
         if _FACTS.value:
             kept = {known: facts[known] for known in zoo.names() if known in facts}
-            part = zoo.FACTS.with_name(zoo.FACTS.name + ".part")
-            part.write_text(json.dumps(kept, indent=1) + "\n")
-            part.replace(zoo.FACTS)  # a kill in between loses this model at most
+            write_whole(zoo.FACTS, json.dumps(kept, indent=1) + "\n")
     print(f"{len(wanted) - len(failed)} models in {time.monotonic() - start:.0f} s")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

@@ -6,7 +6,7 @@ from tfplace import Topology
 from tfplace.cli.options import parse, place_flags
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import compare_tables
-from tfplace.compare.standings import standings
+from tfplace.compare.standings import goals, standings
 from tfplace.compare.tables import fidelity_tables, speed_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,4 +55,13 @@ def test_the_tables_of_fidelity_are_those_of_the_committed_results():
 def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     header = json.loads(text("benchmarks/compare.jsonl").partition("\n")[0])["header"]
     journal = Journal(ROOT / "benchmarks" / "compare.jsonl", header)
-    assert compare_tables([row for row in standings(journal) if row.runs]) in text("docs/comparison.md")
+    rows = [row for row in standings(journal) if row.runs]
+    assert compare_tables(rows) in text("docs/comparison.md")
+    found = goals(rows)
+    best = found.cases - len({case for case, _, _ in found.beaten})
+    behind = max(factor for _, _, factor in found.beaten) - 1
+    readme = " ".join(text("README.md").split())
+    assert (
+        f"every other placer here on {best} of {found.cases} models and at most {100 * behind:.0f} % behind" in readme
+    )
+    assert f"by {100 * (1 - found.over_constructive):.0f} % faster than the best list scheduling" in readme

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from tfplace.compare.tables import replace_between
+from tfplace.core.files import write_whole
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.registry import OBJECTIVES
@@ -47,9 +48,7 @@ def main() -> None:
         for placer in args.placers:
             cell = run(name, args.objective, placer, args.budget, args.seed)
             results[f"{args.objective} {name} {placer}"] = cell
-            part = RESULTS.with_name(RESULTS.name + ".part")
-            part.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
-            part.replace(RESULTS)  # a kill in between loses this cell at most
+            write_whole(RESULTS, json.dumps(dict(sorted(results.items())), indent=1) + "\n")
             print(name, placer, json.dumps(cell), flush=True)
 
 

@@ -91,30 +91,21 @@ def test_a_problem_is_placed_as_it_is(archive, tmp_path, capsys):
         assert "flags that change the problem" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--batch=3", "a graph with all its shapes"),
-        ("--param=units=3", "--param only for"),
-        ("--inference", "one step's graph as it is"),
-        ("--fetch=x", "one step's graph as it is"),
-        ("--evaluator=grappler", "loaded from a file"),
-    ],
-)
+FOR_MODELS = [
+    ("--batch=3", "a graph with all its shapes"),
+    ("--param=units=3", "--param only for"),
+    ("--inference", "one step's graph as it is"),
+    ("--fetch=x", "one step's graph as it is"),
+]
+
+
+@pytest.mark.parametrize(("flag", "message"), [*FOR_MODELS, ("--evaluator=grappler", "loaded from a file")])
 def test_what_an_archive_cannot_do_is_said(archive, flag, message, capsys):
     assert main(["place", f"--model={archive}", "--topology=2xP100", flag, *QUICK]) == BAD_INPUT
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--batch=3", "a graph with all its shapes"),
-        ("--param=units=3", "--param only for"),
-        ("--inference", "one step's graph as it is"),
-        ("--fetch=x", "one step's graph as it is"),
-    ],
-)
+@pytest.mark.parametrize(("flag", "message"), FOR_MODELS)
 def test_what_a_workload_cannot_do_is_said(flag, message, tmp_path, capsys):
     (tmp_path / "workload.json").write_text("{}")
     assert main(["place", f"--model={tmp_path / 'workload.json'}", flag, *QUICK]) == BAD_INPUT

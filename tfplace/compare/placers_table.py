@@ -65,7 +65,8 @@ def goals_text(found: Goals) -> str:
         f"auto over the best constructive placer: {_ratio(found.over_constructive)} (geometric mean of the "
         f"{found.with_room} cases of {found.cases} in which the bound leaves room)",
         f"auto over the bound: {_ratio(found.over_bound)} (geometric mean)",
-        f"auto is beaten in {len(found.beaten)} of {found.cells} cells" + ("" if not found.beaten else ":"),
+        f"auto is beaten in {len(found.beaten)} of {found.cells} cells"
+        + (f", in {len({case for case, _, _ in found.beaten})} of {found.cases} cases:" if found.beaten else ""),
         *(f"  {case}: {other}, auto takes {factor:.3f} times as long" for case, other, factor in found.beaten),
     ]
     lines += [f"auto found nothing that fits: {case}" for case in found.unplaced]

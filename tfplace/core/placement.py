@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tfplace.core.arrays import IntArray, freeze
+from tfplace.core.files import write_whole
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME, StepCost
@@ -185,10 +186,7 @@ class Placement:
 
     def save(self, path: str | Path) -> None:
         """Writes `to_json()` to a file, whole or not at all."""
-        path = Path(path)
-        part = path.with_name(path.name + ".part")
-        part.write_text(self.to_json() + "\n")
-        part.replace(path)
+        write_whole(path, self.to_json() + "\n")
 
     @classmethod
     def from_json(cls, text: str, graph: OpGraph | None = None, problem: Problem | None = None) -> Placement:

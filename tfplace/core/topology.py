@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, digest, freeze
+from tfplace.core.files import write_whole
 from tfplace.errors import InputError, TopologyError, UnknownNameError, near_names
 from tfplace.registry import SERVICES
 from tfplace.units import parse_bandwidth, parse_bytes, parse_flops, parse_seconds
@@ -272,10 +273,7 @@ class Topology:
 
     def save(self, path: str | Path) -> None:
         """Writes the topology as JSON, whole or not at all."""
-        path = Path(path)
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(self.to_dict(), indent=1) + "\n")
-        part.replace(path)
+        write_whole(path, json.dumps(self.to_dict(), indent=1) + "\n")
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "topology") -> Topology:

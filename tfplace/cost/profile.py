@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tfplace.core.files import write_whole
 from tfplace.core.topology import Device
 from tfplace.errors import InputError
 
@@ -128,11 +129,8 @@ class Profile:
 
     def save(self, path: str | Path) -> None:
         """Writes the profile as JSON, whole or not at all."""
-        path = Path(path)
         data = {"format": FORMAT, "devices": [_plain(p) for p in self.devices]}
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(data, indent=1) + "\n")
-        part.replace(path)
+        write_whole(path, json.dumps(data, indent=1) + "\n")
 
     @classmethod
     def load(cls, source: str | Path | Profile) -> Profile:

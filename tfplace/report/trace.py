@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfplace.core.files import write_whole
 from tfplace.core.timeline import Timeline
 
 Event = dict[str, Any]
@@ -36,10 +37,7 @@ def trace_events(*timelines: Timeline) -> list[Event]:
 
 def save_trace(path: str | Path, *timelines: Timeline) -> None:
     """Writes the trace, whole or not at all."""
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps({"traceEvents": trace_events(*timelines), "displayTimeUnit": "ms"}))
-    part.replace(path)
+    write_whole(path, json.dumps({"traceEvents": trace_events(*timelines), "displayTimeUnit": "ms"}))
 
 
 def _op_events(timeline: Timeline, pid: int) -> list[Event]:
