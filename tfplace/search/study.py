@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, Key, StepCost
 from tfplace.errors import ApplyError, ClusterError
 from tfplace.search.budget import Budget
+from tfplace.search.clock import Clock
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import DEFAULT
 from tfplace.study.base import BudgetSpentError, Left, Placer
@@ -47,7 +47,7 @@ class Progress:
 
     Attributes:
       evaluations: placements evaluated.
-      seconds: wall-clock seconds since the start.
+      seconds: since the start; see `Clock`.
       fraction: of the budget used, from 0 to 1.
       best_s: step seconds of the best placement, or None.
       fits: whether it fits every device's memory.
@@ -97,20 +97,12 @@ class Search:
         self.broken: Exception | None = None
         self._progress = progress
         self._reported = 0.0
-        if self.evaluator.source == SIMULATED:
-            self._compile()
-        self._start = time.perf_counter()
-
-    def _compile(self) -> None:
-        """Runs both kernels, without a limit and with one, before the clock starts: a first call may compile."""
-        devices = self.problem.allowed.argmax(axis=1).astype(np.int32)
-        for limit_s in (np.inf, 1.0):
-            self.evaluator.key(devices, limit_s)
+        self._clock = Clock()
 
     @property
     def seconds(self) -> float:
-        """Wall-clock seconds since the start."""
-        return time.perf_counter() - self._start
+        """Wall-clock seconds since the start, but for those of compiling kernels."""
+        return self._clock.seconds
 
     def position(self) -> float:
         """How much of the budget's unit has been used: seconds or evaluations."""
