@@ -12,7 +12,9 @@ from tfplace.core.placement import Placement
 from tfplace.core.stepcost import MEASURED
 from tfplace.errors import ApplyError, InfeasibleError, InputError, UnknownNameError
 from tfplace.report.facts import placement_facts
+from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
+from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
 
 
@@ -83,6 +85,20 @@ def test_an_evaluator_that_cannot_go_on_ends_the_search_with_the_best_so_far():
     assert broken.calls == 15  # it is not asked again
     assert any("12 evaluations the evaluator could not go on" in note for note in placement.notes)
     assert "a reference placement that failed" in placement.summary()
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"), [({"raises": 3}, KeyboardInterrupt), ({"breaks": 3}, ApplyError)], ids=["stopped", "broken"]
+)
+def test_what_was_measured_before_a_batch_ended_early_is_kept(broken, error):
+    p = problem()
+    search = Search(p, Budget(evaluations=10), seed=0, evaluator=Measuring(p, **broken))
+    study = search.study("test")
+    rows = np.array([[0, 1] * 6 + [0], [0] * 13, [1] * 13], np.int32)
+    with pytest.raises(error):
+        study.keys(rows)
+    assert search.evaluations == 2
+    assert study.best_key == min(Simulator(p).key(row) for row in rows[:2])
 
 
 def test_an_evaluator_that_cannot_go_on_at_the_last_measurement_loses_nothing():

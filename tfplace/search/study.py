@@ -10,7 +10,7 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import SIMULATED, STEP_TIME, Key, StepCost
+from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, Key, StepCost
 from tfplace.errors import ApplyError, ClusterError
 from tfplace.search.budget import Budget
 from tfplace.search.clock import Clock
@@ -263,10 +263,17 @@ class SearchStudy:
         self._check()
         if self._search.budget.evaluations is not None:
             unit_devices = unit_devices[: max(round(self._until - self._search.position()), 1)]
+        if self._search.evaluator.source == MEASURED:
+            return self._one_by_one(unit_devices, limit_s)
         over, step_s = self._search.evaluator.keys(unit_devices, limit_s)
         for row, key in zip(unit_devices, zip(over.tolist(), step_s.tolist(), strict=True), strict=True):
             self._record(row, key)
         return over, step_s
+
+    def _one_by_one(self, unit_devices: IntArray, limit_s: float) -> tuple[LongArray, FloatArray]:
+        """Measuring is slow, and may be interrupted or break down: what was measured by then is recorded."""
+        keys = [self.key(row, limit_s) for row in unit_devices]
+        return np.array([over for over, _ in keys], np.int64), np.array([step_s for _, step_s in keys])
 
     def _check(self) -> None:
         # The first evaluation is always allowed, so that the smallest budget still ends in a placement.
