@@ -61,7 +61,5 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     best = found.cases - len({case for case, _, _ in found.beaten})
     behind = max(factor for _, _, factor in found.beaten) - 1
     readme = " ".join(text("README.md").split())
-    assert (
-        f"every other placer here on {best} of {found.cases} models and at most {100 * behind:.0f} % behind" in readme
-    )
+    assert f"every other placer here in {best} of {found.cases} cases and at most {100 * behind:.1f} % behind" in readme
     assert f"by {100 * (1 - found.over_constructive):.0f} % faster than the best list scheduling" in readme
