@@ -27,6 +27,23 @@ def test_prices_grow_with_what_is_missing():
     assert math.isfinite(Price(problem, (FAILED_BYTES, math.inf)).scale_s)
 
 
+def test_the_price_of_missing_bytes_follows_what_is_found():
+    price = Price(wide_problem(0), (0, 3.0))
+    short, fits = (10**6, 2.0), (0, 2.0)
+    first = price(short)
+    price.adapt(fits=True, part=0.5)
+    assert price(short) == first, "it never falls below the first"
+    price.adapt(fits=False, part=0.02)
+    raised = price(short)
+    assert raised > first
+    assert price.rows(np.array([10**6]), np.array([2.0])).tolist() == [raised]
+    assert price(fits) == 2.0
+    price.adapt(fits=True, part=0.02)
+    assert price(short) == pytest.approx(first)
+    price.adapt(fits=False, part=1.0)
+    assert math.isfinite(price(short))
+
+
 def test_a_search_begins_from_the_best_that_fits():
     """The accelerators are faster and lack 20 bytes."""
     graph = make_graph(dict.fromkeys("ab", ()), variables=dict.fromkeys("ab", 60))

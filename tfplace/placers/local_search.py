@@ -34,7 +34,8 @@ class LocalSearch:
     budget, with a wide spread. See `_Moves` for the kinds. Slower placements are accepted with the Metropolis
     probability, at a temperature that falls geometrically over three fifths of the budget, and once more, from less
     heat and the best placement so far, over the rest. Placements that do not fit the memory may be passed through, at a
-    price. If there are at most 2,000 placements, all of them are tried instead.
+    price that rises while the search is among them (`Price.adapt`). If there are at most 2,000 placements, all of them
+    are tried instead.
 
     Departures from the textbook, for speed: up to eight moves from the present placement are evaluated at once, on all
     processors. Those that are accepted are made together, if the placement in which all are made is accepted after the
@@ -88,18 +89,22 @@ class _Annealing:
 
     def __init__(self, study: Study, devices: IntArray, key: Key) -> None:
         self.study = study
-        self.devices = devices.copy()
+        self.devices, self.key = devices.copy(), key
         self.price = Price(study.problem, key)
-        self.energy = self.price(key)
         self.moves = _Moves(study)
         self.ahead = 1
+
+    @property
+    def energy(self) -> float:
+        """The price of the present placement."""
+        return self.price(self.key)
 
     def run(self, hot: float, cold: float) -> None:
         """Anneals until the study raises, or nothing has changed in many draws."""
         begin = 0.0
         for until, heat in _CYCLES:
             if begin and self.study.best is not None and self.study.best_key is not None:
-                self.devices, self.energy = self.study.best.copy(), self.price(self.study.best_key)
+                self.devices, self.key = self.study.best.copy(), self.study.best_key
             self._cycle(begin, until, hot * heat, cold)
             begin = until
 
@@ -110,7 +115,9 @@ class _Annealing:
             self.moves.done = (spent - begin) / (until - begin)
             self._step(moves, max(mean * hot * (cold / hot) ** self.moves.done, _TINY_S))
             # one by one where evaluations are slow or few: nothing is gained there by looking ahead
-            each = max(self.study.spent - spent, 0.0) / len(moves)
+            took = max(self.study.spent - spent, 0.0)
+            self.price.adapt(not self.key[0], took)
+            each = took / len(moves)
             self.ahead = min(max(int(_SMALL_PART / max(each, _TINY_S)), 1), _AHEAD)
 
     def _draw(self, count: int) -> list[_Move]:
@@ -131,14 +138,15 @@ class _Annealing:
             row[move.units] = move.devices
         thresholds = self.energy - temperature * np.log(1.0 - self.study.rng.random(len(moves)))
         limit_s = limit_for(self.study, float(thresholds.max()))
-        energies = self.price.rows(*self.study.keys(rows, limit_s))
+        over, step_s = self.study.keys(rows, limit_s)
+        energies = self.price.rows(over, step_s)
         passed = np.flatnonzero(energies <= thresholds[: len(energies)]).tolist()
         if not passed:
             return
         if len(passed) > 1 and self._make_all([moves[i] for i in passed], float(energies[passed].min()), temperature):
             return
         best = min(passed, key=energies.__getitem__)
-        self.devices, self.energy = rows[best], float(energies[best])
+        self.devices, self.key = rows[best], (int(over[best]), float(step_s[best]))
 
     def _make_all(self, moves: list[_Move], energy: float, temperature: float) -> bool:
         """Makes moves together if the outcome is accepted after a placement of `energy`; whether it was."""
@@ -146,10 +154,11 @@ class _Annealing:
         for move in moves:
             row[move.units] = move.devices
         threshold = energy - temperature * math.log(1.0 - self.study.rng.random())
-        together = self.price(self.study.key(row, limit_for(self.study, threshold)))
-        if together <= threshold:
-            self.devices, self.energy = row, together
-        return together <= threshold
+        key = self.study.key(row, limit_for(self.study, threshold))
+        accepted = self.price(key) <= threshold
+        if accepted:
+            self.devices, self.key = row, key
+        return accepted
 
 
 class _Moves:
