@@ -262,7 +262,7 @@ def test_a_generation_keeps_the_elite_and_draws_the_rest():
     study = study_of(problem, evaluations=300)
     share = device_share(problem)
     constants = Settings(population=20, elite=0.2, mutants=0.15, rho=0.7)
-    population = Recorded(np.zeros((0, problem.num_units)), Price(problem, (0, 1.0)), constants)
+    population = Recorded(np.zeros((0, problem.num_units)), Price(study, (0, 1.0)), constants)
     with pytest.raises(BudgetSpentError):
         population.evolve(study)
     simulator = Simulator(problem)
@@ -291,7 +291,7 @@ def test_encode_is_the_inverse_of_pick(seed, num_devices):
 
 
 def test_finer_groups_inherit_the_keys():
-    population = Population(np.array([[0.1, 0.9]]), Price(wide_problem(0), (0, 1.0)), Settings())
+    population = Population(np.array([[0.1, 0.9]]), Price(study_of(wide_problem(0)), (0, 1.0)), Settings())
     population.refine(np.array([0, 1, 1, 0]))
     assert population.keys.tolist() == [[0.1, 0.9, 0.9, 0.1]]
 

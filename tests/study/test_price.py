@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -9,6 +10,11 @@ import pytest
 
 from tests.searching import study_of, wide_problem
 from tfplace.core.stepcost import FAILED_BYTES
+from tfplace.placers.annealing import Annealing
+from tfplace.placers.brkga import Brkga
+from tfplace.placers.cross_entropy import CrossEntropy
+from tfplace.placers.local_search import LocalSearch
+from tfplace.study.base import BudgetSpentError
 from tfplace.study.devices import single_devices
 from tfplace.study.price import Price, begin, limit_for
 from tfplace.testing import make_graph, make_problem, make_topology
@@ -16,7 +22,7 @@ from tfplace.testing import make_graph, make_problem, make_topology
 
 def test_prices_grow_with_what_is_missing():
     problem = wide_problem(0)
-    price = Price(problem, (0, 3.0))
+    price = Price(study_of(problem), (0, 3.0))
     limit = int(problem.memory_limit.sum())
     over, step_s = np.array([0, 1, 10**6, 0]), np.array([2.0, 2.0, 2.0, np.inf])
     rows = price.rows(over, step_s)
@@ -24,24 +30,47 @@ def test_prices_grow_with_what_is_missing():
     assert rows[0] == 2.0 < rows[1] < rows[2] < rows[3]
     assert price((limit, 2.0)) == pytest.approx(2.0 + 3.0 * 2.01)
     assert price((FAILED_BYTES, math.inf)) == math.inf
-    assert math.isfinite(Price(problem, (FAILED_BYTES, math.inf)).scale_s)
+    assert math.isfinite(Price(study_of(problem), (FAILED_BYTES, math.inf)).scale_s)
 
 
 def test_the_price_of_missing_bytes_follows_what_is_found():
-    price = Price(wide_problem(0), (0, 3.0))
+    """In steps of a hundredth of the budget."""
+    problem = wide_problem(0)
+    study = study_of(problem, evaluations=100)
+    price = Price(study, (0, 3.0))
     short, fits = (10**6, 2.0), (0, 2.0)
     first = price(short)
-    price.adapt(fits=True, part=0.5)
-    assert price(short) == first, "it never falls below the first"
-    price.adapt(fits=False, part=0.02)
-    raised = price(short)
-    assert raised > first
-    assert price.rows(np.array([10**6]), np.array([2.0])).tolist() == [raised]
+    price.adapt(fits=False)
+    assert price(short) == first, "nothing was spent"
+    placement = single_devices(problem)[0]
+    found = []
+    for does in (True, False, False, True, True, True):
+        study.key(placement)
+        price.adapt(fits=does)
+        found.append(price(short))
+    assert found[0] == first, "it never falls below the first"
+    assert first < found[1] < found[2] > found[3] == pytest.approx(found[1])
+    assert found[4] == pytest.approx(first)
+    assert found[5] == first
     assert price(fits) == 2.0
-    price.adapt(fits=True, part=0.02)
-    assert price(short) == pytest.approx(first)
-    price.adapt(fits=False, part=1.0)
-    assert math.isfinite(price(short))
+    for _ in range(90):
+        study.key(placement)
+    price.adapt(fits=False)
+    assert found[2] < price(short) < math.inf
+    assert price.rows(np.array([10**6]), np.array([2.0])).tolist() == [price(short)]
+
+
+@pytest.mark.parametrize("placer", [Annealing, Brkga, CrossEntropy, LocalSearch])
+@pytest.mark.parametrize("seed", range(3))
+def test_searches_end_where_the_memory_suffices(placer, seed):
+    """Ten of 24 ops fit the device on which all of them start, and at the first price the rest had better not leave."""
+    ops = [f"op{i:02}" for i in range(24)]
+    graph = make_graph(dict.fromkeys(ops, ()), variables=dict.fromkeys(ops, 10))
+    problem = make_problem(graph, make_topology(2, memory=[100, 250]), np.tile([1.0, 4.0], (24, 1)))
+    study = study_of(problem, seed=seed)
+    with contextlib.suppress(BudgetSpentError):
+        placer(starts=[np.zeros(24, np.int32)]).place(study)
+    assert study.best_key == (0, 14 * 4.0)
 
 
 def test_a_search_begins_from_the_best_that_fits():

@@ -8,6 +8,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
+from tfplace.core.stepcost import Key
 from tfplace.study.base import Study
 from tfplace.study.batches import try_all
 from tfplace.study.devices import compute_devices, single_devices
@@ -23,8 +24,9 @@ class Annealing:
     A move takes a random unit to a random other accelerator, and now and then to any device it may be on. It is
     accepted if its energy is at most that of the present placement plus `temperature * e` with e drawn from the
     exponential distribution, which is the Metropolis criterion with the draw made first: a step longer than that can be
-    given up while it is simulated. The energy is the step's seconds, with a price for memory that is missing. The
-    temperature falls geometrically over the budget.
+    given up while it is simulated. The energy is the step's seconds, with a price for memory that is missing,
+    which rises while the walk is where it is missing (`Price.adapt`). The temperature falls geometrically over the
+    budget.
 
     FlexFlow's search is the same walk at one temperature, over a space that also has data parallelism, restarted from
     other initial placements. If there are at most 2,000 placements, all of them are tried instead.
@@ -51,24 +53,25 @@ class Annealing:
         starts = self.starts or single_devices(study.problem)
         start, key, price = begin(study, starts)
         if not try_all(study):
-            self._walk(study, start.copy(), price(key), price)
+            self._walk(study, start.copy(), key, price)
         return start if study.best is None else study.best
 
-    def _walk(self, study: Study, devices: IntArray, energy: float, price: Price) -> None:
-        """Changes `devices`, which have that energy, until the study raises."""
+    def _walk(self, study: Study, devices: IntArray, key: Key, price: Price) -> None:
+        """Changes `devices`, which have that key, until the study raises."""
         mean = price.scale_s / study.problem.num_units
         for unit, device, draw in _moves(study.problem, study.rng):
             old = devices[unit]
             if device == old:
                 continue
             temperature = mean * self.hot * (self.cold / self.hot) ** study.spent
-            most = energy + temperature * draw
+            most = price(key) + temperature * draw
             devices[unit] = device
-            moved = price(study.key(devices, limit_for(study, most)))
-            if moved <= most:
-                energy = moved
+            moved = study.key(devices, limit_for(study, most))
+            if price(moved) <= most:
+                key = moved
             else:
                 devices[unit] = old
+            price.adapt(fits=not key[0])
 
 
 def _moves(problem: Problem, rng: np.random.Generator) -> Iterator[tuple[int, int, float]]:

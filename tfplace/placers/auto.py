@@ -188,7 +188,7 @@ class _Portfolio:
         """
         if rank < 0 or not self.found:
             return alone
-        price = Price(self.study.problem, alone.key)
+        price = Price(self.study, alone.key)
         ranked = sorted(self.found, key=lambda f: price(f.key))
         return ranked[min(rank, len(ranked) - 1)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,7 +70,7 @@ class Brkga:
     starts with the given placements, as far as groups can express them (each group goes where its first unit is). From
     REGAL: no key for the priority of an op, since the simulator has an order of its own; one key per group for the
     device instead of one per op and device; groups. Placements that do not fit the memory are ranked with a price for
-    what is missing.
+    what is missing, which rises while more than half of the elite are such (`Price.adapt`).
 
     Args:
       starts: [U] placements in the first population; by default everything on each device in turn.
@@ -130,9 +131,14 @@ class Population:
 
     def __init__(self, keys: FloatArray, price: Price, settings: Settings) -> None:
         self.keys = keys
-        self.energy = np.zeros(0)
+        self.over, self.step_s = np.zeros(0, np.int64), np.zeros(0)
         self._price = price
         self._settings = settings
+
+    @property
+    def energy(self) -> FloatArray:
+        """[N] prices of the placements."""
+        return self._price.rows(self.over, self.step_s)
 
     def refine(self, coarse: IntArray) -> None:
         """Gives each of [G] finer groups the key of the group it is in."""
@@ -145,29 +151,30 @@ class Population:
           BudgetSpentError: from the study.
         """
         share = device_share(study.problem)
-        if not len(self.energy):
+        if not len(self.step_s):
             missing = max(self._settings.population - len(self.keys), 0)
             self.keys = np.concatenate([self.keys, study.rng.random((missing, self.keys.shape[1]))])
-            self.energy = self._energies(study, share, self.keys)
+            self.over, self.step_s = all_keys(study, pick(self.keys, share))
         while True:
             self._generation(study, share)
 
     def _generation(self, study: Study, share: FloatArray) -> None:
         settings, rng = self._settings, study.rng
-        order = np.argsort(self.energy, kind="stable")
+        energy = self.energy
+        order = np.argsort(energy, kind="stable")
         elite, others = order[: settings.num_elite], np.sort(order[settings.num_elite :])
         count = len(order) - settings.num_elite - settings.num_mutants
         one, other = self.keys[rng.choice(elite, count)], self.keys[rng.choice(others, count)]
         mutants = rng.random((settings.num_mutants, self.keys.shape[1]))
         fresh = np.concatenate([crossover(rng, one, other, settings.rho), mutants])
-        # What is slower than all of the elite is none of the next one, so it makes no difference how slow it is.
-        limit_s = limit_for(study, float(self.energy[elite[-1]]))
-        energy = self._energies(study, share, fresh, limit_s)
+        # What is slower than an elite that fits is never in one, so it makes no difference how slow it is.
+        slowest = math.inf if self.over[elite].any() else float(energy[elite[-1]])
+        limit_s = limit_for(study, slowest)
+        over, step_s = all_keys(study, pick(fresh, share), limit_s)
         self.keys = np.concatenate([self.keys[elite], fresh])
-        self.energy = np.concatenate([self.energy[elite], energy])
-
-    def _energies(self, study: Study, share: FloatArray, keys: FloatArray, limit_s: float = np.inf) -> FloatArray:
-        return self._price.rows(*all_keys(study, pick(keys, share), limit_s))
+        self.over = np.concatenate([self.over[elite], over])
+        self.step_s = np.concatenate([self.step_s[elite], step_s])
+        self._price.adapt(fits=np.median(self.over[: len(elite)]) == 0)
 
 
 def crossover(rng: np.random.Generator, elite: FloatArray, other: FloatArray, rho: float) -> FloatArray:

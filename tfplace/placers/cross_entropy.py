@@ -31,7 +31,8 @@ class CrossEntropy:
     proximal policy optimisation between: levels instead of one grouping; the first distribution leans towards the best
     of some placements, where Post's is uniform (`lean=0`); smoothing, where Post replaces the distribution
     (`smoothing=1`); mixed in is the blind draw of `tfplace.study.draws.device_share`, which is uniform but for a host
-    beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing.
+    beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing,
+    which rises while more than half of the elite are such (`Price.adapt`).
 
     Args:
       starts: [U] placements; by default everything on each device in turn. Groups are parted where the best of them
@@ -100,9 +101,10 @@ class CrossEntropy:
         with contextlib.suppress(BudgetSpentError):
             while True:
                 devices = pick(study.rng.random((self.samples, len(probability))), probability)
-                energy = price.rows(*all_keys(study, devices))
-                elite = devices[np.argsort(energy, kind="stable")[:count]]
-                probability = update(probability, elite, blind, self.smoothing, self.mixing)
+                over, step_s = all_keys(study, devices)
+                elite = np.argsort(price.rows(over, step_s), kind="stable")[:count]
+                probability = update(probability, devices[elite], blind, self.smoothing, self.mixing)
+                price.adapt(fits=np.median(over[elite]) == 0)
         return probability
 
 

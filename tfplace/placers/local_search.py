@@ -90,7 +90,7 @@ class _Annealing:
     def __init__(self, study: Study, devices: IntArray, key: Key) -> None:
         self.study = study
         self.devices, self.key = devices.copy(), key
-        self.price = Price(study.problem, key)
+        self.price = Price(study, key)
         self.moves = _Moves(study)
         self.ahead = 1
 
@@ -114,10 +114,9 @@ class _Annealing:
         while (spent := self.study.spent) < until and (moves := self._draw(self.ahead)):
             self.moves.done = (spent - begin) / (until - begin)
             self._step(moves, max(mean * hot * (cold / hot) ** self.moves.done, _TINY_S))
+            self.price.adapt(fits=not self.key[0])
             # one by one where evaluations are slow or few: nothing is gained there by looking ahead
-            took = max(self.study.spent - spent, 0.0)
-            self.price.adapt(not self.key[0], took)
-            each = took / len(moves)
+            each = max(self.study.spent - spent, 0.0) / len(moves)
             self.ahead = min(max(int(_SMALL_PART / max(each, _TINY_S)), 1), _AHEAD)
 
     def _draw(self, count: int) -> list[_Move]:
