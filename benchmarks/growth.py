@@ -171,6 +171,10 @@ def show(rows):
 
 
 def main():
+    # not at the top, which every child runs before its clock starts
+    from tfplace.compare.tables import replace_between
+    from tfplace.core.files import write_whole
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument("--out", type=Path, default=OUT)
@@ -185,14 +189,10 @@ def main():
         print(json.dumps(rows[length]), flush=True)
         config = {"model": "gnmt_8", "topology": TOPOLOGY, "budget": BUDGET, "seed": SEED, "cpus": os.cpu_count()}
         kept = {"config": config, "rows": [rows[n] for n in sorted(rows)]}
-        from tfplace.core.files import write_whole
-
         write_whole(args.out, json.dumps(kept, indent=1) + "\n")
     found = [rows[n] for n in sorted(rows)]
     print(show(found))
     if args.page:
-        from tfplace.compare.tables import replace_between
-
         args.page.write_text(replace_between(args.page.read_text(), "growth", show(found)))
     if not args.table:
         plot(found, args.out.with_suffix(".png"))

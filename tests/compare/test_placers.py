@@ -28,9 +28,9 @@ from tfplace.compare.cells import (
     seeds_of,
 )
 from tfplace.compare.journal import Journal
-from tfplace.compare.placers_table import full_table, goals_text, summary_table
+from tfplace.compare.placers_table import full_table, goals_table, goals_text, summary_table
 from tfplace.compare.running import run_all, tasks
-from tfplace.compare.standings import goals, placers_of, standings
+from tfplace.compare.standings import goals, over_roomy, placers_of, standings
 from tfplace.errors import InputError
 from tfplace.registry import PLACERS
 from tfplace.report.plots import heat_map
@@ -238,17 +238,27 @@ def test_goals_by_hand(tmp_path):
     found = goals(standings(journal_of(tmp_path, *runs)))
     assert found.cases == 3
     assert [(str(c), p, round(f, 3)) for c, p, f in found.beaten] == [("branches on 2xP100", "annealing", 1.053)]
-    assert found.with_room == 2
-    assert found.over_constructive == pytest.approx(math.sqrt(2 / 4 * 1.5 / 6))
-    assert found.over_bound == pytest.approx((2 * 1.5 * 1.1) ** (1 / 3))
+    assert found.behind == 1
+    assert sorted(found.over_constructive) == [1.5 / 6, 2 / 4]
+    assert sorted(found.over_bound) == [1.1, 1.5, 2.0]
     assert not found.unplaced
+
+
+def test_what_memory_costs_by_hand(tmp_path):
+    tight = Case("branches", "2xP100", tight=True)
+    runs = [run("auto", 2.0), run("auto", 3.0, case=tight), run("auto", 9.0, case=Case("other", "2xP100", tight=True))]
+    rows = standings(journal_of(tmp_path, *runs))
+    assert over_roomy(rows) == (1.5,)
+    assert "auto with tight memory over auto without: 1.50 (1.50..1.50)" in goals_text(rows)
+    lines = [line.split("|")[1:4] for line in goals_table(rows).splitlines()]
+    assert {line[0].strip(): line[1].strip() for line in lines[2:]} == {"all": "3", "2xP100": "1", "2xP100, tight": "2"}
 
 
 def test_what_fits_nothing_is_said(tmp_path):
     runs = [run("auto", None), run("single", None), run("exact", None, trouble="needs ortools")]
     rows = standings(journal_of(tmp_path, *runs))
     assert goals(rows).unplaced == (CASE,)
-    assert "found nothing that fits: branches on 2xP100" in goals_text(goals(rows))
+    assert "found nothing that fits: branches on 2xP100" in goals_text(rows)
     line = summary_table(rows).splitlines()[-1]
     assert line.count("does not fit") >= 3
     assert full_table(rows).splitlines()[-1].split("|")[2:-1] == [" does not fit ", " does not fit ", " -     "]

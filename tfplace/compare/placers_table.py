@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from tfplace.compare.cells import Case
-from tfplace.compare.standings import Goals, Standing, goals, placers_of
+from tfplace.compare.standings import Goals, Standing, goals, over_roomy, placers_of
 from tfplace.compare.tables import table
 from tfplace.units import format_seconds
 
@@ -15,8 +16,8 @@ _HEAD = ("graph", "devices", "ops", "bound", "single", "best constructive", *_SH
 
 
 def compare_tables(rows: Sequence[Standing]) -> str:
-    """All there is to say: both tables and the goals."""
-    return "\n\n".join((summary_table(rows), full_table(rows), f"```\n{goals_text(goals(rows))}\n```"))
+    """All there is to say: the tables and the goals."""
+    return "\n\n".join((summary_table(rows), full_table(rows), goals_table(rows), f"```\n{goals_text(rows)}\n```"))
 
 
 def summary_table(rows: Sequence[Standing]) -> str:
@@ -59,16 +60,33 @@ def _cell(row: Standing, placer: str) -> str:
     return f"{median} ({low / row.facts.bound_s:.2f}..{high / row.facts.bound_s:.2f})"
 
 
-def goals_text(found: Goals) -> str:
+def goals_table(rows: Sequence[Standing]) -> str:
+    """Where `auto` stands over all cases, and over those with the same devices; of ratios the geometric means."""
+    groups: dict[str, list[Standing]] = {}
+    for row in rows:
+        groups.setdefault(_devices(row.facts.case), []).append(row)
+    if len(groups) > 1:
+        groups = {"all": [*rows], **groups}
+    head = ("devices", "cases", "auto / best constructive", "auto / bound", "cases in which another is better")
+    return table(head, (_goals(name, goals(group)) for name, group in groups.items()))
+
+
+def _goals(name: str, found: Goals) -> tuple[str, ...]:
+    return name, str(found.cases), _ratios(found.over_constructive), _ratios(found.over_bound), str(found.behind)
+
+
+def goals_text(rows: Sequence[Standing]) -> str:
     """The goals in sentences, met or not."""
+    found, memory = goals(rows), over_roomy(rows)
     lines = [
-        f"auto over the best constructive placer: {_ratio(found.over_constructive)} (geometric mean of the "
-        f"{found.with_room} cases of {found.cases} in which the bound leaves room)",
-        f"auto over the bound: {_ratio(found.over_bound)} (geometric mean)",
-        f"auto is beaten in {len(found.beaten)} of {found.cells} cells"
-        + (f", in {len({case for case, _, _ in found.beaten})} of {found.cases} cases:" if found.beaten else ""),
+        f"auto over the best constructive placer: {_ratios(found.over_constructive)}, geometric mean (least..most) of "
+        f"the {len(found.over_constructive)} cases of {found.cases} in which the bound leaves room",
+        f"auto over the bound: {_ratios(found.over_bound)}",
+        f"auto is beaten in {len(found.beaten)} of {found.cells} cells, in {found.behind} of {found.cases} cases"
+        + (":" if found.beaten else ""),
         *(f"  {case}: {other}, auto takes {factor:.3f} times as long" for case, other, factor in found.beaten),
     ]
+    lines += [f"auto with tight memory over auto without: {_ratios(memory)}"] if memory else []
     lines += [f"auto found nothing that fits: {case}" for case in found.unplaced]
     return "\n".join(lines)
 
@@ -81,6 +99,11 @@ def _seconds(seconds: float) -> str:
     if math.isnan(seconds):
         return "-"
     return format_seconds(seconds) if math.isfinite(seconds) else "does not fit"
+
+
+def _ratios(values: Sequence[float]) -> str:
+    """Their geometric mean, least and most."""
+    return f"{geometric_mean(values):.2f} ({min(values):.2f}..{max(values):.2f})" if values else "-"
 
 
 def _ratio(value: float) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tfplace.compare.cells import CONSTRUCTIVE, SEARCHES, YARDSTICKS, Case, Facts, Run
 from tfplace.compare.journal import Journal
@@ -65,25 +65,28 @@ def standings(journal: Journal) -> list[Standing]:
 
 @dataclass(frozen=True)
 class Goals:
-    """How `auto` stands over all cases.
+    """How `auto` stands over some cases.
 
     Attributes:
       cases: how many there are.
       cells: how many results of other placers there are.
       beaten: (case, other placer, auto's median over the other's) wherever another placer's median is lower.
-      over_constructive: geometric mean of auto over the best constructive placer, where the bound leaves room.
-      with_room: in how many cases it does, and something constructive fits.
-      over_bound: geometric mean of auto over the bound.
+      over_constructive: auto over the best constructive placer, for each case in which the bound leaves room.
+      over_bound: auto over the bound, for each case.
       unplaced: cases in which auto found nothing that fits.
     """
 
     cases: int
     cells: int
     beaten: tuple[tuple[Case, str, float], ...]
-    over_constructive: float
-    with_room: int
-    over_bound: float
+    over_constructive: tuple[float, ...]
+    over_bound: tuple[float, ...]
     unplaced: tuple[Case, ...]
+
+    @property
+    def behind(self) -> int:
+        """In how many cases another placer's median is lower."""
+        return len({case for case, _, _ in self.beaten})
 
 
 def goals(rows: Sequence[Standing], placer: str = "auto") -> Goals:
@@ -100,16 +103,21 @@ def goals(rows: Sequence[Standing], placer: str = "auto") -> Goals:
         cases=len(rows),
         cells=sum(other != placer for row in rows for other in row.runs),
         beaten=tuple(beaten),
-        over_constructive=_mean(room, lambda row: row.median_s(placer) / row.best_constructive[1]),
-        with_room=len(room),
-        over_bound=_mean(placed, lambda row: row.median_s(placer) / row.facts.bound_s),
+        over_constructive=tuple(row.median_s(placer) / row.best_constructive[1] for row in room),
+        over_bound=tuple(row.median_s(placer) / row.facts.bound_s for row in placed),
         unplaced=tuple(row.facts.case for row in rows if row.median_s(placer) == math.inf),
     )
 
 
-def _mean(rows: Sequence[Standing], ratio: Callable[[Standing], float]) -> float:
-    """Geometric mean; NaN of nothing."""
-    return math.exp(statistics.fmean(math.log(ratio(row)) for row in rows)) if rows else math.nan
+def over_roomy(rows: Sequence[Standing], placer: str = "auto") -> tuple[float, ...]:
+    """A placer's step with tight memory over its step without, for each case that was run both ways."""
+    roomy = {row.facts.case: row.median_s(placer) for row in rows}
+    pairs = [
+        (row.median_s(placer), roomy.get(replace(row.facts.case, tight=False), math.nan))
+        for row in rows
+        if row.facts.case.tight
+    ]
+    return tuple(tight / own for tight, own in pairs if math.isfinite(tight / own))
 
 
 def placers_of(rows: Sequence[Standing]) -> list[str]:
