@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfplace.core.topology import Device, Topology
+from tfplace.core.device import Device
+from tfplace.core.topology import Topology
 from tfplace.cost.analytic import EFFICIENCY, analytic_costs
 from tfplace.testing import make_graph, make_topology
 

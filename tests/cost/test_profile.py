@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tfplace.core.topology import Device
+from tfplace.core.device import Device
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile, ProfiledStep
 from tfplace.errors import InputError
 

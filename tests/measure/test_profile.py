@@ -8,7 +8,8 @@ import tensorflow as tf
 
 import tfplace
 from tests.extract.models import cnn_batch, keras_cnn
-from tfplace.core.topology import Device, Topology
+from tfplace.core.device import Device
+from tfplace.core.topology import Topology
 from tfplace.cost.profile import Profile
 from tfplace.cost.profiled import profiled_costs, profiled_share, step_ratio
 from tfplace.errors import ApplyError, InputError

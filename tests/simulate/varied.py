@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
-from tfplace.core.topology import LINK_OVERHEADS
+from tfplace.core.device import LINK_OVERHEADS
 from tfplace.simulate.options import ORDERS, OVERHEAD_ORDERS, Options
 from tfplace.testing.strategies import placed_problems
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray
 from tfplace.core.costs import CostTable
+from tfplace.core.device import Device
 from tfplace.core.graph import OpGraph
-from tfplace.core.topology import Device, Topology
+from tfplace.core.topology import Topology
 from tfplace.cost.flops import Op, rule_of
 
 EFFICIENCY = {"conv": 0.5, "matmul": 0.6, "depthwise": 0.1, "linalg": 0.1}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray
-from tfplace.core.topology import Link
+from tfplace.core.device import Link
 from tfplace.errors import InputError
 
 MAX_BANDWIDTH = 1e15

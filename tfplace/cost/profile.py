@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tfplace.core.device import Device
 from tfplace.core.files import write_whole
-from tfplace.core.topology import Device
 from tfplace.errors import InputError
 
 FORMAT = "tfplace-profile/1"

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tfplace.core.device import Device, Link
 from tfplace.core.problem import Problem
-from tfplace.core.topology import Device, Link, Topology
+from tfplace.core.topology import Topology
 from tfplace.errors import SourceError
 from tfplace.group.arrays import problem_from_arrays
 

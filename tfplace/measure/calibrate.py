@@ -9,7 +9,8 @@ from itertools import permutations
 
 import tensorflow as tf
 
-from tfplace.core.topology import Device, Topology
+from tfplace.core.device import Device
+from tfplace.core.topology import Topology
 from tfplace.cost.calibrate import LinkFit, fit_link
 from tfplace.errors import InputError
 from tfplace.measure.backend import Backend

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfplace.core.topology import Device, Link, Topology
+from tfplace.core.device import Device, Link
+from tfplace.core.topology import Topology
 from tfplace.measure.machine import Machine, read_machine
 from tfplace.units import parse_bandwidth, parse_bytes, parse_flops
 

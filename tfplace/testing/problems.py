@@ -10,10 +10,11 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
+from tfplace.core.device import Device, Link
 from tfplace.core.graph import OpGraph
 from tfplace.core.grouping import Grouping
 from tfplace.core.problem import Problem
-from tfplace.core.topology import Device, Link, Topology
+from tfplace.core.topology import Topology
 from tfplace.testing.graphs import random_graph
 
 
