@@ -58,9 +58,15 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     journal = Journal(ROOT / "benchmarks" / "compare.jsonl", header)
     rows = [row for row in standings(journal) if row.runs]
     assert compare_tables(rows) in text("docs/comparison.md")
-    found, readme = goals(rows), " ".join(text("README.md").split())
+    found, readme, page = goals(rows), _unwrapped("README.md"), _unwrapped("docs/comparison.md")
     best = found.cases - found.behind
     behind = max((factor for _, _, factor in found.beaten), default=1.0) - 1
     assert f"every other placer here in {best} of {found.cases} cases and at most {100 * behind:.1f} % behind" in readme
+    assert f"`auto` has the best placement in {best} of {found.cases} cases" in page
+    assert f"is ahead by at most {100 * behind:.1f} %" in page
     faster = 100 * (1 - geometric_mean(found.over_constructive))
     assert f"by {faster:.0f} % faster than the best list scheduling" in readme
+
+
+def _unwrapped(name):
+    return " ".join(text(name).split())
