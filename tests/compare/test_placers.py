@@ -30,7 +30,7 @@ from tfplace.compare.cells import (
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import full_table, goals_table, goals_text, summary_table
 from tfplace.compare.running import run_all, tasks
-from tfplace.compare.standings import goals, over_roomy, placers_of, standings
+from tfplace.compare.standings import goals, over_roomy, placers_of, seed_spread, standings
 from tfplace.errors import InputError
 from tfplace.registry import PLACERS
 from tfplace.report.plots import heat_map
@@ -249,6 +249,7 @@ def test_what_memory_costs_by_hand(tmp_path):
     runs = [run("auto", 2.0), run("auto", 3.0, case=tight), run("auto", 9.0, case=Case("other", "2xP100", tight=True))]
     rows = standings(journal_of(tmp_path, *runs))
     assert over_roomy(rows) == (1.5,)
+    assert over_roomy(standings(journal_of(tmp_path, run("auto", None), runs[1], name="full"))) == ()
     assert "auto with tight memory over auto without: 1.50 (1.50..1.50)" in goals_text(rows)
     lines = [line.split("|")[1:4] for line in goals_table(rows).splitlines()]
     assert {line[0].strip(): line[1].strip() for line in lines[2:]} == {"all": "3", "2xP100": "1", "2xP100, tight": "2"}
@@ -269,6 +270,9 @@ def test_tables_show_medians_and_spread(tmp_path):
     rows = standings(journal_of(tmp_path, *runs))
     assert placers_of(rows) == ["single", "auto"]
     assert "1.50 (1.25..2.00)" in full_table(rows)
+    assert seed_spread(rows, "auto") == (2.0 / 1.25,)
+    assert seed_spread(rows, "single") == seed_spread(rows, "heft") == ()
+    assert "auto's slowest seed over its fastest: 1.60 (1.60..1.60), of 1 with several seeds" in goals_text(rows)
     assert "3.00 s (single)" in summary_table(rows)
 
 

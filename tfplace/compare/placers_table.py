@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from tfplace.compare.cells import Case
-from tfplace.compare.standings import Goals, Standing, goals, over_roomy, placers_of
+from tfplace.compare.standings import Goals, Standing, goals, over_roomy, placers_of, seed_spread
 from tfplace.compare.tables import table
 from tfplace.units import format_seconds
 
@@ -87,6 +87,9 @@ def goals_text(rows: Sequence[Standing]) -> str:
         *(f"  {case}: {other}, auto takes {factor:.3f} times as long" for case, other, factor in found.beaten),
     ]
     lines += [f"auto with tight memory over auto without: {_ratios(memory)}"] if memory else []
+    for name in ("local_search", "auto"):
+        if spread := seed_spread(rows, name):
+            lines.append(f"{name}'s slowest seed over its fastest: {_ratios(spread)}, of {len(spread)} with several seeds")
     lines += [f"auto found nothing that fits: {case}" for case in found.unplaced]
     return "\n".join(lines)
 

@@ -110,14 +110,16 @@ def goals(rows: Sequence[Standing], placer: str = "auto") -> Goals:
 
 
 def over_roomy(rows: Sequence[Standing], placer: str = "auto") -> tuple[float, ...]:
-    """A placer's step with tight memory over its step without, for each case that was run both ways."""
-    roomy = {row.facts.case: row.median_s(placer) for row in rows}
-    pairs = [
-        (row.median_s(placer), roomy.get(replace(row.facts.case, tight=False), math.nan))
-        for row in rows
-        if row.facts.case.tight
-    ]
-    return tuple(tight / own for tight, own in pairs if math.isfinite(tight / own))
+    """A placer's step with tight memory over its step without, for each case in which it found both."""
+    found = {row.facts.case: row.median_s(placer) for row in rows if math.isfinite(row.median_s(placer))}
+    pairs = [(case, replace(case, tight=False)) for case in found if case.tight]
+    return tuple(found[case] / found[own] for case, own in pairs if own in found)
+
+
+def seed_spread(rows: Sequence[Standing], placer: str) -> tuple[float, ...]:
+    """A placer's slowest seed over its fastest, for each case in which several found what fits."""
+    spreads = [row.spread_s(placer) for row in rows if len(row.runs.get(placer, ())) > 1]
+    return tuple(most / least for least, most in spreads if math.isfinite(most))
 
 
 def placers_of(rows: Sequence[Standing]) -> list[str]:

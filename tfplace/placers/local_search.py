@@ -14,7 +14,7 @@ from tfplace.group.vicinity import Vicinity
 from tfplace.study.base import Study
 from tfplace.study.batches import try_all
 from tfplace.study.devices import compute_devices, single_devices
-from tfplace.study.price import Price, limit_for
+from tfplace.study.price import Price, begin, limit_for
 
 _ANY_DEVICE = 0.02
 _SPREAD = 0.3
@@ -63,12 +63,10 @@ class LocalSearch:
 
     def place(self, study: Study) -> IntArray:
         """Searches until the study's budget is used up; returns before only if nothing can be moved."""
-        starts = self.starts or single_devices(study.problem)
-        keys = [study.key(start) for start in starts]
-        best = min(range(len(starts)), key=keys.__getitem__)
+        start, key, price = begin(study, self.starts or single_devices(study.problem))
         if not try_all(study):
-            _Annealing(study, starts[best], keys[best]).run(self.hot, self.cold)
-        return starts[best] if study.best is None else study.best
+            _Annealing(study, start, key, price).run(self.hot, self.cold)
+        return start if study.best is None else study.best
 
 
 class _Move(NamedTuple):
@@ -85,12 +83,13 @@ class _Annealing:
       study: evaluates.
       devices: [U] where the run starts.
       key: what that costs.
+      price: makes one number of a placement's key.
     """
 
-    def __init__(self, study: Study, devices: IntArray, key: Key) -> None:
+    def __init__(self, study: Study, devices: IntArray, key: Key, price: Price) -> None:
         self.study = study
         self.devices, self.key = devices.copy(), key
-        self.price = Price(study, key)
+        self.price = price
         self.moves = _Moves(study)
         self.ahead = 1
 
