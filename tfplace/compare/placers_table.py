@@ -89,7 +89,8 @@ def goals_text(rows: Sequence[Standing]) -> str:
     lines += [f"auto with tight memory over auto without: {_ratios(memory)}"] if memory else []
     for name in ("local_search", "auto"):
         if spread := seed_spread(rows, name):
-            lines.append(f"{name}'s slowest seed over its fastest: {_ratios(spread)}, of {len(spread)} with several seeds")
+            several = f"of {len(spread)} with several seeds"
+            lines.append(f"{name}'s slowest seed over its fastest: {_ratios(spread)}, {several}")
     lines += [f"auto found nothing that fits: {case}" for case in found.unplaced]
     return "\n".join(lines)
 
