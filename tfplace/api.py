@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
     from tfplace.apply.placed import Placed
     from tfplace.cost.profile import Profile
-    from tfplace.search.study import Progress
+    from tfplace.search.progress import Progress
 
 
 def extract(
@@ -118,6 +118,8 @@ def place(
     grouper: str | None = None,
     groups: int = 256,
     init: Placement | str | Path | None = None,
+    run_dir: str | Path | None = None,
+    resume: bool = True,
 ) -> Placement:
     """Decides a device for every op.
 
@@ -145,6 +147,9 @@ def place(
       init: a placement to go on from, such as the present one: a `Placement`, a file of one, or the name of a placer
         that makes it ("heft"). The result is never worse, unless that does not suit the grouper's groups. For placers
         that search: auto, local_search, hill_climbing and so on.
+      run_dir: a directory that keeps the search as it goes on (docs/runs.md). After whatever ended it, the same call
+        goes on; with a budget in evaluations it ends with the same placement as if nothing had happened.
+      resume: False refuses a `run_dir` in which a search was begun.
 
     Returns:
       The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far, and
@@ -152,8 +157,8 @@ def place(
 
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      InputError: an objective that the evaluator does not know, fewer than 1 group, a seed below 0, or `init` for a
-        placer that goes on from nothing.
+      InputError: an objective that the evaluator does not know, fewer than 1 group, a seed below 0, `init` for a
+        placer that goes on from nothing, or a `run_dir` that is another search's or in use.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
@@ -192,6 +197,8 @@ def place(
                 grouper=grouper,
                 groups=groups,
                 init=init,
+                run_dir=run_dir,
+                resume=resume,
             )
         finally:
             if ours:

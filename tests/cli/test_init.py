@@ -39,3 +39,16 @@ def test_a_file_that_is_no_placement(tmp_path, capsys):
     (tmp_path / "other.json").write_text("{}")
     assert main([*PLACE, f"--init={tmp_path / 'other.json'}"]) == BAD_INPUT
     assert "text that is not a placement" in capsys.readouterr().err
+
+
+def test_a_search_that_is_kept_goes_on_and_is_refused_to_others(tmp_path, capsys):
+    kept = [f"--run_dir={tmp_path / 'run'}", "--placer=local_search", "--budget=500 evaluations"]
+    first = step_s(capsys, *kept)
+    size = (tmp_path / "run" / "evaluations.bin").stat().st_size
+    assert size == 500 * 24
+    assert step_s(capsys, *kept) == first
+    assert (tmp_path / "run" / "evaluations.bin").stat().st_size == size
+    assert main([*PLACE, *kept, "--seed=1"]) == BAD_INPUT
+    assert "a run with seed 1" in capsys.readouterr().err
+    assert main([*PLACE, *kept, "--noresume"]) == BAD_INPUT
+    assert "in which a run was begun" in capsys.readouterr().err

@@ -74,6 +74,6 @@ def test_what_a_grouped_study_evaluates_counts_for_its_study():
     np.testing.assert_array_equal(grouped.ungroup(grouped.best), study.best)
     inner = grouped.share(1.0, "inner")
     assert inner.best is None
-    assert inner.evaluate(np.array([1, 1], np.int32)).key == inner.best_key
+    assert inner.key(np.array([1, 1], np.int32)) == inner.best_key
     with pytest.raises(BudgetSpentError):
         inner.key(np.array([1, 1], np.int32))

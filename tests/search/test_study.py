@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tfplace.errors import PlacementError
 from tfplace.search.budget import Budget
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
@@ -28,19 +29,17 @@ def test_a_budget_in_evaluations_is_exact(problem):
     with pytest.raises(BudgetSpentError):
         study.key(devices(problem, None))
     with pytest.raises(BudgetSpentError):
-        study.evaluate(devices(problem, None))
+        study.tell(devices(problem, None)[None], np.zeros(1, np.int64), np.ones(1))
 
 
-def test_key_and_evaluate_agree_and_the_best_is_kept(problem):
+def test_the_best_is_kept(problem):
     search = Search(problem, Budget(evaluations=50), 0)
     study = search.study("test")
     rng = np.random.default_rng(0)
     keys = []
     for _ in range(20):
         placement = rng.integers(0, problem.num_devices, problem.num_units).astype(np.int32)
-        key = study.key(placement)
-        assert study.evaluate(placement).key == key
-        keys.append(key)
+        keys.append(study.key(placement))
     assert study.best_key == search.best_key == min(keys)
     assert search.evaluator(study.best).key == min(keys)
     assert [i.key for i in search.history] == sorted({i.key for i in search.history}, reverse=True)
@@ -109,3 +108,29 @@ def test_a_step_given_up_is_not_the_best():
     step_s = Simulator(problem).key(row)[1]
     study.key(row, step_s / 2)
     assert study.key(row) == study.best_key
+
+
+def test_what_others_evaluated_counts_as_far_as_the_budget_goes(problem):
+    search = Search(problem, Budget(evaluations=3), 0)
+    study = search.study("told")
+    rows = np.stack([devices(problem, None)] * 5)
+    assert study.tell(rows, np.array([0, 7, 0, 0, 0]), np.array([3.0, 1.0, 2.0, 1.0, 0.5])) == 3
+    assert search.evaluations == 3
+    assert study.best_key == search.best_key == (0, 2.0)
+
+
+def test_known_placements_are_evaluated_first(problem):
+    class Nothing:
+        citation = ""
+
+        def place(self, study):
+            assert study.best_key == Simulator(problem).key(known)
+            return study.best
+
+    search = Search(problem, Budget(evaluations=5), 0)
+    known = devices(problem, None)
+    search.enqueue(known)
+    assert search.run(Nothing(), "x").tolist() == known.tolist()
+    assert search.evaluations == 1
+    with pytest.raises(PlacementError, match="one device for each"):
+        search.enqueue(known[:-1])

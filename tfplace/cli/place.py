@@ -191,6 +191,8 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
             grouper=fv.grouper or None,
             groups=fv.groups,
             init=fv.init,
+            run_dir=fv.run_dir,
+            resume=fv.resume,
         )
         if out is not None:
             placement.save(out / "placement.json")

@@ -18,7 +18,8 @@ from tfplace.cost.analytic import analytic_costs
 from tfplace.errors import TfplaceError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.study import Improvement, Search
+from tfplace.search.progress import Improvement
+from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.devices import compute_devices, single_device
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, freeze
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, digest, freeze
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
@@ -76,6 +76,20 @@ class Problem:
         seconds = np.zeros((self.num_units, self.num_devices))
         np.add.at(seconds, self.grouping.unit_of[inside], self.costs.compute_s[inside])
         return freeze(np.where(self.allowed, seconds, np.inf))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when the graph, the topology, the costs or the rules change; not with the machine or the process."""
+        return digest(
+            [
+                self.graph.fingerprint,
+                self.topology.fingerprint,
+                self.costs.compute_s,
+                self.grouping.unit_of,
+                self.allowed,
+                self.memory_limit,
+            ]
+        )
 
     def save(self, path: str | Path) -> None:
         """Writes the problem with its graph, topology, costs and rules to a ".npz" file; see `tfplace.core.archive`.

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from tfplace.units import format_seconds
 
 if TYPE_CHECKING:
-    from tfplace.search.study import Progress as SearchProgress
+    from tfplace.search.progress import Progress as SearchProgress
 
 LONG_S = 2.0
 

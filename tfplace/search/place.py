@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray
+from tfplace.core.arrays import IntArray, digest
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
@@ -18,10 +20,12 @@ from tfplace.errors import InfeasibleError, InputError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
-from tfplace.search.init import check_goes_on
+from tfplace.search.init import check_goes_on, goes_on
+from tfplace.search.progress import Progress
+from tfplace.search.rundir import RunDirectory
 from tfplace.search.shortage import infeasible
 from tfplace.search.starts import quickly_placed, start_from
-from tfplace.search.study import CANNOT_GO_ON, Progress, Search
+from tfplace.search.study import CANNOT_GO_ON, Search
 from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer
@@ -53,6 +57,8 @@ def search_placement(
     grouper: str | None = None,
     groups: int = GROUPS,
     init: Placement | str | Path | None = None,
+    run_dir: str | Path | None = None,
+    resume: bool = True,
 ) -> Placement:
     """Places `problem`; see `tfplace.place`, which this implements.
 
@@ -67,10 +73,13 @@ def search_placement(
       grouper: name of the grouper whose groups are placed; None places every unit by itself.
       groups: how many groups the grouper is asked for.
       init: what the search goes on from; see `tfplace.search.starts`.
+      run_dir: keeps the search as it goes on, so that it can go on after its process has ended; see `RunDirectory`.
+      resume: whether to go on with a run that is in `run_dir`.
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      InputError: fewer than 1 group, a seed below 0, or a placer that goes on from nothing.
+      InputError: fewer than 1 group, a seed below 0, a placer that goes on from nothing, or a `run_dir` in use or of
+        another search.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer or grouper.
@@ -89,8 +98,17 @@ def search_placement(
     compared = _baselines(problem, BASELINES if baselines is None else baselines, seed, evaluator)
     bound_s = _bound_s(problem, evaluator)
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
-    search = Search(problem, limit, seed, progress, evaluator)
-    chosen = search.run(method, placer)
+    asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
+    with contextlib.ExitStack() as stack:
+        run = None
+        if run_dir is not None:
+            starts = getattr(method, "starts", ())
+            config = {**asked, "init": [digest([start]) for start in starts], **_config(problem, limit, evaluator)}
+            run = stack.enter_context(RunDirectory(run_dir, config, resume=resume))
+            if run.best is not None and limit.seconds is not None and goes_on(PLACERS[placer]()):
+                method.starts = (*starts, run.best.unit_device)  # type: ignore[attr-defined]
+        search = Search(problem, limit, seed, progress, evaluator, run=run)
+        chosen = search.run(method, placer)
     op_device = problem.expand(chosen)
     cost = _final_cost(search, chosen)
     if cost.failure is not None:
@@ -116,6 +134,19 @@ def search_placement(
         problem=problem,
         notes=(*getattr(method, "notes", ()), *_broken(search)),
     )
+
+
+def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, Any]:
+    """What a run is of, as plain data."""
+    return {
+        "problem": problem.fingerprint,
+        "graph": problem.graph.name,
+        "topology": problem.topology.name,
+        "budget": str(limit),
+        "evaluator": evaluator.source,
+        "objective": _objective(evaluator),
+        "versions": _versions(),
+    }
 
 
 def _bound_s(problem: Problem, evaluator: Evaluator) -> float:
@@ -155,7 +186,12 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
         search.broken = error
     assert key is not None
     cost = bare(key[1], search.problem.memory_limit, evaluator.source)
-    return dataclasses.replace(cost, objective=getattr(evaluator, "objective", STEP_TIME))
+    return dataclasses.replace(cost, objective=_objective(evaluator))
+
+
+def _objective(evaluator: Evaluator) -> str:
+    """What keys count; of evaluators that do not say it is the step time."""
+    return str(getattr(evaluator, "objective", STEP_TIME))
 
 
 def _baselines(problem: Problem, names: Sequence[str], seed: int, evaluator: Evaluator) -> Mapping[str, StepCost]:

@@ -2,66 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, Key, StepCost
+from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, Key
 from tfplace.errors import ApplyError, ClusterError
 from tfplace.search.budget import Budget
 from tfplace.search.clock import Clock
+from tfplace.search.progress import Improvement, Progress
+from tfplace.search.rundir import RunDirectory
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import DEFAULT
-from tfplace.study.base import BudgetSpentError, Left, Placer
+from tfplace.study.base import KEPT_S, BudgetSpentError, Left, Placer
 
 _PROGRESS_S = 0.2
 
 CANNOT_GO_ON = (ApplyError, ClusterError)
 """What an evaluator raises that can tell nothing any more, such as when its workers do not come back."""
-
-
-@dataclass(frozen=True)
-class Improvement:
-    """A placement that was better than all before it.
-
-    Attributes:
-      evaluations: how many placements had been evaluated by then.
-      seconds: how long the search had run.
-      key: what it costs.
-      stage: the part of the search that found it.
-    """
-
-    evaluations: int
-    seconds: float
-    key: Key
-    stage: str
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a search stands, for progress bars.
-
-    Attributes:
-      evaluations: placements evaluated.
-      seconds: since the start; see `Clock`.
-      fraction: of the budget used, from 0 to 1.
-      best_s: step seconds of the best placement, or None.
-      fits: whether it fits every device's memory.
-      stage: the part of the search at work.
-      source: who evaluates: "simulated", "grappler" or "measured".
-    """
-
-    evaluations: int
-    seconds: float
-    fraction: float
-    best_s: float | None
-    fits: bool
-    stage: str
-    source: str = SIMULATED
 
 
 class Search:
@@ -73,6 +37,10 @@ class Search:
       seed: of the random generator.
       progress: called a few times a second.
       evaluator: tells what placements cost; by default the simulator.
+      run: keeps what is evaluated and found. A search that goes on with a run is told the same again before anything
+        is evaluated, if its budget is a number of evaluations: the same seed then makes it the same search. One by the
+        clock goes on from the best placement, with what is left of its seconds.
+      logged: called with the evaluations so far and what a policy says of its training.
 
     Attributes:
       broken: why the evaluator could not go on; None while it can.
@@ -85,6 +53,9 @@ class Search:
         seed: int,
         progress: Callable[[Progress], None] | None = None,
         evaluator: Evaluator | None = None,
+        *,
+        run: RunDirectory | None = None,
+        logged: Callable[[int, Mapping[str, float]], None] | None = None,
     ) -> None:
         self.problem = problem
         self.budget = budget
@@ -97,12 +68,26 @@ class Search:
         self.broken: Exception | None = None
         self._progress = progress
         self._reported = 0.0
+        self._run = run
+        self._logged = logged
+        self._known: list[IntArray] = []
+        self._before_s = 0.0 if run is None else run.records.seconds
+        self._told_s: float | None = None
         self._clock = Clock()
+        if run is not None and budget.seconds is not None:
+            self._go_on(run)
+
+    def _go_on(self, run: RunDirectory) -> None:
+        """From where a run by the clock was."""
+        self.evaluations = len(run.records.known)
+        run.records.skip(self.evaluations)
+        if run.best is not None:
+            self.best, self.best_key = run.best.unit_device, run.best.key
 
     @property
     def seconds(self) -> float:
-        """Wall-clock seconds since the start, but for those of compiling kernels."""
-        return self._clock.seconds
+        """Wall-clock seconds of this search, but for those of compiling kernels and between its processes."""
+        return self._before_s + self._clock.seconds
 
     def position(self) -> float:
         """How much of the budget's unit has been used: seconds or evaluations."""
@@ -113,13 +98,89 @@ class Search:
         """The whole budget in that unit."""
         return self.budget.seconds if self.budget.seconds is not None else float(self.budget.evaluations or 0)
 
+    def enqueue(self, unit_device: IntArray) -> None:
+        """Has [U] devices evaluated before the placer begins, as a part of the budget.
+
+        Raises:
+          PlacementError: not devices that the units may be on.
+        """
+        self.problem.expand(unit_device)
+        self._known.append(np.array(unit_device, np.int32))
+
+    def ask(self, unit_devices: IntArray, limit_s: float) -> tuple[LongArray, FloatArray]:
+        """Keys of the rows of [B, U], told again by the run or else by the evaluator; see `Evaluator.keys`."""
+        return self._through_run(unit_devices, lambda rows: self.evaluator.keys(rows, limit_s))
+
+    def ask_one(self, unit_device: IntArray, limit_s: float) -> Key:
+        """The key of [U] devices, alike."""
+        if self._run is None:
+            return self.evaluator.key(unit_device, limit_s)
+        over, step_s = self._through_run(unit_device[None], lambda rows: _one(self.evaluator.key(rows[0], limit_s)))
+        return int(over[0]), float(step_s[0])
+
+    def told(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> tuple[LongArray, FloatArray]:
+        """The same keys of rows that somebody else evaluated, or what the run says of them."""
+        return self._through_run(unit_devices, lambda rows: (over[-len(rows) :], step_s[-len(rows) :]))
+
+    def _through_run(
+        self, unit_devices: IntArray, evaluate: Callable[[IntArray], tuple[LongArray, FloatArray]]
+    ) -> tuple[LongArray, FloatArray]:
+        if self._run is None:
+            return evaluate(unit_devices)
+        records = self._run.records
+        over, step_s, self._told_s = records.again(unit_devices)
+        if len(over) == len(unit_devices):
+            return over, step_s
+        self._told_s = None
+        rest = unit_devices[len(over) :]
+        new = evaluate(rest)
+        records.add(rest, *new, self.seconds)
+        self._run.written(now=self.evaluator.source != SIMULATED)
+        return np.concatenate([over, new[0]]), np.concatenate([step_s, new[1]])
+
     def record(self, unit_device: IntArray, key: Key, stage: str) -> None:
         """Counts an evaluation and keeps the placement if it is the best."""
         self.evaluations += 1
         if self.best_key is None or key < self.best_key:
             self.best, self.best_key = unit_device.copy(), key
-            self.history.append(Improvement(self.evaluations, self.seconds, key, stage))
+            seconds = self.seconds if self._told_s is None else self._told_s
+            self.history.append(Improvement(self.evaluations, seconds, key, stage))
+            if self._run is not None:
+                self._run.improved(unit_device, key, self.evaluations, seconds, stage)
         self._report(stage)
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Passes on what a policy says of its training."""
+        if self._run is not None:
+            self._run.log(self.evaluations, metrics)
+        if self._logged is not None:
+            self._logged(self.evaluations, metrics)
+
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], every_s: float) -> None:
+        """See `tfplace.study.base.Study.keep`."""
+        if self._run is None or self._run.age_s < every_s or self.best is None or self.best_key is None:
+            return
+        mine = {
+            "evaluations": np.int64(self.evaluations),
+            "best": self.best,
+            "over": np.int64(self.best_key[0]),
+            "step_s": np.float64(self.best_key[1]),
+            "rng": np.array(json.dumps(self.rng.bit_generator.state)),
+        }
+        self._run.keep({f"search.{name}": np.asarray(value) for name, value in mine.items()} | dict(state()))
+
+    def recall(self, same: bool) -> dict[str, NDArray[Any]] | None:
+        """See `tfplace.study.base.Study.recall`."""
+        kept = self._run.recall() if self._run is not None and not self.history else None
+        if kept is None or self._run is None:
+            return None
+        mine = {name: kept.pop(f"search.{name}") for name in ("evaluations", "best", "over", "step_s", "rng")}
+        self.rng.bit_generator.state = json.loads(str(mine["rng"]))
+        if self.budget.evaluations is not None:
+            self.evaluations = int(mine["evaluations"])
+            self.best, self.best_key = mine["best"], (int(mine["over"]), float(mine["step_s"]))
+            self._run.records.skip(self.evaluations, forget=not same)
+        return kept
 
     def _report(self, stage: str) -> None:
         now = self.seconds
@@ -146,6 +207,8 @@ class Search:
             return np.zeros(0, np.int32)
         study = self.study(stage)
         try:
+            for known in self._known:
+                study.key(known)
             chosen = placer.place(study)
         except BudgetSpentError:
             if study.best is None:
@@ -164,7 +227,9 @@ class Search:
 
     def study(self, stage: str) -> SearchStudy:
         """A study with the whole budget."""
-        return SearchStudy(self, self.total, stage)
+        study = SearchStudy(self, self.total, stage)
+        study.best, study.best_key = self.best, self.best_key  # of a run that goes on
+        return study
 
 
 class SearchStudy:
@@ -210,16 +275,32 @@ class SearchStudy:
             until = min(max(round(until), here + 1), self._until)
         return SearchStudy(self._search, until, stage, self._line)
 
-    def evaluate(self, unit_device: IntArray) -> StepCost:
-        """The cost of [U] devices.
+    def tell(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> int:
+        """Counts rows that somebody else evaluated; see `tfplace.study.base.Study`.
 
         Raises:
           BudgetSpentError: nothing of this study's budget is left.
         """
         self._check()
-        cost = self._search.evaluator(unit_device)
-        self._record(unit_device, cost.key)
-        return cost
+        rows = self._within(unit_devices)
+        self._record_all(rows, *self._search.told(rows, over[: len(rows)], step_s[: len(rows)]))
+        return len(rows)
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Says how a policy's training goes on."""
+        self._search.log(metrics)
+
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, every_s: float = KEPT_S) -> None:
+        """Keeps a state if this is the whole search; see `tfplace.study.base.Study`."""
+        if len(self._line) == 1:
+            self._search.keep(state, every_s)
+
+    def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
+        """What was kept; see `tfplace.study.base.Study`."""
+        kept = self._search.recall(same) if len(self._line) == 1 else None
+        if kept is not None:
+            self.best, self.best_key = self._search.best, self._search.best_key
+        return kept
 
     @property
     def bound_s(self) -> float:
@@ -250,7 +331,7 @@ class SearchStudy:
           BudgetSpentError: nothing of this study's budget is left.
         """
         self._check()
-        key = self._search.evaluator.key(unit_device, limit_s)
+        key = self._search.ask_one(unit_device, limit_s)
         self._record(unit_device, key)
         return key
 
@@ -261,14 +342,18 @@ class SearchStudy:
           BudgetSpentError: nothing of this study's budget is left.
         """
         self._check()
-        if self._search.budget.evaluations is not None:
-            unit_devices = unit_devices[: max(round(self._until - self._search.position()), 1)]
+        rows = self._within(unit_devices)
         if self._search.evaluator.source == MEASURED:
-            return self._one_by_one(unit_devices, limit_s)
-        over, step_s = self._search.evaluator.keys(unit_devices, limit_s)
-        for row, key in zip(unit_devices, zip(over.tolist(), step_s.tolist(), strict=True), strict=True):
-            self._record(row, key)
+            return self._one_by_one(rows, limit_s)
+        over, step_s = self._search.ask(rows, limit_s)
+        self._record_all(rows, over, step_s)
         return over, step_s
+
+    def _within(self, unit_devices: IntArray) -> IntArray:
+        """The rows for which the budget has evaluations."""
+        if self._search.budget.evaluations is None:
+            return unit_devices
+        return unit_devices[: max(round(self._until - self._search.position()), 1)]
 
     def _one_by_one(self, unit_devices: IntArray, limit_s: float) -> tuple[LongArray, FloatArray]:
         """Measuring is slow, and may be interrupted or break down: what was measured by then is recorded."""
@@ -280,8 +365,16 @@ class SearchStudy:
         if self._search.position() >= self._until and self._search.evaluations:
             raise BudgetSpentError
 
+    def _record_all(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> None:
+        for row, key in zip(unit_devices, zip(over.tolist(), step_s.tolist(), strict=True), strict=True):
+            self._record(row, key)
+
     def _record(self, unit_device: IntArray, key: Key) -> None:
         self._search.record(unit_device, key, self._stage)
         for study in self._line:
             if study.best_key is None or key < study.best_key:
                 study.best, study.best_key = unit_device.copy(), key
+
+
+def _one(key: Key) -> tuple[LongArray, FloatArray]:
+    return np.array([key[0]], np.int64), np.array([key[1]])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import Key, StepCost
+from tfplace.core.stepcost import Key
+
+KEPT_S = 5.0
+"""How often the state of a search is kept whose evaluations since then would be the same again."""
 
 
 class BudgetSpentError(Exception):
@@ -38,20 +43,16 @@ class Study(Protocol):
     def rng(self) -> np.random.Generator:
         """Seeded; a placer draws from nothing else."""
 
-    def evaluate(self, unit_device: IntArray) -> StepCost:
-        """The simulated cost of [U] devices; one evaluation of the budget.
-
-        Raises:
-          BudgetSpentError: nothing is left.
-        """
-
     def key(self, unit_device: IntArray, limit_s: float = ...) -> Key:
-        """The same, reduced to what placements are compared by; quicker.
+        """What [U] devices cost, reduced to what placements are compared by; one evaluation of the budget.
 
         Args:
           unit_device: [U] devices.
           limit_s: a longer step may be given up: its key is then `(FAILED_BYTES, infinite)`, and it is not kept as the
             best. Not to be below the best feasible step if what is better than that should be found.
+
+        Raises:
+          BudgetSpentError: nothing is left.
         """
 
     def keys(self, unit_devices: IntArray, limit_s: float = ...) -> tuple[LongArray, FloatArray]:
@@ -62,6 +63,34 @@ class Study(Protocol):
 
         Raises:
           BudgetSpentError: nothing is left.
+        """
+
+    def tell(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> int:
+        """Counts the rows of [B, U] as evaluated, with keys that somebody else found, such as a worker.
+
+        Returns:
+          How many count: the first ones, if the budget has evaluations for some rows only.
+
+        Raises:
+          BudgetSpentError: nothing was left before; no row counts.
+        """
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Says how a policy's training goes on, at most once between two evaluations."""
+
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, every_s: float = ...) -> None:
+        """Keeps the state of the search as it is between two evaluations, if it is kept at all.
+
+        Args:
+          state: makes what `recall` gives back, arrays by name. Not called more often than every `every_s` seconds.
+          every_s: evaluations made since are made again. 0 if they would not be the same.
+        """
+
+    def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
+        """What was kept last of this search, which is as it was then: budget, generator and best; None at its start.
+
+        Args:
+          same: whether the same evaluations will follow as the last time.
         """
 
     @property

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.core.stepcost import Key, StepCost
+from tfplace.core.stepcost import Key
 from tfplace.group.merge import merge_units
-from tfplace.study.base import Left, Study
+from tfplace.study.base import KEPT_S, Left, Study
+
+_BEST, _KEY = "grouped.best", "grouped.key"
 
 
 class Grouped:
@@ -60,12 +65,6 @@ class Grouped:
         """What is left of the study's budget."""
         return self._study.left
 
-    def evaluate(self, unit_device: IntArray) -> StepCost:
-        """See `Study.evaluate`; [G] devices."""
-        cost = self._study.evaluate(unit_device[self._label])
-        self._keep(unit_device, cost.key)
-        return cost
-
     def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
         """See `Study.key`; [G] devices."""
         key = self._study.key(unit_device[self._label], limit_s)
@@ -74,11 +73,33 @@ class Grouped:
 
     def keys(self, unit_devices: IntArray, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
         """See `Study.keys`; [B, G] devices."""
-        over, step_s = self._study.keys(np.ascontiguousarray(unit_devices[:, self._label]), limit_s)
-        if len(over):
-            first = int(np.lexsort((step_s, over))[0])
-            self._keep(unit_devices[first], (int(over[first]), float(step_s[first])))
+        over, step_s = self._study.keys(self._ungrouped(unit_devices), limit_s)
+        self._keep_first(unit_devices, over, step_s)
         return over, step_s
+
+    def tell(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> int:
+        """See `Study.tell`; [B, G] devices."""
+        count = self._study.tell(self._ungrouped(unit_devices), over, step_s)
+        self._keep_first(unit_devices[:count], over[:count], step_s[:count])
+        return count
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """See `Study.log`."""
+        self._study.log(metrics)
+
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, every_s: float = KEPT_S) -> None:
+        """See `Study.keep`; with the state goes the best of the groups' placements."""
+        if self.best is not None and self.best_key is not None:
+            best, key = self.best, np.array(self.best_key)
+            self._study.keep(lambda: {**state(), _BEST: best, _KEY: key}, every_s=every_s)
+
+    def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
+        """See `Study.recall`."""
+        kept = self._study.recall(same=same)
+        if kept is not None:
+            over, step_s = kept.pop(_KEY).tolist()
+            self.best, self.best_key = kept.pop(_BEST), (int(over), step_s)
+        return kept
 
     def share(self, fraction: float, stage: str) -> Grouped:
         """See `Study.share`."""
@@ -102,6 +123,15 @@ class Grouped:
         seconds = np.where(self.problem.allowed, 0.0, -np.inf)
         np.add.at(seconds, (self._label, unit_device), mean + np.finfo(np.float64).tiny)
         return np.asarray(seconds.argmax(axis=1), np.int32)
+
+    def _ungrouped(self, unit_devices: IntArray) -> IntArray:
+        return np.ascontiguousarray(unit_devices[:, self._label])
+
+    def _keep_first(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> None:
+        """Keeps the best of the rows."""
+        if len(over):
+            first = int(np.lexsort((step_s, over))[0])
+            self._keep(unit_devices[first], (int(over[first]), float(step_s[first])))
 
     def _keep(self, unit_device: IntArray, key: Key) -> None:
         for study in self._line:

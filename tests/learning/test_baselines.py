@@ -1,0 +1,89 @@
+"""Baselines and rewards against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfplace.core.stepcost import FAILED_BYTES
+from tfplace.errors import InputError
+from tfplace.learning.baselines import Mean, by_step, mean_of_trials, moving_average, standardised
+from tfplace.learning.rewards import Reward
+
+GIB = 2**30
+floats = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20).map(np.array)
+
+
+def test_the_moving_average_by_hand():
+    assert moving_average(-10.0, np.array([-1.0, -3.0]), 0.9) == pytest.approx(-9.2)
+    assert moving_average(-10.0, np.array([]), 0.9) == -10.0
+
+
+@given(st.lists(floats, min_size=1, max_size=5))
+def test_the_mean_of_trials_is_their_mean(batches):
+    mean = Mean()
+    for batch in batches:
+        mean = mean_of_trials(mean, batch)
+    rewards = np.concatenate(batches)
+    assert mean.trials == len(rewards)
+    assert mean.value == pytest.approx(rewards.mean(), abs=1e-6)
+    assert mean_of_trials(mean, np.array([])) == mean
+
+
+def test_means_by_step_are_of_the_last_episodes():
+    returns = np.array([[100.0, 100.0], [1.0, 2.0], [3.0, 6.0]])
+    assert by_step(returns, 2).tolist() == [2.0, 4.0]
+    assert by_step(returns[:1], 2).tolist() == [100.0, 100.0]
+
+
+@given(floats)
+def test_standardised_advantages_have_no_mean_and_a_deviation_of_1_or_0(advantage):
+    result = standardised(advantage)
+    assert result.mean() == pytest.approx(0, abs=1e-6)
+    assert result.std() == pytest.approx(1, abs=1e-6) or not result.any()
+
+
+def test_equal_advantages_are_none():
+    assert not standardised(np.full(7, 0.1)).any()
+    assert standardised(np.array([])).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: moving_average(0.0, np.zeros((1, 2)), 0.5), "rewards of shape"),
+        (lambda: moving_average(0.0, np.zeros(2), 1.0), "decay 1.0"),
+        (lambda: mean_of_trials(Mean(), np.zeros((1, 2))), "rewards of shape"),
+        (lambda: by_step(np.zeros(3), 1), "returns of shape"),
+        (lambda: by_step(np.zeros((0, 3)), 1), "last 1 of 0"),
+        (lambda: by_step(np.zeros((2, 3)), 0), "last 0 of 2"),
+        (lambda: standardised(np.zeros((2, 3))), "advantage of shape"),
+        (lambda: Reward("square"), "scale 'square'"),
+        (lambda: Reward(failing_s=0.0), "failing_s 0.0"),
+        (lambda: Reward(penalty=-1.0), "penalty -1.0"),
+        (lambda: Reward()(np.zeros(2, np.int64), np.zeros(3)), "bytes and seconds of shapes"),
+    ],
+)
+def test_what_is_refused(call, text):
+    with pytest.raises(InputError, match=text):
+        call()
+
+
+def test_rewards_by_hand():
+    over, step_s = np.array([0, 5, FAILED_BYTES]), np.array([0.25, 0.01, np.inf])
+    assert Reward(failing_s=4.0)(over, step_s).tolist() == [-0.5, -2.0, -2.0]
+    assert Reward("seconds", failing_s=4.0)(over, step_s).tolist() == [-0.25, -4.0, -4.0]
+    assert Reward("log", failing_s=1.0)(over[:1], step_s[:1]).tolist() == [-np.log(0.25)]
+    assert Reward(failing_s=4.0).worst == -2.0
+    assert Reward().failed(over, step_s).tolist() == [False, True, True]
+
+
+def test_a_graded_penalty_by_hand():
+    over, step_s = np.array([0, GIB, 10 * GIB, FAILED_BYTES]), np.array([1.0, 1.0, 1.0, np.inf])
+    assert Reward("seconds", failing_s=5.0, penalty=2.0)(over, step_s).tolist() == [-1.0, -3.0, -5.0, -5.0]
+
+
+def test_a_step_that_takes_no_time_has_a_finite_reward():
+    assert np.isfinite(Reward("log")(np.zeros(1, np.int64), np.zeros(1))).all()

@@ -1,0 +1,315 @@
+"""Runs that end early, however they end, go on as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tfplace.core.stepcost import MEASURED
+from tfplace.errors import InputError
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+from tfplace.search.place import search_placement
+from tfplace.search.records import RECORD, Lines, Records
+from tfplace.search.rundir import RunDirectory
+from tfplace.search.study import Search
+from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import BudgetSpentError
+from tfplace.testing import random_problem
+
+
+def problem_of(seed=3):
+    return random_problem(np.random.default_rng(seed), num_ops=40, num_devices=3, unit=1e-3)
+
+
+class Counting(Simulator):
+    """Counts what it really evaluates; ends the process's work after so many."""
+
+    def __init__(self, problem, last=10**9, source="simulated"):
+        super().__init__(problem)
+        self.last, self.asked, self.source = last, 0, source
+
+    def key(self, unit_device, limit_s=np.inf):
+        self._count(1)
+        return super().key(unit_device, limit_s)
+
+    def keys(self, unit_devices, limit_s=np.inf):
+        self._count(len(unit_devices))
+        return super().keys(unit_devices, limit_s)
+
+    def _count(self, rows):
+        if self.asked + rows > self.last:
+            raise KilledError
+        self.asked += rows
+
+
+class KilledError(Exception):
+    pass
+
+
+def run(path, placer, budget, last=10**9, seed=0, **settings):
+    """One process's part of a run; the search, and what was really evaluated."""
+    problem = problem_of()
+    evaluator = Counting(problem, last, **settings)
+    with RunDirectory(path, {"placer": placer}) as directory:
+        search = Search(problem, Budget.parse(budget), seed, evaluator=evaluator, run=directory)
+        with contextlib.suppress(KilledError):
+            search.run(PLACERS[placer](), placer)
+    return search, evaluator.asked
+
+
+@pytest.mark.parametrize("placer", ["annealing", "auto", "brkga", "cross_entropy", "local_search", "random_search"])
+def test_a_run_that_was_cut_short_ends_as_one_that_was_not(tmp_path, placer):
+    whole, asked = run(tmp_path / "whole", placer, 600)
+    run(tmp_path / "cut", placer, 600, last=200)
+    again, asked_again = run(tmp_path / "cut", placer, 600)
+    assert asked == 600 and asked_again < 420  # a batch of no more than 20 was not recorded
+    assert again.evaluations == 600
+    assert again.best_key == whole.best_key
+    np.testing.assert_array_equal(again.best, whole.best)
+    assert [(i.evaluations, i.key, i.stage) for i in again.history] == [
+        (i.evaluations, i.key, i.stage) for i in whole.history
+    ]
+    for name in ("evaluations.bin", "improvements.jsonl"):
+        assert facts(tmp_path / "cut" / name) == facts(tmp_path / "whole" / name)
+
+
+def facts(path):
+    """What a file says, but for when."""
+    if path.suffix == ".bin":
+        return np.fromfile(path, RECORD)[["over", "step_s", "check"]].tolist()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in path.read_text().splitlines()]
+
+
+def test_a_finished_run_is_told_again_without_any_evaluation(tmp_path):
+    first, _ = run(tmp_path, "local_search", 300)
+    again, asked = run(tmp_path, "local_search", 300)
+    assert asked == 0
+    assert again.best_key == first.best_key and again.history[-1].seconds <= again.seconds
+
+
+def test_a_measured_run_loses_nothing_but_what_was_being_measured(tmp_path):
+    run(tmp_path, "random_search", 50, last=20, source=MEASURED)
+    assert len(np.fromfile(tmp_path / "evaluations.bin", RECORD)) == 20
+    assert run(tmp_path, "random_search", 50, source=MEASURED)[1] == 30
+
+
+def test_a_torn_record_and_a_torn_line_are_cut_off(tmp_path):
+    whole, _ = run(tmp_path / "whole", "local_search", 300)
+    run(tmp_path / "cut", "local_search", 300, last=150)
+    with (tmp_path / "cut" / "evaluations.bin").open("ab") as file:
+        file.write(b"\x01" * (RECORD.itemsize - 1))
+    with (tmp_path / "cut" / "improvements.jsonl").open("ab") as file:
+        file.write(b'{"evaluations": 151, "sec')
+    assert run(tmp_path / "cut", "local_search", 300)[0].best_key == whole.best_key
+    assert facts(tmp_path / "cut" / "improvements.jsonl") == facts(tmp_path / "whole" / "improvements.jsonl")
+
+
+def test_a_run_by_the_clock_goes_on_from_its_best_with_the_seconds_left(tmp_path):
+    first, _ = run(tmp_path, "local_search", "30s", last=500)
+    problem = problem_of()
+    with RunDirectory(tmp_path, {"placer": "local_search"}) as directory:
+        again = Search(problem, Budget.parse("30s"), 0, run=directory)
+        assert again.best_key == first.best_key
+        assert again.evaluations == len(directory.records.known) > 400
+        assert 0 < again.seconds < 30
+        assert again.study("more").best_key == first.best_key
+
+
+def test_other_placements_than_recorded_are_refused(tmp_path):
+    run(tmp_path, "random_search", 100, last=50)
+    with pytest.raises(InputError, match=r"another placement as evaluation \d+ .* not deterministic"):
+        run(tmp_path, "random_search", 100, seed=1)
+
+
+def test_a_second_process_is_refused(tmp_path):
+    with RunDirectory(tmp_path, {}):
+        code = f"from tfplace.search.rundir import RunDirectory; RunDirectory({str(tmp_path)!r}, {{}})"
+        second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert "in which another process is at work" in second.stderr
+    RunDirectory(tmp_path, {}).close()
+
+
+def test_a_run_of_something_else_is_refused(tmp_path):
+    RunDirectory(tmp_path, {"placer": "auto", "versions": {"tfplace": "1"}}).close()
+    RunDirectory(tmp_path, {"placer": "auto", "versions": {"tfplace": "2"}}).close()
+    with pytest.raises(InputError, match=r"a run with placer 'heft' .* 'auto', with which it was begun"):
+        RunDirectory(tmp_path, {"placer": "heft"})
+    with pytest.raises(InputError, match="in which a run was begun"):
+        RunDirectory(tmp_path, {"placer": "auto"}, resume=False)
+    RunDirectory(tmp_path, {"placer": "auto"}).close()  # what was refused holds no lock
+
+
+def test_a_directory_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(InputError, match=r"'thesis.tex' and no config.json"):
+        RunDirectory(tmp_path, {})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="a directory that can be made"):
+        RunDirectory(tmp_path / "file", {})
+
+
+@pytest.mark.parametrize("name", ["config.json", "improvements.jsonl", "best.npz"])
+def test_damage_is_said(tmp_path, name):
+    run(tmp_path, "local_search", 50)
+    (tmp_path / name).write_bytes(b"nonsense\n")
+    with pytest.raises(InputError, match=rf"{name}, which is damaged"):
+        RunDirectory(tmp_path, {"placer": "local_search"})
+
+
+class Policy:
+    """Moves a mean towards the best half of each batch; its state is kept."""
+
+    citation = ""
+
+    def __init__(self, every_s=0.0, same=True):
+        self.every_s, self.same, self.steps = every_s, same, 0
+
+    def place(self, study):
+        kept = study.recall(same=self.same)
+        mean = np.full(study.problem.num_units, 1.0) if kept is None else kept["mean"]
+        while True:
+            draws = mean + study.rng.normal(size=(10, len(mean)))
+            rows = np.clip(np.rint(draws), 0, study.problem.num_devices - 1).astype(np.int32)
+            rows = np.where(study.problem.allowed[np.arange(len(mean)), rows], rows, study.problem.allowed.argmax(1))
+            over, step_s = study.keys(rows.astype(np.int32))
+            self.steps += 1
+            mean = 0.5 * mean + 0.5 * draws[np.lexsort((step_s, over))[:5]].mean(axis=0)
+            study.log({"mean": float(mean.mean())})
+            study.keep(lambda mean=mean: {"mean": mean}, every_s=self.every_s)
+
+
+def train(path, last=10**9, **settings):
+    policy = Policy(**settings)
+    with RunDirectory(path, {}) as directory:
+        search = Search(problem_of(), Budget(evaluations=300), 0, evaluator=Counting(problem_of(), last), run=directory)
+        with contextlib.suppress(KilledError):
+            search.run(policy, "policy")
+    return search, policy
+
+
+@pytest.mark.parametrize(("every_s", "same"), [(0.0, True), (0.0, False), (1e9, True)])
+def test_a_policy_goes_on_from_its_checkpoint(tmp_path, every_s, same):
+    whole, _ = train(tmp_path / "whole")
+    train(tmp_path / "cut", last=155)
+    again, policy = train(tmp_path / "cut", every_s=every_s, same=same)
+    assert policy.steps == 15  # of 30, as half were done
+    assert again.best_key == whole.best_key and again.evaluations == 300
+    assert facts(tmp_path / "cut" / "metrics.jsonl") == facts(tmp_path / "whole" / "metrics.jsonl")
+    assert facts(tmp_path / "cut" / "evaluations.bin") == facts(tmp_path / "whole" / "evaluations.bin")
+
+
+def test_what_follows_a_checkpoint_is_done_again(tmp_path):
+    whole, _ = train(tmp_path / "whole")
+    train(tmp_path / "cut", last=105)
+    train(tmp_path / "cut", last=105, every_s=1e9)  # goes on from 100 to 200, and keeps no state
+    again, policy = train(tmp_path / "cut", every_s=1e9)
+    assert policy.steps == 20
+    assert again.best_key == whole.best_key
+    np.testing.assert_array_equal(again.best, whole.best)
+
+
+def test_what_was_not_kept_is_forgotten_if_it_would_not_be_the_same(tmp_path):
+    train(tmp_path, last=105)
+    train(tmp_path, last=105, every_s=1e9)
+    with RunDirectory(tmp_path, {}) as directory:
+        search = Search(problem_of(), Budget(evaluations=300), 0, run=directory)
+        assert search.study("x").recall(same=False) is not None
+        assert search.evaluations == 100 and directory.records.left == 0
+    assert len(np.fromfile(tmp_path / "evaluations.bin", RECORD)) == 100
+
+
+def test_only_the_whole_search_keeps_a_state(tmp_path):
+    with RunDirectory(tmp_path, {}) as directory:
+        study = Search(problem_of(), Budget(evaluations=30), 0, run=directory).study("whole")
+        share = study.share(0.5, "share")
+        share.key(problem_of().allowed.argmax(axis=1).astype(np.int32))
+        share.keep(lambda: {"x": np.zeros(1)}, every_s=0.0)
+        assert study.recall() is None
+        study.keep(lambda: {"x": np.zeros(1)}, every_s=0.0)
+        assert directory.recall() is not None
+
+
+KILLED = """
+import sys
+import numpy as np
+from tfplace.search.place import search_placement
+from tfplace.testing import random_problem
+problem = random_problem(np.random.default_rng(3), num_ops=200, num_devices=3, unit=1e-3)
+search_placement(problem, placer="local_search", budget=60_000, seed=5, baselines=(), run_dir=sys.argv[1])
+"""
+
+
+def test_kill_9_and_go_on(tmp_path):
+    """Killed at three moments, and in the end as if never killed."""
+    problem = random_problem(np.random.default_rng(3), num_ops=200, num_devices=3, unit=1e-3)
+
+    def place(path):
+        return search_placement(problem, placer="local_search", budget=60_000, seed=5, baselines=(), run_dir=path)
+
+    records, best = tmp_path / "cut" / "evaluations.bin", tmp_path / "cut" / "best.npz"
+    for more in (1_000, 5_000, 10_000):
+        before = records.stat().st_size if records.exists() else 0
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "cut")])
+        until = time.monotonic() + 120
+        while not best.exists() or records.stat().st_size < before + more * RECORD.itemsize:
+            assert process.poll() is None and time.monotonic() < until
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    cut, whole = place(tmp_path / "cut"), place(tmp_path / "whole")
+    assert cut.cost.step_s == whole.cost.step_s
+    np.testing.assert_array_equal(cut.op_device, whole.op_device)
+    assert facts(records) == facts(tmp_path / "whole" / "evaluations.bin")
+
+
+def test_an_interrupted_search_is_kept(tmp_path):
+    class Stopped:
+        citation = ""
+
+        def place(self, study):
+            study.key(study.problem.allowed.argmax(axis=1).astype(np.int32))
+            raise KeyboardInterrupt
+
+    PLACERS.add("stopped", Stopped)
+    placement = search_placement(problem_of(), placer="stopped", budget=10, baselines=(), run_dir=tmp_path)
+    best = np.load(tmp_path / "best.npz")
+    assert float(best["step_s"]) == placement.cost.step_s
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["placer"] == "stopped" and config["seed"] == 0 and config["versions"]["tfplace"]
+
+
+def test_records_are_on_disk_without_being_closed(tmp_path):
+    with contextlib.closing(Records(tmp_path / "r")) as records:
+        records.add(np.zeros((3, 4), np.int32), np.zeros(3, np.int64), np.arange(3.0), 1.5)
+        records.flush()
+        with contextlib.closing(Records(tmp_path / "r")) as others:
+            assert others.known["step_s"].tolist() == [0.0, 1.0, 2.0]
+            assert others.seconds == 1.5
+
+
+def test_lines_are_in_order_and_said_once(tmp_path):
+    with contextlib.closing(Lines(tmp_path / "l")) as lines:
+        for evaluations in (1, 3, 2, 3, 4):
+            lines.add(evaluations, {"x": evaluations})
+    with contextlib.closing(Lines(tmp_path / "l")) as lines:
+        assert [line["x"] for line in lines.lines] == [1, 3, 4]
+
+
+def test_a_spent_budget_is_told_as_such(tmp_path):
+    search, _ = run(tmp_path, "random_search", 20)
+    with RunDirectory(tmp_path, {"placer": "random_search"}) as directory:
+        again = Search(problem_of(), Budget(evaluations=20), 0, run=directory)
+        again.run(PLACERS["random_search"](), "x")
+        with pytest.raises(BudgetSpentError):
+            again.study("more").key(again.best)
+    assert again.best_key == search.best_key

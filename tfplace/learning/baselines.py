@@ -1,0 +1,87 @@
+"""What rewards are compared with, so that gradients vary less: pure functions, whose results are the next state."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray
+from tfplace.errors import InputError
+
+
+def moving_average(baseline: float, rewards: FloatArray, decay: float) -> float:
+    """The exponential moving average after a batch, whose mean counts as one: equation 3 of Mirhoseini 2017, section 3.
+
+    Args:
+      baseline: before. At the start that of a failing placement, as the paper has it.
+      rewards: [B]; of none the average stays.
+      decay: from 0, which keeps the batch only, to below 1.
+
+    Raises:
+      InputError: another rank, or a decay out of range.
+    """
+    _rank("rewards", rewards, 1)
+    if not 0 <= decay < 1:
+        raise InputError(f"decay {decay}", "at least 0 and below 1")
+    return decay * baseline + (1 - decay) * float(np.mean(rewards)) if len(rewards) else baseline
+
+
+class Mean(NamedTuple):
+    """The mean of so many trials' rewards."""
+
+    value: float = 0.0
+    trials: int = 0
+
+
+def mean_of_trials(before: Mean, rewards: FloatArray) -> Mean:
+    """The mean of all trials so far, this batch with them: the baseline of GDP (Zhou et al. 2019, section 3.4).
+
+    Args:
+      before: of the trials before.
+      rewards: [B].
+
+    Raises:
+      InputError: another rank.
+    """
+    _rank("rewards", rewards, 1)
+    trials = before.trials + len(rewards)
+    return Mean(before.value + float((rewards - before.value).sum()) / trials, trials) if trials else before
+
+
+def by_step(returns: FloatArray, last: int) -> FloatArray:
+    """[T] the mean return at each step of the last episodes: Placeto's baseline (Addanki et al. 2019, section 3.2).
+
+    Args:
+      returns: [N, T] of every episode so far, the oldest first; at least one.
+      last: how many count.
+
+    Raises:
+      InputError: another rank, no episode, or a `last` below 1.
+    """
+    _rank("returns", returns, 2)
+    if not len(returns) or last < 1:
+        raise InputError(f"the last {last} of {len(returns)} episodes", "at least one of at least one")
+    mean: FloatArray = returns[-last:].mean(axis=0)
+    return mean
+
+
+def standardised(advantage: FloatArray) -> FloatArray:
+    """[B] advantages less their mean, in standard deviations; all 0 if they do not differ.
+
+    Raises:
+      InputError: another rank.
+    """
+    _rank("advantage", advantage, 1)
+    if not len(advantage):
+        return advantage
+    apart = advantage - advantage.mean()
+    deviation = float(apart.std())
+    # what rounding leaves of equal numbers is no difference
+    same = deviation <= 1e-12 * float(np.abs(advantage).max())
+    return np.zeros_like(apart) if same else np.asarray(apart / deviation, np.float64)
+
+
+def _rank(name: str, array: FloatArray, rank: int) -> None:
+    if array.ndim != rank:
+        raise InputError(f"{name} of shape {array.shape}", f"rank {rank}")

@@ -1,0 +1,153 @@
+"""What a search was told and found, on disk as it happens; a search that goes on is told the same again."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.errors import InputError
+
+RECORD = np.dtype([("over", "<i8"), ("step_s", "<f8"), ("seconds", "<f4"), ("check", "<u4")])
+"""Bytes over the limits, step seconds, seconds since the search began, and a checksum of the devices."""
+
+
+class Records:
+    """An append-only file of one record of fixed size for each evaluation.
+
+    A record that was being written when its process was killed is cut off. What is in the file is told again from the
+    first record on; what comes after the last one is added.
+
+    Args:
+      path: of the file; made if it does not exist.
+
+    Attributes:
+      known: what was in the file when it was opened.
+      position: how many records have been told again, or added, or skipped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.position = 0
+        self._path = path
+        path.touch()
+        whole = path.stat().st_size // RECORD.itemsize
+        self.known = np.fromfile(path, RECORD, whole)
+        self._file = _appended(path, whole * RECORD.itemsize)
+
+    @property
+    def left(self) -> int:
+        """How many records have not been told again."""
+        return max(len(self.known) - self.position, 0)
+
+    @property
+    def seconds(self) -> float:
+        """Into the search, at which the last of the known records was made; 0 if there is none."""
+        return float(self.known["seconds"][-1]) if len(self.known) else 0.0
+
+    def again(self, unit_devices: IntArray) -> tuple[LongArray, FloatArray, float]:
+        """What was recorded of the rows of [B, U], as many as there are records of, and when the last one was made.
+
+        Raises:
+          InputError: those recorded were other placements.
+        """
+        records = self.known[self.position : self.position + len(unit_devices)]
+        checks = _checksums(unit_devices[: len(records)])
+        if wrong := np.flatnonzero(checks != records["check"]).tolist():
+            raise InputError(
+                f"another placement as evaluation {self.position + wrong[0] + 1:,} than {self._path} has recorded",
+                "the same placements in the same order as when the run was begun",
+                "The program or a package has changed since, or the placer is not deterministic. Begin another run; "
+                f"the best placement of this one stays in {self._path.parent}.",
+            )
+        self.position += len(records)
+        seconds = float(records["seconds"][-1]) if len(records) else 0.0
+        return records["over"].astype(np.int64), records["step_s"].astype(np.float64), seconds
+
+    def add(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray, seconds: float) -> None:
+        """Appends [B] records, on disk with the next `flush` or before."""
+        records = np.empty(len(over), RECORD)
+        records["over"], records["step_s"], records["seconds"] = over, step_s, seconds
+        records["check"] = _checksums(unit_devices)
+        self._file.write(records.tobytes())
+        self.position += len(records)
+
+    def flush(self) -> None:
+        """Puts everything added on disk."""
+        self._file.flush()
+
+    def skip(self, position: int, *, forget: bool = False) -> None:
+        """Goes on behind the first `position` records without telling them.
+
+        Args:
+          position: at most as many as are known.
+          forget: cut off what follows, for a search that does not do the same again.
+        """
+        self.position = position
+        if forget:
+            self.known = self.known[:position]
+            _cut(self._file, position * RECORD.itemsize)
+
+    def close(self) -> None:
+        """Flushes and closes the file."""
+        self._file.close()
+
+
+class Lines:
+    """An append-only file of JSON objects, one a line, in the order of their "evaluations".
+
+    A line that was being written when its process was killed is cut off. A search that goes on says some things twice:
+    what is not after the last line is left out.
+
+    Args:
+      path: of the file; made if it does not exist.
+
+    Raises:
+      InputError: the file holds something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.touch()
+        text = path.read_bytes()
+        whole = text.rfind(b"\n") + 1
+        try:
+            self.lines: list[dict[str, Any]] = [json.loads(line) for line in text[:whole].splitlines()]
+            self.last = max((int(line["evaluations"]) for line in self.lines), default=-1)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{path}, which is damaged", "lines of JSON that say their evaluations") from error
+        self._file = _appended(path, whole)
+
+    def add(self, evaluations: int, facts: Mapping[str, Any]) -> None:
+        """Appends a line, on disk with the next `flush`, unless one of as many evaluations is there."""
+        if evaluations > self.last:
+            self._file.write(json.dumps({"evaluations": evaluations, **facts}).encode() + b"\n")
+            self.last = evaluations
+
+    def flush(self) -> None:
+        """Puts everything added on disk."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Flushes and closes the file."""
+        self._file.close()
+
+
+def _appended(path: Path, size: int) -> BinaryIO:
+    """The file, cut to `size` and open at its end."""
+    file = path.open("r+b")
+    _cut(file, size)
+    return file
+
+
+def _cut(file: BinaryIO, size: int) -> None:
+    file.truncate(size)
+    file.seek(size)
+
+
+def _checksums(unit_devices: IntArray) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    rows = np.ascontiguousarray(unit_devices, np.int32)
+    return np.array([zlib.crc32(row) for row in rows], np.uint32)

@@ -1,0 +1,214 @@
+"""A run directory: everything of a search that is to outlive its process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfplace.core.arrays import IntArray
+from tfplace.core.files import write_whole
+from tfplace.core.stepcost import Key
+from tfplace.errors import InputError
+from tfplace.search.records import Lines, Records
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks; a second process is then not refused
+    fcntl = None  # type: ignore[assignment]
+
+_FORMAT = 1
+
+FLUSH_S = 0.2
+"""No more than this much of a search's quick evaluations is lost with its process."""
+
+
+class Best(NamedTuple):
+    """The best placement of a run: [U] devices and their key."""
+
+    unit_device: IntArray
+    key: Key
+
+
+class RunDirectory:
+    """The files of one search. `kill -9` loses at most what was being evaluated, or 0.2 seconds of quick evaluations.
+
+        config.json        what the run is of: problem, placer, budget, seed, versions
+        evaluations.bin    a record for each evaluation; see `Records`
+        improvements.jsonl a line for each placement better than all before
+        metrics.jsonl      what a policy says of its training
+        best.npz           the best placement so far
+        checkpoint.npz     the state of a policy that is being trained
+        lock               held by the process that is at work
+
+    Args:
+      path: of the directory; made with its parents if it does not exist.
+      config: what the run is of; equal for a run that goes on, but for "versions".
+      resume: whether to go on with a run that is there.
+
+    Attributes:
+      records: every evaluation.
+      best: the best placement found so far, or None.
+
+    Raises:
+      InputError: another process is at work there, the run there is of something else or not to go on, or a file is
+        damaged.
+    """
+
+    def __init__(self, path: str | Path, config: Mapping[str, Any], *, resume: bool = True) -> None:
+        self.path = Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"run directory {path} ({error.strerror})", "a directory that can be made") from error
+        with contextlib.ExitStack() as opened:
+            opened.callback(os.close, _lock(self.path / "lock"))
+            self._claim({"format": _FORMAT, **config}, resume)
+            self.records = opened.enter_context(contextlib.closing(Records(self.path / "evaluations.bin")))
+            self._improvements = opened.enter_context(contextlib.closing(Lines(self.path / "improvements.jsonl")))
+            self._metrics = opened.enter_context(contextlib.closing(Lines(self.path / "metrics.jsonl")))
+            self.best = self._read_best()
+            self._opened = opened.pop_all()
+        self._unwritten = False
+        self._flushed = self._kept = time.monotonic()
+
+    def _claim(self, config: dict[str, Any], resume: bool) -> None:
+        """Writes the configuration, or finds the same one."""
+        path = self.path / "config.json"
+        if not path.exists():
+            others = [p.name for p in self.path.iterdir() if p.name != "lock" and p.suffix != ".part"]
+            if others:
+                raise InputError(
+                    f"run directory {self.path} with {others[0]!r} and no config.json",
+                    "a new directory, or that of a run",
+                )
+            write_whole(path, json.dumps(config, indent=1) + "\n")
+            return
+        if not resume:
+            raise InputError(
+                f"run directory {self.path}, in which a run was begun", "another directory", "Or go on with that run."
+            )
+        before = _read_config(path)
+        if differ := [k for k in {**before, **config} if k != "versions" and before.get(k) != config.get(k)]:
+            what = differ[0]
+            raise InputError(
+                f"a run with {what} {config.get(what)!r} in {self.path}",
+                f"{before.get(what)!r}, with which it was begun",
+                "Name another directory for another run.",
+            )
+
+    def improved(self, unit_device: IntArray, key: Key, evaluations: int, seconds: float, stage: str) -> None:
+        """Keeps a placement that is better than all before; on disk with the next `written`."""
+        self._improvements.add(
+            evaluations,
+            {"seconds": round(seconds, 3), "over_bytes": key[0], "step_s": _plain(key[1]), "stage": stage},
+        )
+        if self.best is None or key < self.best.key:
+            self.best, self._unwritten = Best(unit_device.copy(), key), True
+
+    def log(self, evaluations: int, metrics: Mapping[str, float]) -> None:
+        """Keeps what a policy says of its training."""
+        self._metrics.add(evaluations, {name: _plain(value) for name, value in metrics.items()})
+
+    def written(self, *, now: bool = False) -> None:
+        """Puts what has been kept on disk, if the last time is long enough ago or `now`."""
+        if now or time.monotonic() - self._flushed > FLUSH_S:
+            self.records.flush()
+            self._improvements.flush()
+            self._metrics.flush()
+            if self._unwritten and self.best is not None:
+                self._write(
+                    "best.npz",
+                    {"unit_device": self.best.unit_device, "over": np.int64(self.best.key[0])},
+                    step_s=np.float64(self.best.key[1]),
+                )
+                self._unwritten = False
+            self._flushed = time.monotonic()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the last checkpoint, or since the directory was opened."""
+        return time.monotonic() - self._kept
+
+    def keep(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Replaces the checkpoint, after everything that it follows from."""
+        self.written(now=True)
+        self._write("checkpoint.npz", arrays)
+        self._kept = time.monotonic()
+
+    def recall(self) -> dict[str, NDArray[Any]] | None:
+        """The checkpoint; None if there is none."""
+        return self._read("checkpoint.npz")
+
+    def close(self) -> None:
+        """Writes what is left and lets another process go on."""
+        with self._opened:
+            self.written(now=True)
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_best(self) -> Best | None:
+        best = self._read("best.npz")
+        if best is None:
+            return None
+        return Best(best["unit_device"], (int(best["over"]), float(best["step_s"])))
+
+    def _write(self, name: str, arrays: Mapping[str, Any], **more: Any) -> None:
+        data = io.BytesIO()
+        np.savez(data, **arrays, **more)
+        write_whole(self.path / name, data.getvalue())
+
+    def _read(self, name: str) -> dict[str, NDArray[Any]] | None:
+        path = self.path / name
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {key: file[key] for key in file.files}
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"{path}, which is damaged", "a file of arrays as it was written", "Delete it.") from error
+
+
+def _lock(path: Path) -> int:
+    """Held until the process ends, however it ends."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            raise InputError(
+                f"run directory {path.parent}, in which another process is at work",
+                "a directory of this process's own",
+                "Wait for the other one, or name another directory.",
+            ) from error
+    return file
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text())
+        assert isinstance(config, dict)
+    except (ValueError, AssertionError) as error:
+        raise InputError(f"{path}, which is damaged", "the configuration of a run") from error
+    return config
+
+
+def _plain(value: float) -> float | None:
+    """JSON knows no infinity."""
+    return float(value) if np.isfinite(value) else None
