@@ -31,10 +31,15 @@ BUILT_IN = (
     "m_topo",
     "metis",
     "min_cut",
+    "policy_gradient",
+    "post",
+    "post_ce",
+    "post_ppo",
     "random",
     "random_search",
     "round_robin",
     "scotch",
+    "seq2seq",
     "single",
 )
 
@@ -161,6 +166,30 @@ class TestMinCut(PlacerSuite):
         return PLACERS["min_cut"]()
 
 
+class TestPolicyGradient(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["policy_gradient"]()
+
+
+class TestPost(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["post"]()
+
+
+class TestPostCe(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["post_ce"]()
+
+
+class TestPostPpo(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["post_ppo"]()
+
+
 class TestRandom(PlacerSuite):
     @pytest.fixture
     def placer(self):
@@ -183,6 +212,14 @@ class TestScotch(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["scotch"]()
+
+
+class TestSeq2Seq(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        from tfplace.policies.seq2seq import Seq2Seq, Seq2SeqSettings
+
+        return Seq2Seq(settings=Seq2SeqSettings(hidden=8, embedding=4))
 
 
 class TestSingle(PlacerSuite):

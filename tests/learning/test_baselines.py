@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tfplace.core.stepcost import FAILED_BYTES
 from tfplace.errors import InputError
 from tfplace.learning.baselines import Mean, by_step, mean_of_trials, moving_average, standardised
-from tfplace.learning.rewards import Reward
+from tfplace.learning.rewards import Reward, failed
 
-GIB = 2**30
 floats = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20).map(np.array)
 
 
@@ -60,10 +59,10 @@ def test_equal_advantages_are_none():
         (lambda: by_step(np.zeros((0, 3)), 1), "last 1 of 0"),
         (lambda: by_step(np.zeros((2, 3)), 0), "last 0 of 2"),
         (lambda: standardised(np.zeros((2, 3))), "advantage of shape"),
-        (lambda: Reward("square"), "scale 'square'"),
-        (lambda: Reward(failing_s=0.0), "failing_s 0.0"),
-        (lambda: Reward(penalty=-1.0), "penalty -1.0"),
-        (lambda: Reward()(np.zeros(2, np.int64), np.zeros(3)), "bytes and seconds of shapes"),
+        (lambda: Reward(1.0, "square"), "scale 'square'"),
+        (lambda: Reward(1.0, failing=0.0), "failing 0.0"),
+        (lambda: Reward(0.0), "unit_s 0.0"),
+        (lambda: Reward(1.0)(np.zeros(2, np.int64), np.zeros(3)), "bytes and seconds of shapes"),
     ],
 )
 def test_what_is_refused(call, text):
@@ -72,18 +71,13 @@ def test_what_is_refused(call, text):
 
 
 def test_rewards_by_hand():
-    over, step_s = np.array([0, 5, FAILED_BYTES]), np.array([0.25, 0.01, np.inf])
-    assert Reward(failing_s=4.0)(over, step_s).tolist() == [-0.5, -2.0, -2.0]
-    assert Reward("seconds", failing_s=4.0)(over, step_s).tolist() == [-0.25, -4.0, -4.0]
-    assert Reward("log", failing_s=1.0)(over[:1], step_s[:1]).tolist() == [-np.log(0.25)]
-    assert Reward(failing_s=4.0).worst == -2.0
-    assert Reward().failed(over, step_s).tolist() == [False, True, True]
-
-
-def test_a_graded_penalty_by_hand():
-    over, step_s = np.array([0, GIB, 10 * GIB, FAILED_BYTES]), np.array([1.0, 1.0, 1.0, np.inf])
-    assert Reward("seconds", failing_s=5.0, penalty=2.0)(over, step_s).tolist() == [-1.0, -3.0, -5.0, -5.0]
+    over, step_s = np.array([0, 5, FAILED_BYTES]), np.array([0.5, 0.01, np.inf])
+    assert Reward(2.0, failing=4.0)(over, step_s).tolist() == [-0.5, -2.0, -2.0]
+    assert Reward(2.0, "linear", failing=4.0)(over, step_s).tolist() == [-0.25, -4.0, -4.0]
+    assert Reward(2.0, "log")(over[:1], step_s[:1]).tolist() == [-np.log(0.25)]
+    assert Reward(1.0).worst == -10.0
+    assert failed(over, step_s).tolist() == [False, True, True]
 
 
 def test_a_step_that_takes_no_time_has_a_finite_reward():
-    assert np.isfinite(Reward("log")(np.zeros(1, np.int64), np.zeros(1))).all()
+    assert np.isfinite(Reward(1.0, "log")(np.zeros(1, np.int64), np.zeros(1))).all()

@@ -16,7 +16,7 @@ from tfplace.errors import InputError
 from tfplace.group.coarsen import nested_groups
 from tfplace.placers.annealing import Annealing, _moves
 from tfplace.placers.brkga import Brkga, Population, Settings, crossover, encode
-from tfplace.placers.cross_entropy import CrossEntropy, update
+from tfplace.placers.cross_entropy import CrossEntropy
 from tfplace.placers.hill_climbing import HillClimbing, climb
 from tfplace.placers.hill_climbing import _moves as moves_of
 from tfplace.placers.random_search import RandomSearch, _draw, _levels
@@ -305,16 +305,6 @@ def test_settings_leave_room_for_children(wrong):
 # ---- cross-entropy ---------------------------------------------------------------------------------------------------
 
 
-def test_an_update_by_hand():
-    """Frequencies among the elite are 2/3 and 1/3, then 1/3 and 2/3."""
-    present, blind = np.array([[0.5, 0.5], [0.2, 0.8]]), np.full((2, 2), 0.5)
-    elite = np.array([[0, 1], [0, 0], [1, 1]], np.int32)
-    np.testing.assert_allclose(update(present, elite, blind), [[2 / 3, 1 / 3], [1 / 3, 2 / 3]])
-    np.testing.assert_allclose(update(present, elite, blind, 0.5), [[7 / 12, 5 / 12], [4 / 15, 11 / 15]])
-    np.testing.assert_allclose(update(present, elite, blind, 0.5, 0.1), [[0.575, 0.425], [0.29, 0.71]])
-    np.testing.assert_allclose(update(present, elite, blind, 0.0), present)
-
-
 def test_groups_are_parted_where_the_start_parts_them():
     """Leaning on the start with all the probability there is, nothing but the start is drawn."""
     problem = wide_problem(0, num_ops=40, num_devices=3)
@@ -322,45 +312,3 @@ def test_groups_are_parted_where_the_start_parts_them():
     watched = Watched(problem)
     search(CrossEntropy(starts=[start], lean=1.0, mixing=0.0), problem, evaluations=120, evaluator=watched)
     np.testing.assert_array_equal(np.array(watched.asked), np.tile(start, (120, 1)))
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10_000), smoothing=st.floats(0, 1), mixing=st.floats(0, 1))
-def test_an_update_stays_a_distribution_over_what_is_allowed(seed, smoothing, mixing):
-    rng = np.random.default_rng(seed)
-    problem = random_problem(rng, num_ops=15, num_devices=3)
-    blind = device_share(problem)
-    elite = np.stack([random_devices(rng, problem) for _ in range(5)])
-    new = update(blind, elite, blind, smoothing, mixing)
-    np.testing.assert_allclose(new.sum(axis=1), 1.0)
-    assert (new >= 0).all()
-    assert (new[~problem.allowed] == 0).all()
-
-
-def test_the_frequencies_have_the_least_cross_entropy():
-    rng = np.random.default_rng(0)
-    elite = rng.integers(0, 3, (6, 4)).astype(np.int32)
-    blind = np.full((4, 3), 1 / 3)
-
-    def cross_entropy(p):
-        return -np.log(np.maximum(p[np.arange(4), elite], 1e-300)).sum(axis=1).mean()
-
-    least = cross_entropy(update(blind, elite, blind))
-    assert all(least <= cross_entropy(rng.dirichlet(np.ones(3), size=4)) for _ in range(500))
-
-
-@pytest.mark.parametrize(
-    ("present", "elite", "blind", "fractions"),
-    [
-        (np.ones(2), np.zeros((3, 2), np.int32), np.ones(2), ()),
-        (np.ones((2, 2)), np.zeros((3, 2), np.int32), np.ones((2, 3)), ()),
-        (np.ones((2, 2)), np.zeros(2, np.int32), np.ones((2, 2)), ()),
-        (np.ones((2, 2)), np.zeros((0, 2), np.int32), np.ones((2, 2)), ()),
-        (np.ones((2, 2)), np.zeros((3, 3), np.int32), np.ones((2, 2)), ()),
-        (np.ones((2, 2)), np.zeros((3, 2), np.int32), np.ones((2, 2)), (1.5,)),
-        (np.ones((2, 2)), np.zeros((3, 2), np.int32), np.ones((2, 2)), (0.5, -0.1)),
-    ],
-)
-def test_an_update_refuses_other_shapes(present, elite, blind, fractions):
-    with pytest.raises(InputError):
-        update(present, elite, blind, *fractions)

@@ -177,6 +177,8 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
     """Finds the placement, and writes it before anything else is done with it."""
     from tfplace.api import place
 
+    if getattr(PLACERS[fv.placer], "learned", False):
+        load_tensorflow(gpus=True)  # quietly, before the policy does
     if fv.evaluator != SIMULATED:
         stages.stage(f"starting the {fv.evaluator} evaluator")
     with open_evaluator(fv, problem) as judge:

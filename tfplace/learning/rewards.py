@@ -9,44 +9,62 @@ from typing import Literal
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, LongArray
+from tfplace.core.problem import Problem
 from tfplace.errors import InputError
+from tfplace.study.base import Study
+from tfplace.study.price import Price
 
-Scale = Literal["sqrt", "log", "seconds"]
+Scale = Literal["sqrt", "log", "linear"]
 
-_SCALES: dict[str, Callable[[FloatArray], FloatArray]] = {"sqrt": np.sqrt, "log": np.log, "seconds": np.asarray}
-_GIB = 2.0**30
-_LEAST_S = 1e-12
+_SCALES: dict[str, Callable[[FloatArray], FloatArray]] = {"sqrt": np.sqrt, "log": np.log, "linear": np.asarray}
+_LEAST = 1e-12
 """A step that takes no time has no logarithm."""
 
 
 @dataclass(frozen=True)
-class Reward:
-    """Minus a step time, on a scale; less for what does not fit.
-
-    A placement that does not run, or does not fit and is not graded, counts as one of `failing_s` seconds: the failing
-    signal of Mirhoseini 2017, section 3.1. Graded, each missing GiB makes a step longer by `penalty` of it, and none is
-    longer than `failing_s`: as Placeto does it (Addanki et al. 2019, section 3.1), there in seconds for each GB.
+class RewardSettings:
+    """How step times become rewards.
 
     Attributes:
-      scale: "sqrt", the papers' (it tames outliers), "log", or "seconds" as they are.
-      failing_s: seconds of a placement that fails, above 0.
-      penalty: part of the step time that each missing GiB adds; None where what does not fit fails.
+      scale: "sqrt", the papers' (it tames outliers: Mirhoseini 2017, section 3), "log", or "linear".
+      failing: what a placement that does not run counts as, in units (see `Reward`): the failing signal of Mirhoseini
+        2017, section 3.1. 100, of which the square root is 10, is that of TensorFlow's shipped controller and of GDP's
+        reward. Nothing in its batch counts as worse.
+      graded: whether what runs out of memory counts as longer by the price of the missing bytes, which rises while most
+        of what is drawn does; see `Price`. The papers' failing signal, which is the same however many bytes are
+        missing, teaches nothing while everything fails.
 
     Raises:
-      InputError: an unknown scale, or numbers out of range.
+      InputError: an unknown scale, or a signal that is not above 0.
     """
 
     scale: Scale = "sqrt"
-    failing_s: float = 100.0
-    penalty: float | None = None
+    failing: float = 100.0
+    graded: bool = True
 
     def __post_init__(self) -> None:
         if self.scale not in _SCALES:
             raise InputError(f"scale {self.scale!r}", f"one of {', '.join(_SCALES)}")
-        if not 0 < self.failing_s < np.inf:
-            raise InputError(f"failing_s {self.failing_s}", "seconds above 0")
-        if self.penalty is not None and self.penalty < 0:
-            raise InputError(f"penalty {self.penalty}", "at least 0, or None")
+        if not 0 < self.failing < np.inf:
+            raise InputError(f"failing {self.failing}", "a finite number above 0")
+
+
+class Reward:
+    """Minus a step time on a scale.
+
+    The papers' rewards are of seconds, and their models take about one. Here a unit is the seconds of all ops, each on
+    its quickest device, so that a model of a millisecond has the same rewards.
+
+    Args:
+      study: of the search.
+      settings: see there.
+      weight: of the price, for a search that goes on.
+    """
+
+    def __init__(self, study: Study, settings: RewardSettings, weight: float = 1.0) -> None:
+        self.settings = settings
+        self.unit_s = _unit_s(study.problem)
+        self._price = Price(study, (0, self.unit_s), weight)
 
     def __call__(self, over: LongArray, step_s: FloatArray) -> FloatArray:
         """[B] rewards.
@@ -60,18 +78,32 @@ class Reward:
         """
         if over.ndim != 1 or over.shape != step_s.shape:
             raise InputError(f"bytes and seconds of shapes {over.shape} and {step_s.shape}", "[B] twice")
-        seconds = np.maximum(step_s, _LEAST_S)
-        if self.penalty is None:
-            seconds = np.where(self.failed(over, step_s), self.failing_s, seconds)
-        else:
-            seconds = np.minimum(seconds * (1 + self.penalty * (over / _GIB)), self.failing_s)
-        return np.asarray(-_SCALES[self.scale](seconds), np.float64)
+        units = np.maximum(self._price.rows(over, step_s) / self.unit_s, _LEAST)
+        fails = ~np.isfinite(step_s) if self.settings.graded else failed(over, step_s)
+        units[fails] = max(self.settings.failing, float(units[~fails].max(initial=0.0)))
+        return np.asarray(-_SCALES[self.settings.scale](units), np.float64)
+
+    def adapt(self, over: LongArray) -> None:
+        """Has the price of a missing byte follow the batch: up if more than half of it does not fit, else down."""
+        if len(over):
+            self._price.adapt(fits=bool(np.median(over) == 0))
+
+    @property
+    def weight(self) -> float:
+        """Of the price, kept for a search that goes on."""
+        return self._price.weight
 
     @property
     def worst(self) -> float:
-        """The reward of a placement that fails."""
-        return float(-_SCALES[self.scale](np.array([self.failing_s]))[0])
+        """The reward of a placement that does not run."""
+        return float(-_SCALES[self.settings.scale](np.array([self.settings.failing]))[0])
 
-    def failed(self, over: LongArray, step_s: FloatArray) -> BoolArray:
-        """[B] which placements do not run, or do not fit."""
-        return np.asarray((over > 0) | ~np.isfinite(step_s), np.bool_)
+
+def failed(over: LongArray, step_s: FloatArray) -> BoolArray:
+    """[B] which placements do not fit, or do not run."""
+    return np.asarray((over > 0) | ~np.isfinite(step_s), np.bool_)
+
+
+def _unit_s(problem: Problem) -> float:
+    seconds = float(problem.unit_seconds.min(axis=1).sum())
+    return seconds if seconds > 0 else 1.0

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
-from tfplace.errors import InputError
 from tfplace.group.coarsen import nested_groups
 from tfplace.group.merge import renumber
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.batches import all_keys, try_all
 from tfplace.study.devices import single_devices
 from tfplace.study.draws import device_share, pick
+from tfplace.study.elite import fit_elite
 from tfplace.study.grouped import Grouped
 from tfplace.study.price import Price, begin
 
@@ -23,7 +23,7 @@ class CrossEntropy:
     """Draws each group's device by itself, and moves the probabilities to the best placements drawn.
 
     The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine. At each, samples
-    are drawn from a categorical distribution per group, which is then updated; see `update`. A level's first
+    are drawn from a categorical distribution per group, which is then updated; see `fit_elite`. A level's first
     distribution is the last of the level before, each group's given to all groups it is made of. If there are at most
     2,000 placements, all of them are tried instead.
 
@@ -103,36 +103,6 @@ class CrossEntropy:
                 devices = pick(study.rng.random((self.samples, len(probability))), probability)
                 over, step_s = all_keys(study, devices)
                 elite = np.argsort(price.rows(over, step_s), kind="stable")[:count]
-                probability = update(probability, devices[elite], blind, self.smoothing, self.mixing)
+                probability = fit_elite(probability, devices[elite], blind, self.smoothing, self.mixing)
                 price.adapt(fits=np.median(over[elite]) == 0)
         return probability
-
-
-def update(
-    probability: FloatArray, elite: IntArray, blind: FloatArray, smoothing: float = 1.0, mixing: float = 0.0
-) -> FloatArray:
-    """[G, D] the next distribution of a product of categorical ones.
-
-    The distribution with the least cross entropy to the elite is, for each group, the frequency of each device among
-    them (Post, equation 10). With `smoothing` 1 that and `mixing` of the blind draw is Post's update; with `mixing` 0
-    it is Rubinstein's, who smooths.
-
-    Args:
-      probability: [G, D] the present one.
-      elite: [K, G] devices of the best samples, at least one.
-      blind: [G, D] mixed in, so that nothing allowed becomes impossible.
-      smoothing: from 0, which keeps the present one, to 1.
-      mixing: from 0 to 1.
-
-    Raises:
-      InputError: arrays of other shapes, or numbers that are no fractions.
-    """
-    if probability.ndim != 2 or blind.shape != probability.shape:
-        raise InputError(f"distributions of shapes {probability.shape} and {blind.shape}", "[G, D] twice")
-    if elite.ndim != 2 or not len(elite) or elite.shape[1] != len(probability):
-        raise InputError(f"elite of shape {elite.shape}", f"[K, {len(probability)}] with K of at least 1")
-    if not (0 <= smoothing <= 1 and 0 <= mixing <= 1):
-        raise InputError(f"smoothing {smoothing} and mixing {mixing}", "fractions from 0 to 1")
-    frequency = (elite[:, :, None] == np.arange(probability.shape[1])).mean(axis=0)
-    fitted = (1 - smoothing) * probability + smoothing * frequency
-    return np.asarray((1 - mixing) * fitted + mixing * blind, np.float64)

@@ -137,6 +137,8 @@ class Placer(Protocol):
 
     Attributes:
       citation: where the method comes from.
+
+    One that goes on from placements has `starts`, one that needs TensorFlow `learned = True`.
     """
 
     citation: str

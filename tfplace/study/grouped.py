@@ -11,10 +11,22 @@ from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.stepcost import Key
+from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.study.base import KEPT_S, Left, Study
 
 _BEST, _KEY = "grouped.best", "grouped.key"
+
+
+def in_groups(study: Study, count: int) -> Grouped:
+    """The study in groups of `tfplace.group.co_placement.merge`, at most `count`; every unit by itself if it has fewer.
+
+    Those are the groups of the papers on learned placement: producers with their only consumers, then the smallest with
+    their neighbours.
+    """
+    problem = study.problem
+    few = problem.num_units <= count
+    return Grouped(study, np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, count))
 
 
 class Grouped:

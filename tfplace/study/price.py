@@ -32,33 +32,43 @@ class Price:
     Args:
       study: of the search.
       start: the key of the placement it starts from.
+      weight: how many times the first price it is, for a search that goes on.
+
+    Attributes:
+      weight: the same now.
     """
 
-    def __init__(self, study: Study, start: Key) -> None:
+    def __init__(self, study: Study, start: Key, weight: float = 1.0) -> None:
         problem = study.problem
         self.scale_s = start[1] if math.isfinite(start[1]) else float(problem.unit_seconds.min(axis=1).sum())
         # a host's memory, often far larger than what is short, would make all of that look small
         limit_bytes = max(float(problem.memory_limit[compute_devices(problem)].sum()), 1.0)
         self._first_s, self._byte_s = _OVER_S * self.scale_s, _OVER_ALL_S * self.scale_s / limit_bytes
-        self._weight = 1.0
+        self.weight = weight
         self._study, self._spent = study, study.spent
 
     def __call__(self, key: Key) -> float:
         """Seconds a key counts as."""
         over, step_s = key
-        return step_s + (self._weight * (self._first_s + self._byte_s * over) if over else 0.0)
+        return step_s + (self.weight * (self._first_s + self._byte_s * over) if over else 0.0)
 
     def rows(self, over: LongArray, step_s: FloatArray) -> FloatArray:
         """[B] the same of `Study.keys`."""
-        missing = self._weight * (self._first_s + self._byte_s * over)
+        missing = self.weight * (self._first_s + self._byte_s * over)
         return np.asarray(step_s + np.where(over > 0, missing, 0.0), np.float64)
 
     def adapt(self, fits: bool) -> None:
         """Says whether the search has been, since it last said so, at placements that fit."""
         spent = self._study.spent
         factor = math.exp(_PACE * (spent - self._spent))
-        self._weight = max(self._weight / factor, 1.0) if fits else min(self._weight * factor, _MOST)
+        self.weight = max(self.weight / factor, 1.0) if fits else min(self.weight * factor, _MOST)
         self._spent = spent
+
+
+def best_start(study: Study, starts: Sequence[IntArray]) -> IntArray | None:
+    """The best of the placements, all of which are evaluated; None if there is none."""
+    keys = [study.key(start) for start in starts]
+    return starts[min(range(len(starts)), key=keys.__getitem__)] if keys else None
 
 
 def begin(study: Study, starts: Sequence[IntArray]) -> tuple[IntArray, Key, Price]:

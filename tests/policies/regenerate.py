@@ -1,0 +1,11 @@
+"""Writes the goldens of tests/policies anew: python tests/policies/regenerate.py, then look at the difference."""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.policies.test_policies import GOLDENS, POLICIES, golden_run
+
+GOLDENS.write_text(json.dumps({name: golden_run(name) for name in POLICIES}, indent=1) + "\n")

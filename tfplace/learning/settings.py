@@ -1,0 +1,37 @@
+"""Constants of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tfplace.errors import InputError
+from tfplace.learning.rewards import RewardSettings
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Constants of training, those of Mirhoseini 2017 where it has them.
+
+    Attributes:
+      batch: K, placements drawn for each update.
+      rate: of Adam.
+      clip: the gradient's norm is at most this.
+      decay: of the moving average that rewards are compared with.
+      pessimistic: whether that begins at the reward of a placement that fails, as the paper has it. Rewards of the
+        first dozens of updates are then all far above it, so that whatever was drawn becomes likelier; else it begins
+        at the mean of the first batch.
+      ignore_failed_after: updates after which placements that fail are left out, of the baseline too.
+      reward: of what is drawn.
+    """
+
+    batch: int = 16
+    rate: float = 1e-3
+    clip: float = 1.0
+    decay: float = 0.9
+    pessimistic: bool = True
+    ignore_failed_after: int = 5000
+    reward: RewardSettings = field(default_factory=RewardSettings)
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or not (self.rate > 0 and self.clip > 0):
+            raise InputError(f"batch {self.batch}, rate {self.rate} and clip {self.clip}", "numbers above 0")

@@ -1,0 +1,71 @@
+"""A policy that reads all units and decides them one after the other, with its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.problem import Problem
+from tfplace.learning.features import unit_features
+from tfplace.learning.losses import reinforce
+from tfplace.learning.trainer import Drawn
+from tfplace.policies.networks.attentional import Attentional
+
+
+class OneByOne:
+    """The policy of one problem, a `tfplace.learning.trainer.Learner`.
+
+    Args:
+      problem: what is placed.
+      prior: [U, D] logits that are added to the policy's.
+      rng: draws the first parameters.
+      network: sizes of `Attentional`.
+      entropy: weight of the mean entropy of a choice, which is made large.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        prior: FloatArray,
+        rng: np.random.Generator,
+        network: Mapping[str, Any],
+        *,
+        entropy: float = 0.0,
+    ) -> None:
+        self._features = tf.constant(unit_features(problem).all)
+        self._prior = tf.constant(prior, tf.float32)
+        self._entropy = entropy
+        tf.random.set_seed(int(rng.integers(2**31)))
+        self._network = Attentional(int(self._features.shape[1]), problem.num_devices, **network)
+        self.variables = self._network.trainable_variables
+
+    def sample(self, count: int, seed: IntArray) -> Drawn:
+        """[B, U] devices, drawn one after the other."""
+        return Drawn(self._sample(count, tf.constant(seed)).numpy())
+
+    def gradients(
+        self, drawn: Drawn, advantage: FloatArray, weight: FloatArray
+    ) -> tuple[list[tf.Tensor], Mapping[str, tf.Tensor]]:
+        """Of REINFORCE."""
+        numbers = (tf.constant(x, tf.float32) for x in (advantage, weight))
+        found: tuple[list[tf.Tensor], Mapping[str, tf.Tensor]] = self._gradients(tf.constant(drawn.devices), *numbers)
+        return found
+
+    @tf.function
+    def _sample(self, count: int, seed: tf.Tensor) -> tf.Tensor:
+        return self._network.sample(self._features, self._prior, count, seed)
+
+    @tf.function
+    def _gradients(
+        self, devices: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
+    ) -> tuple[list[tf.Tensor], Mapping[str, tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            choice = self._network.distribution(self._features, self._prior, devices)
+            entropy = tf.reduce_mean(choice.entropy())
+            log_prob = tf.reduce_sum(choice.log_prob(devices), axis=1)
+            loss = reinforce(log_prob, advantage, weight) - self._entropy * entropy
+        return tape.gradient(loss, self.variables), {"loss": loss, "entropy": entropy}

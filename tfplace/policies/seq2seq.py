@@ -1,0 +1,77 @@
+"""ColocRL: an attentional sequence-to-sequence policy, trained with REINFORCE on step times."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tfplace.core.arrays import IntArray
+from tfplace.learning.prior import prior_logits
+from tfplace.learning.settings import TrainSettings
+from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.grouped import in_groups
+from tfplace.study.price import best_start
+
+
+@dataclass(frozen=True)
+class Seq2SeqSettings:
+    """Constants; those that the paper does not tell are marked.
+
+    Attributes:
+      groups: what is placed, if there are more units (188, 280 and 83 in the paper).
+      hidden: of both LSTMs (not told; TensorFlow's later controller has 512).
+      embedding: of a device (not told).
+      entropy: weight of the mean entropy of a choice, which is made large (none in the paper).
+      lean: of `prior_logits`, if there is a start.
+      train: see there.
+    """
+
+    groups: int = 256
+    hidden: int = 256
+    embedding: int = 32
+    entropy: float = 0.0
+    lean: float = 0.9
+    train: TrainSettings = field(default_factory=TrainSettings)
+
+
+class Seq2Seq:
+    """An attentional LSTM reads all groups, another one decides their devices in turn; trained with REINFORCE.
+
+    Section 3.1: REINFORCE on minus the square root of the step time, with a moving average for a baseline. Section 3.2:
+    types, output shapes and adjacency of each group (`unit_features`), and the network (`Attentional`). Section 3.3:
+    groups (`tfplace.group.co_placement.merge`).
+
+    Departures. Those of the parts named above; the first distribution is the blind draw, where the paper's is uniform
+    (see `prior_logits`); rewards are relative (see `Reward`), and grade how much memory is missing.
+
+    Args:
+      starts: [U] placements, of which the first distribution leans towards the best.
+      settings: constants.
+    """
+
+    citation = (
+        "A. Mirhoseini, H. Pham, Q. V. Le, B. Steiner, R. Larsen, Y. Zhou, N. Kumar, M. Norouzi, S. Bengio, J. Dean: "
+        "Device Placement Optimization with Reinforcement Learning. ICML 2017."
+    )
+
+    learned = True
+
+    def __init__(self, starts: Sequence[IntArray] = (), settings: Seq2SeqSettings | None = None) -> None:
+        self.starts = tuple(starts)
+        self.settings = settings or Seq2SeqSettings()
+
+    def place(self, study: Study) -> IntArray:
+        """Draws and learns until the study's budget is used up."""
+        from tfplace.learning.trainer import Training
+        from tfplace.policies.networks.one_by_one import OneByOne
+
+        grouped = in_groups(study, self.settings.groups)
+        with contextlib.suppress(BudgetSpentError):
+            start = best_start(grouped, [grouped.group(start) for start in self.starts])
+            prior = prior_logits(grouped.problem, start, self.settings.lean)
+            network = {"hidden": self.settings.hidden, "embedding": self.settings.embedding}
+            learner = OneByOne(grouped.problem, prior, grouped.rng, network, entropy=self.settings.entropy)
+            Training(grouped, learner, self.settings.train).go()
+        assert grouped.best is not None
+        return grouped.ungroup(grouped.best)
