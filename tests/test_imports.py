@@ -22,7 +22,7 @@ def loaded_after(code):
         "from tfplace.cli import main; main(['place', '--help'])",
         "from tfplace.cli import main; main(['topologies'])",
         "from tfplace.cli import main; main(['models'])",
-        "from tfplace.registry import PLACERS; [PLACERS[name]() for name in ('post', 'seq2seq')]",
+        "from tfplace.registry import PLACERS; [PLACERS[name]() for name in ('hierarchical', 'post', 'seq2seq')]",
         "from tfplace.cli import main; main(['place', '--model=inception_v33'])",
     ],
 )

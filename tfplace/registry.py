@@ -68,6 +68,7 @@ PLACERS = Registry(
         "exact": "tfplace.placers.exact:Exact",
         "expert": "tfplace.placers.expert:Expert",
         "heft": "tfplace.placers.heft:Heft",
+        "hierarchical": "tfplace.policies.hierarchical:Hierarchical",
         "hill_climbing": "tfplace.placers.hill_climbing:HillClimbing",
         "load_search": "tfplace.placers.load_search:LoadSearch",
         "local_search": "tfplace.placers.local_search:LocalSearch",

@@ -23,6 +23,7 @@ BUILT_IN = (
     "exact",
     "expert",
     "heft",
+    "hierarchical",
     "hill_climbing",
     "load_search",
     "local_search",
@@ -112,6 +113,14 @@ class TestHeft(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["heft"]()
+
+
+class TestHierarchical(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
+
+        return Hierarchical(settings=HierarchicalSettings(hidden=8, embedding=4, groups=8))
 
 
 class TestHillClimbing(PlacerSuite):

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from tfplace.core.stepcost import FAILED_BYTES
 from tfplace.errors import InputError
 from tfplace.learning.baselines import Mean, by_step, mean_of_trials, moving_average, standardised
-from tfplace.learning.rewards import Reward, failed
+from tfplace.learning.rewards import Reward, RewardSettings, failed
+from tfplace.search.budget import Budget
+from tfplace.search.study import Search
+from tfplace.testing import make_graph, make_problem, make_topology
 
 floats = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20).map(np.array)
 
@@ -59,10 +62,9 @@ def test_equal_advantages_are_none():
         (lambda: by_step(np.zeros((0, 3)), 1), "last 1 of 0"),
         (lambda: by_step(np.zeros((2, 3)), 0), "last 0 of 2"),
         (lambda: standardised(np.zeros((2, 3))), "advantage of shape"),
-        (lambda: Reward(1.0, "square"), "scale 'square'"),
-        (lambda: Reward(1.0, failing=0.0), "failing 0.0"),
-        (lambda: Reward(0.0), "unit_s 0.0"),
-        (lambda: Reward(1.0)(np.zeros(2, np.int64), np.zeros(3)), "bytes and seconds of shapes"),
+        (lambda: RewardSettings("square"), "scale 'square'"),
+        (lambda: RewardSettings(failing=0.0), "failing 0.0"),
+        (lambda: reward()(np.zeros(2, np.int64), np.zeros(3)), "bytes and seconds of shapes"),
     ],
 )
 def test_what_is_refused(call, text):
@@ -70,14 +72,43 @@ def test_what_is_refused(call, text):
         call()
 
 
+def reward(settings=RewardSettings(), seconds=1.0):  # noqa: B008
+    """Of a problem whose ops take `seconds` in all."""
+    problem = make_problem(make_graph({"a": 8}), make_topology(1, memory=1000), seconds=seconds)
+    return Reward(Search(problem, Budget(evaluations=10), 0).study("x"), settings)
+
+
 def test_rewards_by_hand():
     over, step_s = np.array([0, 5, FAILED_BYTES]), np.array([0.5, 0.01, np.inf])
-    assert Reward(2.0, failing=4.0)(over, step_s).tolist() == [-0.5, -2.0, -2.0]
-    assert Reward(2.0, "linear", failing=4.0)(over, step_s).tolist() == [-0.25, -4.0, -4.0]
-    assert Reward(2.0, "log")(over[:1], step_s[:1]).tolist() == [-np.log(0.25)]
-    assert Reward(1.0).worst == -10.0
+    failing = {"failing": 4.0, "graded": False}
+    assert reward(RewardSettings(**failing), 2.0)(over, step_s).tolist() == [-0.5, -2.0, -2.0]
+    assert reward(RewardSettings("linear", **failing), 2.0)(over, step_s).tolist() == [-0.25, -4.0, -4.0]
+    assert reward(RewardSettings("log"), 2.0)(over[:1], step_s[:1]).tolist() == [-np.log(0.25)]
+    assert reward().worst == -10.0
     assert failed(over, step_s).tolist() == [False, True, True]
 
 
+def test_missing_bytes_are_graded_and_nothing_is_worse_than_not_to_run():
+    """A price of 0.01 units, and 2 for as many bytes as there are in all (see Price)."""
+    over, step_s = np.array([0, 500, 10**6, FAILED_BYTES]), np.array([1.0, 1.0, 1.0, np.inf])
+    graded = reward(RewardSettings("linear", failing=50.0))
+    assert graded(over[:2], step_s[:2]).tolist() == pytest.approx([-1.0, -2.01])
+    values = graded(over, step_s)
+    assert values[3] == values[2] < -50
+    assert graded(over[[0, 3]], step_s[[0, 3]]).tolist() == [-1.0, -50.0]
+
+
+def test_the_price_follows_the_batch():
+    study = Search(make_problem(make_graph({"a": 8}), make_topology(1)), Budget(evaluations=10), 0).study("x")
+    adaptive = Reward(study, RewardSettings())
+    study.key(np.zeros(1, np.int32))
+    adaptive.adapt(np.array([1, 1, 0]))
+    assert adaptive.weight > 1
+    again = Reward(study, RewardSettings(), adaptive.weight)
+    study.key(np.zeros(1, np.int32))
+    again.adapt(np.array([0, 1, 0]))
+    assert again.weight == pytest.approx(1.0)
+
+
 def test_a_step_that_takes_no_time_has_a_finite_reward():
-    assert np.isfinite(Reward(1.0, "log")(np.zeros(1, np.int64), np.zeros(1))).all()
+    assert np.isfinite(reward(RewardSettings("log"))(np.zeros(1, np.int64), np.zeros(1))).all()

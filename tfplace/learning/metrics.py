@@ -13,6 +13,7 @@ TAGS = {
     "failed": "part of the batch's placements that do not fit or do not run",
     "baseline": "what rewards were compared with",
     "entropy": "mean entropy of a group's choice when the batch was drawn, in nats",
+    "grouping_entropy": "mean entropy of a unit's group, in nats; `hierarchical` only",
     "divergence": "mean KL divergence of a group's choice from before the update to after it, in nats",
     "loss": "the objective that was descended, before the update",
     "gradient": "norm of its gradient before clipping",

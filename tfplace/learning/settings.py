@@ -15,6 +15,9 @@ class TrainSettings:
     Attributes:
       batch: K, placements drawn for each update.
       rate: of Adam.
+      cool_after: updates after which the rate is multiplied by `cool_by`, `cool_every` so many.
+      cool_every: see `cool_after`.
+      cool_by: see `cool_after`.
       clip: the gradient's norm is at most this.
       decay: of the moving average that rewards are compared with.
       pessimistic: whether that begins at the reward of a placement that fails, as the paper has it. Rewards of the
@@ -26,6 +29,9 @@ class TrainSettings:
 
     batch: int = 16
     rate: float = 1e-3
+    cool_after: int = 0
+    cool_every: int = 50
+    cool_by: float = 1.0
     clip: float = 1.0
     decay: float = 0.9
     pessimistic: bool = True
@@ -35,3 +41,7 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.batch < 1 or not (self.rate > 0 and self.clip > 0):
             raise InputError(f"batch {self.batch}, rate {self.rate} and clip {self.clip}", "numbers above 0")
+
+    def rate_at(self, updates: int) -> float:
+        """The rate after so many updates."""
+        return self.rate * self.cool_by ** (max(updates - self.cool_after, 0) // self.cool_every)

@@ -26,8 +26,14 @@ class Learner(Protocol):
     def variables(self) -> Sequence[tf.Variable]:
         """What is trained, always in the same order."""
 
-    def sample(self, count: int, seed: IntArray) -> Drawn:
-        """Draws placements; the same with the same parameters and [2] seed."""
+    def sample(self, count: int, seed: IntArray, updates: int) -> Drawn:
+        """Draws placements; the same with the same parameters and [2] seed.
+
+        Args:
+          count: B.
+          seed: [2].
+          updates: of the parameters so far.
+        """
 
     def gradients(
         self, drawn: Drawn, advantage: FloatArray, weight: FloatArray
@@ -67,7 +73,8 @@ class Training:
         self.study = study
         self.learner = learner
         self.settings = settings
-        self.optimizer = snt.optimizers.Adam(settings.rate)
+        self.rate = tf.Variable(settings.rate, trainable=False)
+        self.optimizer = snt.optimizers.Adam(self.rate)
         self.optimizer.apply([tf.zeros_like(v) for v in learner.variables], learner.variables)  # makes its slots
         self.optimizer.step.assign(0)
         self.reward = Reward(study, settings.reward)
@@ -87,7 +94,7 @@ class Training:
 
     def update(self) -> dict[str, float]:
         """One batch; what there is to log of it."""
-        drawn = self.learner.sample(self.settings.batch, self.study.rng.integers(2**31, size=2).astype(np.int32))
+        drawn = self.learner.sample(self.settings.batch, self._seed(), self.updates)
         over, step_s = self.study.keys(drawn.devices)
         rewards = self.reward(over, step_s)
         counts = np.ones(len(over), bool)
@@ -98,12 +105,16 @@ class Training:
         if len(over) < len(drawn.devices):  # the budget's end: there is nothing left to learn for
             return batch_metrics(over, step_s, rewards)
         gradients, metrics = self.learner.gradients(drawn, rewards - before, counts.astype(np.float64))
+        self.rate.assign(self.settings.rate_at(self.updates))
         clipped, norm = tf.clip_by_global_norm(gradients, self.settings.clip)
         self.optimizer.apply(clipped, self.learner.variables)
         self.reward.adapt(over)
         self.updates += 1
         told = {name: float(value) for name, value in metrics.items()}
         return batch_metrics(over, step_s, rewards) | {"baseline": before, "gradient": float(norm)} | told
+
+    def _seed(self) -> IntArray:
+        return self.study.rng.integers(2**31, size=2).astype(np.int32)
 
     def _all_variables(self) -> list[tf.Variable]:
         return [*self.learner.variables, *self.optimizer.m, *self.optimizer.v, self.optimizer.step]

@@ -66,7 +66,9 @@ class Attentional(snt.Module):
         self.key(tf.zeros([1, hidden]))
         self.logits(tf.zeros([1, 2 * hidden]))
 
-    def sample(self, features: tf.Tensor, prior: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
+    def sample(
+        self, features: tf.Tensor, prior: tf.Tensor, count: int, seed: tf.Tensor, noise: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """[B, G] devices.
 
         Args:
@@ -74,6 +76,7 @@ class Attentional(snt.Module):
           prior: [G, D] logits that are added to the policy's; far below 0 where a device is never allowed.
           count: B.
           seed: [2] integers.
+          noise: [B, G, D] added to the logits, in units of their root mean square.
         """
         encoded = self._encode(features)
         groups = tf.shape(features)[0]
@@ -81,7 +84,8 @@ class Attentional(snt.Module):
 
         def decide(t: tf.Tensor, state: State, device: tf.Tensor, kept: tf.TensorArray) -> tuple[Any, ...]:
             state = self.decoder.step(tf.gather(by_device, device) + encoded.gates[t], state)
-            logits = self._read(state.hidden[:, None], encoded)[:, 0] + prior[t]
+            logits = _noisy(self._read(state.hidden[:, None], encoded)[:, 0], noise if noise is None else noise[:, t])
+            logits += prior[t]
             device = tfd.Categorical(logits=logits).sample(seed=tf.stack([seed[0], seed[1] + t]))
             return t + 1, state, device, kept.write(t, device)
 
@@ -89,20 +93,23 @@ class Attentional(snt.Module):
         devices = tf.while_loop(lambda t, *_: t < groups, decide, first)[-1].stack()
         return tf.transpose(devices)
 
-    def distribution(self, features: tf.Tensor, prior: tf.Tensor, devices: tf.Tensor) -> Any:
+    def distribution(
+        self, features: tf.Tensor, prior: tf.Tensor, devices: tf.Tensor, noise: tf.Tensor | None = None
+    ) -> Any:
         """A categorical distribution [B, G] of each group's device, given those of the groups before it.
 
         Args:
           features: [G, F].
           prior: [G, D].
           devices: [B, G].
+          noise: [B, G, D] with which they were drawn.
         """
         encoded = self._encode(features)
         before = tf.concat([tf.fill([tf.shape(devices)[0], 1], self.devices), devices[:, :-1]], axis=1)
         by_device = self.embedding @ self._device_rows
         gates = tf.gather(by_device, tf.transpose(before)) + encoded.gates[:, None]
         hidden = tf.transpose(self.decoder.run(gates), [1, 0, 2])
-        return tfd.Categorical(logits=self._read(hidden, encoded) + prior)
+        return tfd.Categorical(logits=_noisy(self._read(hidden, encoded), noise) + prior)
 
     @property
     def _device_rows(self) -> tf.Tensor:
@@ -125,3 +132,10 @@ class Attentional(snt.Module):
         context = tf.einsum("btg,gh->bth", weight, encoded.memory)
         logits = self.logits(tf.concat([hidden, context], axis=-1)) / self.temperature
         return logits if self.clip is None else self.clip * tf.tanh(logits)
+
+
+def _noisy(logits: tf.Tensor, noise: tf.Tensor | None) -> tf.Tensor:
+    """[..., D] logits with noise; the root mean square is that of each group's D logits."""
+    if noise is None:
+        return logits
+    return logits + noise * tf.stop_gradient(tf.sqrt(tf.reduce_mean(tf.square(logits), axis=-1, keepdims=True)))

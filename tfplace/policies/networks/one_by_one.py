@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
-from tfplace.learning.features import unit_features
+from tfplace.learning.features import adjacency, unit_features
 from tfplace.learning.losses import reinforce
 from tfplace.learning.trainer import Drawn
 from tfplace.policies.networks.attentional import Attentional
@@ -36,15 +36,16 @@ class OneByOne:
         *,
         entropy: float = 0.0,
     ) -> None:
-        self._features = tf.constant(unit_features(problem).all)
+        self._features = tf.concat([unit_features(problem), adjacency(problem)], axis=1)
         self._prior = tf.constant(prior, tf.float32)
         self._entropy = entropy
         tf.random.set_seed(int(rng.integers(2**31)))
         self._network = Attentional(int(self._features.shape[1]), problem.num_devices, **network)
         self.variables = self._network.trainable_variables
 
-    def sample(self, count: int, seed: IntArray) -> Drawn:
+    def sample(self, count: int, seed: IntArray, updates: int) -> Drawn:
         """[B, U] devices, drawn one after the other."""
+        del updates
         return Drawn(self._sample(count, tf.constant(seed)).numpy())
 
     def gradients(

@@ -1,0 +1,103 @@
+"""The hierarchical planner: a grouper and a placer, trained together."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tfplace.core.arrays import IntArray
+from tfplace.learning.settings import TrainSettings
+from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.price import best_start
+
+
+@dataclass(frozen=True)
+class HierarchicalSettings:
+    """Constants; by default those published for the paper, but for the rate.
+
+    With the published rate of 0.1 the grouper of this implementation puts everything into one group within a few
+    updates, from where it does not come back.
+
+    Attributes:
+      groups: at most so many (256 in TensorFlow's controller), and at most `groups_per_device` for each device (20
+        there).
+      groups_per_device: see `groups`.
+      groupings: drawn for each update (m).
+      grouper: size of the grouper's hidden layer (64 in TensorFlow's controller).
+      hidden: of the placer's LSTMs (512 in TensorFlow's controller).
+      embedding: of a device.
+      clip, temperature: C and T of C tanh(logits / T).
+      noise: of the placer's logits during the first `noise_updates`, in units of their root mean square.
+      noise_updates: see `noise`.
+      entropy: weight of the mean entropies of both choices, which are made large (none in the paper).
+      lean: probability of what a start has, in the first distributions.
+      train: see there; the batch are all placements of an update, m * k.
+    """
+
+    groups: int = 256
+    groups_per_device: int = 20
+    groupings: int = 1
+    grouper: int = 64
+    hidden: int = 512
+    embedding: int = 32
+    clip: float = 5.0
+    temperature: float = 10.0
+    noise: float = 0.0
+    noise_updates: int = 0
+    entropy: float = 0.0
+    lean: float = 0.9
+    train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=4))
+
+    @classmethod
+    def published(cls) -> HierarchicalSettings:
+        """Those published for the paper: Adam at a fixed rate of 0.1."""
+        return cls(train=TrainSettings(batch=4, rate=0.1))
+
+    @classmethod
+    def shipped(cls) -> HierarchicalSettings:
+        """Those of TensorFlow 1's `hierarchical_controller.py`, as far as they are no mistakes."""
+        train = TrainSettings(batch=1, rate=0.1, cool_after=400, cool_by=0.95, ignore_failed_after=1000)
+        return cls(clip=1.0, temperature=1.0, noise=0.5, noise_updates=750, train=train)
+
+
+class Hierarchical:
+    """A feed-forward grouper draws a group for every op, an attentional LSTM a device for every group.
+
+    A. Mirhoseini et al. 2018, section 2: the gradient is the sum of two REINFORCE terms that share the reward, minus
+    the square root of the step time, against a moving average (equations 3 to 6).
+
+    Departures. What is grouped are units, which cannot be split; a unit that may not be on its group's device goes to
+    its fastest. Features are scaled: types as parts, logarithms of dimensions, places in the topological order as parts
+    of the whole, where TensorFlow's controller takes type numbers, dimensions and indices as they are. Its grouper has
+    no hidden layer, and it adds shapes to the columns of types; both are mistakes that are not repeated, and neither is
+    that it draws nothing new after 500 updates. The placer has the departures of `Attentional`; the first distribution
+    is the blind draw (see `prior_logits`), and rewards are those of `Reward`.
+
+    Args:
+      starts: [U] placements, of which the first distributions lean towards the best.
+      settings: constants; `HierarchicalSettings.published()` are the paper's, `HierarchicalSettings.shipped()` those of
+        TensorFlow's controller.
+    """
+
+    citation = (
+        "A. Mirhoseini, A. Goldie, H. Pham, B. Steiner, Q. V. Le, J. Dean: A Hierarchical Model for Device Placement. "
+        "ICLR 2018; TensorFlow 1.15, python/grappler/hierarchical_controller.py."
+    )
+
+    learned = True
+
+    def __init__(self, starts: Sequence[IntArray] = (), settings: HierarchicalSettings | None = None) -> None:
+        self.starts = tuple(starts)
+        self.settings = settings or HierarchicalSettings()
+
+    def place(self, study: Study) -> IntArray:
+        """Draws and learns until the study's budget is used up."""
+        from tfplace.learning.trainer import Training
+        from tfplace.policies.networks.hierarchy import Hierarchy
+
+        with contextlib.suppress(BudgetSpentError):
+            start = best_start(study, self.starts)
+            Training(study, Hierarchy(study.problem, self.settings, study.rng, start), self.settings.train).go()
+        assert study.best is not None
+        return study.best
