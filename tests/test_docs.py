@@ -9,6 +9,7 @@ from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import compare_tables
 from tfplace.compare.standings import goals, standings
 from tfplace.compare.tables import fidelity_tables, speed_table
+from tfplace.learning.metrics import TAGS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -70,3 +71,8 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
 
 def _unwrapped(name):
     return " ".join(text(name).split())
+
+
+def test_every_name_that_policies_log_is_documented():
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", text("docs/policies.md").split("## What is logged")[1], re.M)
+    assert dict(rows) == TAGS

@@ -97,9 +97,10 @@ def test_a_finished_run_is_told_again_without_any_evaluation(tmp_path):
 
 
 def test_a_measured_run_loses_nothing_but_what_was_being_measured(tmp_path):
-    run(tmp_path, "random_search", 50, last=20, source=MEASURED)
-    assert len(np.fromfile(tmp_path / "evaluations.bin", RECORD)) == 20
-    assert run(tmp_path, "random_search", 50, source=MEASURED)[1] == 30
+    _, whole = run(tmp_path / "whole", "random_search", 50, source=MEASURED)
+    _, before = run(tmp_path / "cut", "random_search", 50, last=20, source=MEASURED)
+    assert before == 20 <= len(np.fromfile(tmp_path / "cut" / "evaluations.bin", RECORD))
+    assert run(tmp_path / "cut", "random_search", 50, source=MEASURED)[1] == whole - 20
 
 
 def test_a_torn_record_and_a_torn_line_are_cut_off(tmp_path):

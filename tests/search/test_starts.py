@@ -16,6 +16,7 @@ from tfplace.search.study import Search
 from tfplace.study.grouped import Grouped
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
+POLICIES = ("hierarchical", "policy_gradient", "post", "post_ce", "post_ppo", "seq2seq")
 SEARCHES = ("annealing", "auto", "brkga", "cross_entropy", "hill_climbing", "local_search")
 
 
@@ -30,7 +31,8 @@ def good(problem):
 
 
 def test_which_placers_go_on_from_a_placement():
-    assert [name for name in PLACERS if goes_on(PLACERS[name]())] == sorted([*SEARCHES, "load_search"])
+    able = [name for name in PLACERS if goes_on(PLACERS[name]())]
+    assert able == sorted([*SEARCHES, *POLICIES, "load_search"])
 
 
 @pytest.mark.parametrize("name", SEARCHES)

@@ -15,6 +15,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, Key
 from tfplace.errors import ApplyError, ClusterError
 from tfplace.search.budget import Budget
+from tfplace.search.cache import Cache
 from tfplace.search.clock import Clock
 from tfplace.search.progress import Improvement, Progress
 from tfplace.search.rundir import RunDirectory
@@ -70,7 +71,9 @@ class Search:
         self._reported = 0.0
         self._run = run
         self._logged = logged
-        self._known: list[IntArray] = []
+        self._queue: list[IntArray] = []
+        # what is simulated is simulated again sooner than it is looked up
+        self._cache = None if self.evaluator.source == SIMULATED else Cache(self.evaluator)
         self._before_s = 0.0 if run is None else run.records.seconds
         self._told_s: float | None = None
         self._clock = Clock()
@@ -105,17 +108,19 @@ class Search:
           PlacementError: not devices that the units may be on.
         """
         self.problem.expand(unit_device)
-        self._known.append(np.array(unit_device, np.int32))
+        self._queue.append(np.array(unit_device, np.int32))
 
     def ask(self, unit_devices: IntArray, limit_s: float) -> tuple[LongArray, FloatArray]:
         """Keys of the rows of [B, U], told again by the run or else by the evaluator; see `Evaluator.keys`."""
-        return self._through_run(unit_devices, lambda rows: self.evaluator.keys(rows, limit_s))
+        asked = self._cache or self.evaluator
+        return self._through_run(unit_devices, lambda rows: asked.keys(rows, limit_s))
 
     def ask_one(self, unit_device: IntArray, limit_s: float) -> Key:
         """The key of [U] devices, alike."""
+        asked = self._cache or self.evaluator
         if self._run is None:
-            return self.evaluator.key(unit_device, limit_s)
-        over, step_s = self._through_run(unit_device[None], lambda rows: _one(self.evaluator.key(rows[0], limit_s)))
+            return asked.key(unit_device, limit_s)
+        over, step_s = self._through_run(unit_device[None], lambda rows: _one(asked.key(rows[0], limit_s)))
         return int(over[0]), float(step_s[0])
 
     def told(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> tuple[LongArray, FloatArray]:
@@ -129,6 +134,8 @@ class Search:
             return evaluate(unit_devices)
         records = self._run.records
         over, step_s, self._told_s = records.again(unit_devices)
+        if self._cache is not None:
+            self._cache.learn(unit_devices[: len(over)], over, step_s)
         if len(over) == len(unit_devices):
             return over, step_s
         self._told_s = None
@@ -207,7 +214,7 @@ class Search:
             return np.zeros(0, np.int32)
         study = self.study(stage)
         try:
-            for known in self._known:
+            for known in self._queue:
                 study.key(known)
             chosen = placer.place(study)
         except BudgetSpentError:
