@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfplace.learning.prior import NEVER
 from tfplace.policies.networks.attentional import Attentional
+from tfplace.policies.networks.initial import draw_weights
 from tfplace.policies.networks.lstm import Lstm
 
 STEPS, BATCH, INPUTS, HIDDEN = 9, 4, 7, 12
@@ -26,9 +27,11 @@ def pair(inputs):
     """An LSTM and Sonnet's with the same weights."""
     ours, theirs = Lstm(INPUTS, HIDDEN), snt.LSTM(HIDDEN)
     theirs(inputs[0], theirs.initial_state(BATCH))
-    ours.w_input.assign(theirs.input_to_hidden)
-    ours.w_hidden.assign(theirs.hidden_to_hidden)
-    ours.bias.assign(theirs.b + tf.random.stateless_normal([4 * HIDDEN], seed=[5, 6]))
+    np.testing.assert_array_equal(ours.bias, theirs.b)
+    draw_weights(ours.trainable_variables, np.random.default_rng(0))
+    ours.bias.assign_add(tf.random.stateless_normal([4 * HIDDEN], seed=[5, 6]))
+    theirs.input_to_hidden.assign(ours.w_input)
+    theirs.hidden_to_hidden.assign(ours.w_hidden)
     theirs.b.assign(ours.bias)
     return ours, theirs
 
@@ -68,8 +71,8 @@ def test_one_step_at_a_time_is_the_same(inputs, pair):
 
 
 def network(groups=3, devices=2, **settings):
-    tf.random.set_seed(0)
     net = Attentional(5, devices, hidden=6, embedding=3, **settings)
+    draw_weights(net.trainable_variables, np.random.default_rng(0))
     features = tf.random.stateless_normal([groups, 5], seed=[7, 8])
     return net, features
 
@@ -130,3 +133,12 @@ def test_gradients_flow_to_every_parameter(settings):
     assert len(found) == len({v.ref() for v in net.trainable_variables}) >= 9
     for gradient, variable in zip(found, net.trainable_variables, strict=True):
         assert gradient is not None and np.abs(tf.convert_to_tensor(gradient)).sum() > 0, variable.name
+
+
+def test_first_weights():
+    matrix, vector = tf.Variable(tf.zeros([400, 50])), tf.Variable(tf.ones(7))
+    draw_weights([matrix, vector], np.random.default_rng(0))
+    values = matrix.numpy()
+    assert np.abs(values).max() <= 2 / 20 + 1e-6
+    assert values.std() == pytest.approx(0.88 / 20, rel=0.02)  # of a normal distribution cut off at 2 deviations
+    assert vector.numpy().tolist() == [1.0] * 7

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfplace.learning.settings import TrainSettings
 from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
@@ -23,9 +24,7 @@ from tfplace.testing import make_graph, make_problem, make_topology, random_prob
 
 SMALL = Seq2SeqSettings(hidden=16, embedding=4)
 QUICK = dataclasses.replace(SMALL, train=TrainSettings(rate=0.01, pessimistic=False))
-HIERARCHY = HierarchicalSettings(
-    groups=8, hidden=16, embedding=4, train=TrainSettings(batch=16, rate=0.003, pessimistic=False)
-)
+HIERARCHY = HierarchicalSettings(groups=8, groupings=4, hidden=16, embedding=4, train=QUICK.train)
 POLICIES = {
     "hierarchical": lambda starts=(): Hierarchical(starts, HIERARCHY),
     "policy_gradient": PolicyGradient,
@@ -38,34 +37,29 @@ POLICIES = {
 everyone = pytest.mark.parametrize("name", POLICIES)
 
 
-def planted(chains=4, length=4):
-    """As many chains as devices, that exchange nothing: each belongs on a device of its own."""
-    names = [[f"chain{c}/op{i}" for i in range(length)] for c in range(chains)]
-    edges = [f"{a} -> {b}" for chain in names for a, b in itertools.pairwise(chain)]
-    graph = make_graph({name: 1000 for chain in names for name in chain}, edges)
-    return make_problem(graph, make_topology(chains, bandwidth=1e3, latency=1.0), seconds=1.0)
+def planted(ops=12, devices=3):
+    """A chain whose ops are each three times as fast on the device that their type tells, and transfers are cheap."""
+    names = [f"op{i}" for i in range(ops)]
+    best = np.arange(ops) * 7 % devices
+    types = {name: ("MatMul", "Conv2D", "Relu")[d] for name, d in zip(names, best, strict=True)}
+    graph = make_graph(dict.fromkeys(names, 100), [f"{a} -> {b}" for a, b in itertools.pairwise(names)], types=types)
+    seconds = np.full((ops, devices), 3.0)
+    seconds[np.arange(ops), best] = 1.0
+    return make_problem(graph, make_topology(devices, bandwidth=1e6, latency=0.01), seconds), best.astype(np.int32)
 
 
 @everyone
-def test_a_planted_problem_is_solved_to_its_optimum(name):
-    """Two chains on two devices, of 2 ** 8 placements of which two are best."""
-    problem = planted(2)
-    best_s = problem.unit_seconds[:, 0].sum() / 2
-    search = Search(problem, Budget(evaluations=1500), seed=0)
-    devices = search.run(POLICIES[name](), name)
-    assert search.best_key == (0, pytest.approx(best_s))
-    assert Simulator(problem).key(devices) == search.best_key
-
-
-@everyone
-def test_what_is_drawn_gets_better(name):
-    problem = planted(2)
+def test_a_planted_problem_is_solved_and_what_is_drawn_gets_better(name):
+    """Of 531,441 placements (1,024 for the grouper, which learns more slowly) the best, within 2,000 evaluations."""
+    problem, best = planted(10, 2) if name == "hierarchical" else planted()
     logged = []
-    search = Search(problem, Budget(evaluations=1500), seed=1, logged=lambda n, metrics: logged.append(metrics))
-    search.run(POLICIES[name](), name)
+    search = Search(problem, Budget(evaluations=2000), seed=0, logged=lambda n, metrics: logged.append(metrics))
+    devices = search.run(POLICIES[name](), name)
+    np.testing.assert_array_equal(devices, best)
+    assert Simulator(problem).key(devices) == search.best_key
     first, last = (np.mean([m["reward"] for m in part]) for part in (logged[:5], logged[-5:]))
-    assert last > first + 0.02
-    assert all(0 <= m["failed"] <= 1 and m["step_s"] > 0 for m in logged)
+    assert last > first + 0.3
+    assert all(m["failed"] == 0 and m["step_s"] > search.best_key[1] * (1 - 1e-9) for m in logged)
 
 
 @everyone
@@ -115,16 +109,15 @@ def facts(path):
 
 @everyone
 def test_a_start_is_leant_towards(name):
-    """From the optimum nothing worse is answered, and most of what is drawn at first is close to it."""
-    problem = planted(4)
-    start = np.repeat(np.arange(4), 4).astype(np.int32)[: problem.num_units]
+    """From the optimum nothing worse is answered, and what is drawn at first is closer to it."""
+    problem, best = planted()
     logged = []
-    search = Search(problem, Budget(evaluations=40), seed=0, logged=lambda n, metrics: logged.append(metrics))
-    search.run(POLICIES[name](starts=[start[::-1].copy(), start]), name)
-    assert search.best_key <= Simulator(problem).key(start)
-    blind = Search(problem, Budget(evaluations=40), seed=0, logged=lambda n, metrics: logged.append(metrics))
-    blind.run(POLICIES[name](), name)
-    assert logged[0]["reward"] > logged[-1]["reward"]
+    for starts in ([best[::-1].copy(), best], ()):
+        search = Search(problem, Budget(evaluations=40), seed=0, logged=lambda n, metrics: logged.append(metrics))
+        search.run(POLICIES[name](starts=starts), name)
+        if starts:
+            assert search.best_key == Simulator(problem).key(best)
+    assert logged[0]["reward"] > logged[-1]["reward"] + 0.1
 
 
 @everyone
@@ -135,6 +128,17 @@ def test_large_problems_are_placed_in_groups(name):
     placer.settings = dataclasses.replace(placer.settings, groups=20)
     devices = Search(problem, Budget(evaluations=30), seed=0).run(placer, name)
     problem.expand(devices)
+
+
+@everyone
+def test_what_the_users_model_draws_does_not_depend_on_the_search(name):
+    def drawn(search):
+        tf.random.set_seed(1)
+        if search:
+            Search(planted()[0], Budget(evaluations=40), seed=0).run(POLICIES[name](), name)
+        return tf.random.normal([3]).numpy().tolist()
+
+    assert drawn(search=True) == drawn(search=False)
 
 
 GOLDENS = Path(__file__).parent / "goldens.json"
@@ -159,17 +163,10 @@ def test_goldens(name):
 
 @pytest.mark.parametrize("settings", [HierarchicalSettings.published(), HierarchicalSettings.shipped()])
 def test_the_published_settings_run(settings):
-    problem = planted(2)
+    problem, _ = planted()
     settings = dataclasses.replace(settings, hidden=16)
     search = Search(problem, Budget(evaluations=60), seed=0)
     problem.expand(search.run(Hierarchical(settings=settings), "x"))
-
-
-def test_several_groupings_an_update():
-    settings = dataclasses.replace(HIERARCHY, groupings=2)
-    search = Search(planted(2), Budget(evaluations=1500), seed=0)
-    search.run(Hierarchical(settings=settings), "x")
-    assert search.best_key[1] == pytest.approx(planted(2).unit_seconds[:, 0].sum() / 2)
 
 
 def test_the_rate_falls_as_told():

@@ -30,6 +30,8 @@ class Attentional(snt.Module):
     attention's score is a product and its result goes to the logits only (M.-T. Luong et al. 2015), so that it is
     computed for all groups at once where their devices are known.
 
+    Its weights are zeros until `tfplace.policies.networks.initial.draw_weights` draws them.
+
     Args:
       features: F.
       devices: D.
@@ -59,10 +61,10 @@ class Attentional(snt.Module):
         sizes = (hidden - hidden // 2, hidden // 2) if bidirectional else (hidden,)
         self.readers = [Lstm(features, size, name=f"reader{i}") for i, size in enumerate(sizes)]
         # the last row stands for the device before the first group
-        self.embedding = tf.Variable(tf.random.normal([devices + 1, embedding], stddev=0.1), name="device_embedding")
+        self.embedding = tf.Variable(tf.zeros([devices + 1, embedding]), name="device_embedding")
         self.decoder = Lstm(embedding + hidden, hidden, name="decoder")
-        self.key = snt.Linear(hidden, with_bias=False, name="key")
-        self.logits = snt.Linear(devices, name="logits")
+        self.key = snt.Linear(hidden, with_bias=False, w_init=tf.zeros, name="key")
+        self.logits = snt.Linear(devices, w_init=tf.zeros, name="logits")
         self.key(tf.zeros([1, hidden]))
         self.logits(tf.zeros([1, 2 * hidden]))
 

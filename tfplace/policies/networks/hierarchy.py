@@ -16,6 +16,7 @@ from tfplace.learning.features import neighbours, unit_edges, unit_features
 from tfplace.learning.losses import reinforce
 from tfplace.learning.trainer import Drawn
 from tfplace.policies.networks.attentional import Attentional
+from tfplace.policies.networks.initial import draw_weights
 from tfplace.study.devices import settle
 from tfplace.study.draws import device_share
 
@@ -47,8 +48,7 @@ class Hierarchy:
         self._seen = tf.concat([self._rows, neighbours(problem, NEIGHBOURS)], axis=1)
         self._src, self._dst = (tf.constant(ends) for ends in unit_edges(problem))
         self._group_prior, self._prior = (tf.constant(p, tf.float32) for p in self._priors(problem, start))
-        tf.random.set_seed(int(rng.integers(2**31)))
-        self._grouper = snt.nets.MLP([settings.grouper, self._groups], name="grouper")
+        self._grouper = snt.nets.MLP([settings.grouper, self._groups], w_init=tf.zeros, name="grouper")
         self._grouper(self._seen[:1])
         self._placer = Attentional(
             int(self._rows.shape[1]) + 2 * self._groups,
@@ -61,6 +61,7 @@ class Hierarchy:
             name="placer",
         )
         self.variables = (*self._grouper.trainable_variables, *self._placer.trainable_variables)
+        draw_weights(self.variables, rng)
 
     def _priors(self, problem: Problem, start: IntArray | None) -> tuple[FloatArray, FloatArray]:
         """[U or 1, groups] and [groups, D] logits that are added to the grouper's and the placer's."""

@@ -24,6 +24,8 @@ class Lstm(snt.Module):
     weights is one product over all steps, where that of a TensorFlow loop is as many additions of the whole matrix.
     `sonnet.UnrolledLSTM` is not used because its gradients are wrong with TensorFlow 2.21 on CPUs.
 
+    Its weights are zeros until `tfplace.policies.networks.initial.draw_weights` draws them.
+
     Args:
       inputs: size of the input.
       hidden: H.
@@ -33,9 +35,8 @@ class Lstm(snt.Module):
     def __init__(self, inputs: int, hidden: int, name: str | None = None) -> None:
         super().__init__(name=name)
         self.hidden = hidden
-        scale = snt.initializers.TruncatedNormal
-        self.w_input = tf.Variable(scale(stddev=inputs**-0.5)([inputs, 4 * hidden], tf.float32), name="w_input")
-        self.w_hidden = tf.Variable(scale(stddev=hidden**-0.5)([hidden, 4 * hidden], tf.float32), name="w_hidden")
+        self.w_input = tf.Variable(tf.zeros([inputs, 4 * hidden]), name="w_input")
+        self.w_hidden = tf.Variable(tf.zeros([hidden, 4 * hidden]), name="w_hidden")
         forget = tf.repeat(tf.constant([0.0, 1.0, 0.0, 0.0]), hidden)  # forgets little at first, as in Sonnet
         self.bias = tf.Variable(forget, name="bias")
 

@@ -14,6 +14,7 @@ from tfplace.learning.features import adjacency, unit_features
 from tfplace.learning.losses import reinforce
 from tfplace.learning.trainer import Drawn
 from tfplace.policies.networks.attentional import Attentional
+from tfplace.policies.networks.initial import draw_weights
 
 
 class OneByOne:
@@ -39,9 +40,9 @@ class OneByOne:
         self._features = tf.concat([unit_features(problem), adjacency(problem)], axis=1)
         self._prior = tf.constant(prior, tf.float32)
         self._entropy = entropy
-        tf.random.set_seed(int(rng.integers(2**31)))
         self._network = Attentional(int(self._features.shape[1]), problem.num_devices, **network)
         self.variables = self._network.trainable_variables
+        draw_weights(self.variables, rng)
 
     def sample(self, count: int, seed: IntArray, updates: int) -> Drawn:
         """[B, U] devices, drawn one after the other."""
