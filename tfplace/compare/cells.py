@@ -16,6 +16,8 @@ from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs
 from tfplace.errors import TfplaceError
+from tfplace.group.co_placement import merge
+from tfplace.group.merge import merge_units
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.progress import Improvement
@@ -51,6 +53,9 @@ SEARCHES = (
 )
 """Placers that go on until the budget is used up."""
 
+LEARNED = ("policy_gradient", "post_ce", "post_ppo", "post", "seq2seq", "hierarchical")
+"""Policies that learn on the graph they place; see docs/policies.md."""
+
 YARDSTICKS = ("contiguous", "load_search", "exact")
 """Placers for throughput or for small graphs, which are not run unless they are named; see docs/objectives.md."""
 
@@ -65,16 +70,21 @@ class Case:
     Attributes:
       graph: its name.
       topology: a preset's name.
-      tight: whether each accelerator has 1.5 times its share of what one of them would need for everything, so that no
-        device can hold it alone; otherwise they have their own memory.
+      tight: whether each accelerator has `spare` times its share of what one of them would need for everything, so
+        that none can hold it alone; otherwise they have their own memory.
+      spare: see `tight`.
+      groups: what is placed are at most so many groups of the grouper `merge`; 0 places every unit by itself.
     """
 
     graph: str
     topology: str
     tight: bool = False
+    spare: float = 1.5
+    groups: int = 0
 
     def __str__(self) -> str:
-        return f"{self.graph} on {self.topology}" + (", tight memory" if self.tight else "")
+        memory = f", {'tight' if self.spare == 1.5 else f'{self.spare:g} shares of'} memory" if self.tight else ""
+        return f"{self.graph} on {self.topology}{memory}" + (f", {self.groups} groups" if self.groups else "")
 
 
 @dataclass(frozen=True)
@@ -150,16 +160,18 @@ def problem_of(graph: OpGraph, case: Case) -> Problem:
 
     topology = Topology.preset(case.topology)
     problem = formulate(graph, topology, analytic_costs(graph, topology), Constraints())
-    return tightened(problem) if case.tight else problem
+    if case.tight:
+        problem = tightened(problem, case.spare)
+    return merge_units(problem, merge(problem, case.groups)) if case.groups else problem
 
 
-def tightened(problem: Problem) -> Problem:
+def tightened(problem: Problem, spare: float) -> Problem:
     """The problem with the memory of `Case.tight`."""
     simulator = Simulator(problem)
     accelerators = compute_devices(problem)
     need = max(int(simulator(single_device(problem, d)).peak_bytes[d]) for d in accelerators.tolist())
     limit = problem.memory_limit.copy()
-    limit[accelerators] = np.minimum(limit[accelerators], int(1.5 * need / len(accelerators)))
+    limit[accelerators] = np.minimum(limit[accelerators], int(spare * need / len(accelerators)))
     return dataclasses.replace(problem, memory_limit=limit)
 
 

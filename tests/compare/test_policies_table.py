@@ -1,0 +1,92 @@
+"""Suites of cases, and the tables of policies."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tfplace.compare import suites
+from tfplace.compare.cells import Case, Facts, Run, problem_of
+from tfplace.compare.policies_table import bootstrap, costs_table, evaluations_until, post_text, steps_table
+from tfplace.compare.standings import Standing
+from tfplace.registry import PLACERS
+from tfplace.testing import make_graph
+
+CASE = Case("g", "2xP100", groups=8)
+
+
+def run(placer, step_s, seed=0, trail=(), evaluations=100):
+    return Run(CASE, placer, seed, step_s, 0, evaluations, 1.0, 2.0, trail)
+
+
+def standing(**runs):
+    runs = {"single": [run("single", 4.0)], **runs}
+    return Standing(Facts(CASE, 10, 8, 2, 1.0, "f"), runs)
+
+
+def test_cases_of_suites():
+    assert suites.FULL.cases("nmt_2", (2, 4)) == [
+        Case("nmt_2", name, tight) for name in ("2xP100", "4xP100") for tight in (False, True)
+    ]
+    assert [c.topology for c in suites.FULL.cases("vit", ())] == ["4xP100", "4xP100"]
+    assert suites.POLICIES.cases("gnmt_4", (4,)) == [Case("gnmt_4", n, groups=256) for n in ("2xP100", "4xP100")]
+    tight = [c for c in suites.POLICIES.cases("nmt_2", (2,)) if c.tight]
+    assert [(c.topology, c.spare) for c in tight] == [("2xP100", 1.5), ("4xP100", 3.0)]
+    assert str(tight[1]) == "nmt_2 on 4xP100, 3 shares of memory, 256 groups"
+
+
+@pytest.mark.parametrize("suite", [suites.FULL, suites.QUICK, suites.POLICIES, suites.QUICK_POLICIES])
+def test_suites_name_placers_that_there_are(suite):
+    assert {*suite.placers} <= {*PLACERS}
+    learned = {name for name in suite.placers if getattr(PLACERS[name], "learned", False)}
+    every = {name for name in PLACERS if getattr(PLACERS[name], "learned", False)}
+    assert learned in (set(), every)
+
+
+def test_a_grouped_case_has_its_groups_and_its_memory():
+    names = [f"{c}{i}" for c in "ab" for i in range(10)]
+    graph = make_graph(dict.fromkeys(names, 10**6), [f"{c}{i} -> {c}{i + 1}" for c in "ab" for i in range(9)])
+    assert problem_of(graph, Case("g", "2xP100")).num_units == 20
+    assert problem_of(graph, Case("g", "2xP100", groups=4)).num_units == 2  # single consumers alone lead there
+    one, other = (problem_of(graph, Case("g", "4xP100", True, spare)).memory_limit[1:] for spare in (1.5, 3.0))
+    np.testing.assert_allclose(other / one, 2.0, rtol=1e-3)
+
+
+def test_evaluations_until_a_value():
+    found = run("post", 1.0, trail=((3, 0.1, 5.0, "x"), (9, 0.2, 2.0, "x"), (40, 0.3, 1.0, "x")))
+    assert [evaluations_until(found, s) for s in (6.0, 5.0, 2.5, 1.0, 0.9)] == [3, 3, 9, 40, math.inf]
+
+
+def test_bootstrap_intervals_hold_the_median_and_shrink():
+    values = np.random.default_rng(0).normal(10.0, 1.0, 100)
+    few, many = bootstrap(values[:5]), bootstrap(values)
+    for (low, high), part in ((few, values[:5]), (many, values)):
+        assert low <= np.median(part) <= high
+    assert many[1] - many[0] < few[1] - few[0]
+    assert bootstrap([3.0]) == (3.0, 3.0) and bootstrap(values) == many
+
+
+def test_the_table_of_steps_is_over_the_single_device():
+    text = steps_table([standing(post=[run("post", s, i) for i, s in enumerate((2.0, 3.0, 4.0))])])
+    lines = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in text.splitlines()}
+    assert lines["bound"] == "0.25" and lines["single"] == "1.00"
+    assert lines["post"] == "0.75 (0.50..1.00)"
+
+
+def test_runs_that_fit_nothing_are_said():
+    row = standing(post=[run("post", None, 0), run("post", None, 1), run("post", 3.0, 2)])
+    assert "| does not fit" in steps_table([row])
+    assert "| 1 of 3" in costs_table([row])
+
+
+def test_post_beside_policy_gradient():
+    plain = [run("policy_gradient", s, i) for i, s in enumerate((2.0, 2.0, 2.0))]
+    trail = ((10, 0.1, 3.0, "x"), (30, 0.2, 1.9, "x"), (60, 0.3, 1.0, "x"))
+    text = post_text([standing(policy_gradient=plain, post=[run("post", 1.0, i, trail) for i in range(3)])])
+    assert "after 30 of 100 evaluations, and ends lower by 50.0 %" in text
+    worse = post_text([standing(policy_gradient=plain, post=[run("post", 3.0, i, trail[:1]) for i in range(3)])])
+    assert "not in most runs, and ends lower by -50.0 %" in worse
+    none = [run("policy_gradient", None, i) for i in range(3)]
+    assert "policy gradient found nothing that fits" in post_text([standing(policy_gradient=none, post=plain)])

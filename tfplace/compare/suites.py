@@ -1,0 +1,105 @@
+"""What `scripts/compare.py` compares: cases, placers, budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfplace.compare.cells import CONSTRUCTIVE, LEARNED, SEARCHES, Case
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases and who is run on them.
+
+    Attributes:
+      placers: their names.
+      budget: of a cell.
+      seeds: for placers with random choices.
+      out: file of the results.
+      page: name of the tables on a page.
+      models: of the zoo; all if empty.
+      topologies: presets; for each model P100s in the numbers in which papers placed it if empty.
+      tight: models that are placed with tight memory too; all if None.
+      part: with tight memory each accelerator has this part of what one of them would need for everything; if None,
+        1.5 times its share.
+      groups: see `Case`.
+      parameters: of models, instead of their own.
+    """
+
+    placers: tuple[str, ...]
+    budget: str
+    seeds: int
+    out: str
+    page: str
+    models: tuple[str, ...] = ()
+    topologies: tuple[str, ...] = ()
+    tight: tuple[str, ...] | None = None
+    part: float | None = None
+    groups: int = 0
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def cases(self, model: str, counts: Sequence[int]) -> list[Case]:
+        """Those of a model.
+
+        Args:
+          model: its name.
+          counts: numbers of devices on which papers placed it.
+        """
+        own = tuple(f"{n}xP100" for n in counts if n in (2, 4, 8)) or ("4xP100",)
+        kinds = (False, True) if self.tight is None or model in self.tight else (False,)
+        return [
+            Case(model, name, tight, self._spare(name) if tight else 1.5, self.groups)
+            for name in self.topologies or own
+            for tight in kinds
+        ]
+
+    def _spare(self, topology: str) -> float:
+        return 1.5 if self.part is None else self.part * int(topology.partition("x")[0])
+
+
+_SMALL = {
+    "inception_v3": {"batch": 32},
+    "rnnlm_2": {"batch": 64, "steps": 10},
+    "transformer": {"batch": 32, "layers": 4},
+}
+
+FULL = Suite((*CONSTRUCTIVE, *SEARCHES), "60s", 3, "benchmarks/compare.jsonl", "compare")
+
+QUICK = Suite(
+    FULL.placers, "2s", 3, "out/quick.jsonl", FULL.page, models=tuple(_SMALL), topologies=("4xP100",), parameters=_SMALL
+)
+
+LEARNED_PLACERS = (
+    *("single", "expert", "scotch", "min_cut", "metis", "heft", "m_sct"),
+    *("random_search", "annealing", *LEARNED),
+)
+"""Policies beside what the papers compare them with, and beside searches that learn nothing."""
+
+POLICIES = Suite(
+    LEARNED_PLACERS,
+    "2400 evaluations",
+    5,
+    "benchmarks/policies.jsonl",
+    "policies",
+    models=("inception_v3", "rnnlm_2", "nmt_2", "gnmt_4"),
+    topologies=("2xP100", "4xP100"),
+    tight=("nmt_2",),
+    part=0.75,
+    groups=256,
+)
+
+QUICK_POLICIES = Suite(
+    LEARNED_PLACERS,
+    "200 evaluations",
+    2,
+    "out/quick_policies.jsonl",
+    POLICIES.page,
+    models=("rnnlm_2", "transformer"),
+    topologies=("4xP100",),
+    tight=("rnnlm_2",),
+    part=0.75,
+    groups=64,
+    parameters=_SMALL,
+)
