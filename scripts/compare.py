@@ -52,8 +52,9 @@ def main(argv: list[str]) -> None:
     del argv
     from tfplace.compare.running import run_all, tasks
 
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for policies in child processes
     suite = _suite()
+    if _LEARNED.value:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of child processes
     models = _models(suite)
     budget = Budget.parse(suite.budget)
     if _PAGE.value and not Path(_PAGE.value).exists():
