@@ -62,8 +62,11 @@ def test_a_planted_problem_is_solved_and_what_is_drawn_gets_better(name):
     assert all(m["failed"] == 0 and m["step_s"] > search.best_key[1] * (1 - 1e-9) for m in logged)
 
 
+@pytest.mark.parametrize("leant", [False, True])
+@pytest.mark.parametrize("keep_s", [0.0, 1e9])
 @everyone
-def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, tmp_path):
+def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, keep_s, leant, tmp_path):
+    """From its last checkpoint, or, where none was kept, told everything again; with a start and without."""
     problem = random_problem(np.random.default_rng(4), num_ops=25, num_devices=3, unit=1e-3)
 
     class Ends(Simulator):
@@ -74,17 +77,20 @@ def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, tmp_path):
                 raise EndError
             return super().keys(unit_devices, limit_s)
 
+    starts = [problem.allowed.argmax(axis=1).astype(np.int32)] if leant else []
+
     def run(path, last=10**9):
         evaluator = Ends(problem)
         evaluator.last = last
-        with RunDirectory(path, {}) as directory, contextlib.suppress(EndError):
+        with RunDirectory(path, {}, keep_s=keep_s) as directory, contextlib.suppress(EndError):
             search = Search(problem, Budget(evaluations=400), 3, evaluator=evaluator, run=directory)
-            search.run(POLICIES[name](), name)
+            search.run(POLICIES[name](starts), name)
             return search, evaluator.calls
         return None
 
     whole, asked = run(tmp_path / "whole")
     run(tmp_path / "cut", last=220)
+    assert (tmp_path / "cut" / "checkpoint.npz").exists() == (keep_s == 0)
     again, asked_again = run(tmp_path / "cut")
     assert asked == 400 and asked_again < 200
     assert again.best_key == whole.best_key

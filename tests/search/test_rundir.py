@@ -172,8 +172,8 @@ class Policy:
 
     citation = ""
 
-    def __init__(self, every_s=0.0, same=True):
-        self.every_s, self.same, self.steps = every_s, same, 0
+    def __init__(self, same=True):
+        self.same, self.steps = same, 0
 
     def place(self, study):
         kept = study.recall(same=self.same)
@@ -186,23 +186,23 @@ class Policy:
             self.steps += 1
             mean = 0.5 * mean + 0.5 * draws[np.lexsort((step_s, over))[:5]].mean(axis=0)
             study.log({"mean": float(mean.mean())})
-            study.keep(lambda mean=mean: {"mean": mean}, every_s=self.every_s)
+            study.keep(lambda mean=mean: {"mean": mean}, same=self.same)
 
 
-def train(path, last=10**9, **settings):
+def train(path, last=10**9, keep_s=0.0, **settings):
     policy = Policy(**settings)
-    with RunDirectory(path, {}) as directory:
+    with RunDirectory(path, {}, keep_s=keep_s) as directory:
         search = Search(problem_of(), Budget(evaluations=300), 0, evaluator=Counting(problem_of(), last), run=directory)
         with contextlib.suppress(KilledError):
             search.run(policy, "policy")
     return search, policy
 
 
-@pytest.mark.parametrize(("every_s", "same"), [(0.0, True), (0.0, False), (1e9, True)])
-def test_a_policy_goes_on_from_its_checkpoint(tmp_path, every_s, same):
+@pytest.mark.parametrize(("keep_s", "same"), [(0.0, True), (0.0, False), (1e9, True), (1e9, False)])
+def test_a_policy_goes_on_from_its_checkpoint(tmp_path, keep_s, same):
     whole, _ = train(tmp_path / "whole")
     train(tmp_path / "cut", last=155)
-    again, policy = train(tmp_path / "cut", every_s=every_s, same=same)
+    again, policy = train(tmp_path / "cut", keep_s=keep_s, same=same)
     assert policy.steps == 15  # of 30, as half were done
     assert again.best_key == whole.best_key and again.evaluations == 300
     assert facts(tmp_path / "cut" / "metrics.jsonl") == facts(tmp_path / "whole" / "metrics.jsonl")
@@ -212,8 +212,8 @@ def test_a_policy_goes_on_from_its_checkpoint(tmp_path, every_s, same):
 def test_what_follows_a_checkpoint_is_done_again(tmp_path):
     whole, _ = train(tmp_path / "whole")
     train(tmp_path / "cut", last=105)
-    train(tmp_path / "cut", last=105, every_s=1e9)  # goes on from 100 to 200, and keeps no state
-    again, policy = train(tmp_path / "cut", every_s=1e9)
+    train(tmp_path / "cut", last=105, keep_s=1e9)  # goes on from 100 to 200, and keeps no state
+    again, policy = train(tmp_path / "cut", keep_s=1e9)
     assert policy.steps == 20
     assert again.best_key == whole.best_key
     np.testing.assert_array_equal(again.best, whole.best)
@@ -221,7 +221,7 @@ def test_what_follows_a_checkpoint_is_done_again(tmp_path):
 
 def test_what_was_not_kept_is_forgotten_if_it_would_not_be_the_same(tmp_path):
     train(tmp_path, last=105)
-    train(tmp_path, last=105, every_s=1e9)
+    train(tmp_path, last=105, keep_s=1e9)
     with RunDirectory(tmp_path, {}) as directory:
         search = Search(problem_of(), Budget(evaluations=300), 0, run=directory)
         assert search.study("x").recall(same=False) is not None
@@ -234,9 +234,9 @@ def test_only_the_whole_search_keeps_a_state(tmp_path):
         study = Search(problem_of(), Budget(evaluations=30), 0, run=directory).study("whole")
         share = study.share(0.5, "share")
         share.key(problem_of().allowed.argmax(axis=1).astype(np.int32))
-        share.keep(lambda: {"x": np.zeros(1)}, every_s=0.0)
+        share.keep(lambda: {"x": np.zeros(1)}, same=False)
         assert study.recall() is None
-        study.keep(lambda: {"x": np.zeros(1)}, every_s=0.0)
+        study.keep(lambda: {"x": np.zeros(1)}, same=False)
         assert directory.recall() is not None
 
 
@@ -303,7 +303,8 @@ def test_lines_are_in_order_and_said_once(tmp_path):
         for evaluations in (1, 3, 2, 3, 4):
             lines.add(evaluations, {"x": evaluations})
     with contextlib.closing(Lines(tmp_path / "l")) as lines:
-        assert [line["x"] for line in lines.lines] == [1, 3, 4]
+        assert lines.last == 4
+    assert [json.loads(line)["x"] for line in (tmp_path / "l").read_text().splitlines()] == [1, 3, 4]
 
 
 def test_a_spent_budget_is_told_as_such(tmp_path):

@@ -178,7 +178,7 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
     from tfplace.api import place
 
     if getattr(PLACERS[fv.placer], "learned", False):
-        load_tensorflow(gpus=True)  # quietly, before the policy does
+        load_tensorflow(gpus=_measures_here(fv))  # quietly, before the policy does
     if fv.evaluator != SIMULATED:
         stages.stage(f"starting the {fv.evaluator} evaluator")
     with open_evaluator(fv, problem) as judge:

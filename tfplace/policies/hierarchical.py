@@ -97,7 +97,7 @@ class Hierarchical:
         from tfplace.policies.networks.hierarchy import Hierarchy
 
         with contextlib.suppress(BudgetSpentError):
-            start = best_start(study, self.starts)
+            start = best_start(study, self.starts)[0] if self.starts else None
             Training(study, Hierarchy(study.problem, self.settings, study.rng, start), self.settings.train).go()
         assert study.best is not None
         return study.best

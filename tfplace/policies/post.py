@@ -175,7 +175,7 @@ class _Run:
     def _begin(self, starts: Sequence[IntArray]) -> None:
         kept = self.study.recall()
         if kept is None:
-            start = best_start(self.study, starts)
+            start = best_start(self.study, starts)[0] if starts else None
             self.logits = prior_logits(self.study.problem, start, self.settings.lean)
             self.reward = Reward(self.study, self.settings.reward)
             return
@@ -228,6 +228,7 @@ class _Run:
         return {
             "logits": self.logits,
             "baseline": np.array(self.baseline),
+            "weight": np.array(self.reward.weight),
             **dict(zip(_Batch._fields, rows, strict=True)),
         }
 

@@ -68,7 +68,7 @@ class Seq2Seq:
 
         grouped = in_groups(study, self.settings.groups)
         with contextlib.suppress(BudgetSpentError):
-            start = best_start(grouped, [grouped.group(start) for start in self.starts])
+            start = best_start(grouped, [grouped.group(s) for s in self.starts])[0] if self.starts else None
             prior = prior_logits(grouped.problem, start, self.settings.lean)
             network = {"hidden": self.settings.hidden, "embedding": self.settings.embedding}
             learner = OneByOne(grouped.problem, prior, grouped.rng, network, entropy=self.settings.entropy)

@@ -105,7 +105,8 @@ def search_placement(
             starts = getattr(method, "starts", ())
             config = {**asked, "init": [digest([start]) for start in starts], **_config(problem, limit, evaluator)}
             run = stack.enter_context(RunDirectory(run_dir, config, resume=resume))
-            if run.best is not None and limit.seconds is not None and goes_on(PLACERS[placer]()):
+            goes = limit.seconds is not None and goes_on(PLACERS[placer]()) and not run.has_checkpoint
+            if run.best is not None and goes:
                 method.starts = (*starts, run.best.unit_device)  # type: ignore[attr-defined]
         search = Search(problem, limit, seed, progress, evaluator, run=run)
         chosen = search.run(method, placer)

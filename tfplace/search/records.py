@@ -115,8 +115,8 @@ class Lines:
         text = path.read_bytes()
         whole = text.rfind(b"\n") + 1
         try:
-            self.lines: list[dict[str, Any]] = [json.loads(line) for line in text[:whole].splitlines()]
-            self.last = max((int(line["evaluations"]) for line in self.lines), default=-1)
+            lines = [json.loads(line) for line in text[:whole].splitlines()]
+            self.last = max((int(line["evaluations"]) for line in lines), default=-1)
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{path}, which is damaged", "lines of JSON that say their evaluations") from error
         self._file = _appended(path, whole)

@@ -27,9 +27,13 @@ except ImportError:  # Windows has no such locks; a second process is then not r
     fcntl = None  # type: ignore[assignment]
 
 _FORMAT = 1
+_CHECKPOINT = "checkpoint.npz"
 
 FLUSH_S = 0.2
 """No more than this much of a search's quick evaluations is lost with its process."""
+
+KEEP_S = 5.0
+"""How old a checkpoint gets before the next, if what follows it can be done again."""
 
 
 class Best(NamedTuple):
@@ -54,6 +58,7 @@ class RunDirectory:
       path: of the directory; made with its parents if it does not exist.
       config: what the run is of; equal for a run that goes on, but for "versions".
       resume: whether to go on with a run that is there.
+      keep_s: see `keeps_now`.
 
     Attributes:
       records: every evaluation.
@@ -64,7 +69,10 @@ class RunDirectory:
         damaged.
     """
 
-    def __init__(self, path: str | Path, config: Mapping[str, Any], *, resume: bool = True) -> None:
+    def __init__(
+        self, path: str | Path, config: Mapping[str, Any], *, resume: bool = True, keep_s: float = KEEP_S
+    ) -> None:
+        self._keep_s = keep_s
         self.path = Path(path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -126,28 +134,31 @@ class RunDirectory:
             self._improvements.flush()
             self._metrics.flush()
             if self._unwritten and self.best is not None:
-                self._write(
-                    "best.npz",
-                    {"unit_device": self.best.unit_device, "over": np.int64(self.best.key[0])},
-                    step_s=np.float64(self.best.key[1]),
-                )
+                over, step_s = self.best.key
+                arrays = {"unit_device": self.best.unit_device, "over": np.int64(over), "step_s": np.float64(step_s)}
+                self._write("best.npz", arrays)
                 self._unwritten = False
             self._flushed = time.monotonic()
 
     @property
-    def age_s(self) -> float:
-        """Seconds since the last checkpoint, or since the directory was opened."""
-        return time.monotonic() - self._kept
+    def keeps_now(self) -> bool:
+        """Whether the last checkpoint, or the opening of the directory, is `keep_s` seconds ago."""
+        return time.monotonic() - self._kept >= self._keep_s
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether a policy kept its state here."""
+        return (self.path / _CHECKPOINT).exists()
 
     def keep(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replaces the checkpoint, after everything that it follows from."""
         self.written(now=True)
-        self._write("checkpoint.npz", arrays)
+        self._write(_CHECKPOINT, arrays)
         self._kept = time.monotonic()
 
     def recall(self) -> dict[str, NDArray[Any]] | None:
         """The checkpoint; None if there is none."""
-        return self._read("checkpoint.npz")
+        return self._read(_CHECKPOINT)
 
     def close(self) -> None:
         """Writes what is left and lets another process go on."""
@@ -168,9 +179,9 @@ class RunDirectory:
             return None
         return Best(best["unit_device"], (int(best["over"]), float(best["step_s"])))
 
-    def _write(self, name: str, arrays: Mapping[str, Any], **more: Any) -> None:
+    def _write(self, name: str, arrays: Mapping[str, Any]) -> None:
         data = io.BytesIO()
-        np.savez(data, **arrays, **more)
+        np.savez(data, **arrays)
         write_whole(self.path / name, data.getvalue())
 
     def _read(self, name: str) -> dict[str, NDArray[Any]] | None:

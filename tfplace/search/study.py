@@ -21,7 +21,7 @@ from tfplace.search.progress import Improvement, Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import DEFAULT
-from tfplace.study.base import KEPT_S, BudgetSpentError, Left, Placer
+from tfplace.study.base import BudgetSpentError, Left, Placer
 
 _PROGRESS_S = 0.2
 
@@ -163,9 +163,9 @@ class Search:
         if self._logged is not None:
             self._logged(self.evaluations, metrics)
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], every_s: float) -> None:
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], same: bool) -> None:
         """See `tfplace.study.base.Study.keep`."""
-        if self._run is None or self._run.age_s < every_s or self.best is None or self.best_key is None:
+        if self._run is None or self.best is None or self.best_key is None or (same and not self._run.keeps_now):
             return
         mine = {
             "evaluations": np.int64(self.evaluations),
@@ -178,10 +178,12 @@ class Search:
 
     def recall(self, same: bool) -> dict[str, NDArray[Any]] | None:
         """See `tfplace.study.base.Study.recall`."""
-        kept = self._run.recall() if self._run is not None and not self.history else None
+        kept = self._run.recall() if self._run is not None else None
         if kept is None or self._run is None:
             return None
         mine = {name: kept.pop(f"search.{name}") for name in ("evaluations", "best", "over", "step_s", "rng")}
+        if self.budget.evaluations is not None and self.evaluations > int(mine["evaluations"]):
+            return None  # the search has gone past it
         self.rng.bit_generator.state = json.loads(str(mine["rng"]))
         if self.budget.evaluations is not None:
             self.evaluations = int(mine["evaluations"])
@@ -297,10 +299,10 @@ class SearchStudy:
         """Says how a policy's training goes on."""
         self._search.log(metrics)
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, every_s: float = KEPT_S) -> None:
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, same: bool = True) -> None:
         """Keeps a state if this is the whole search; see `tfplace.study.base.Study`."""
         if len(self._line) == 1:
-            self._search.keep(state, every_s)
+            self._search.keep(state, same)
 
     def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
         """What was kept; see `tfplace.study.base.Study`."""
@@ -332,7 +334,7 @@ class SearchStudy:
         return Left(rest, None) if self._search.budget.seconds is not None else Left(None, round(rest))
 
     def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
-        """`evaluate(...).key`, quicker; see `tfplace.study.base.Study`.
+        """What [U] devices cost; see `tfplace.study.base.Study`.
 
         Raises:
           BudgetSpentError: nothing of this study's budget is left.

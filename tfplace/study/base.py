@@ -12,9 +12,6 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 
-KEPT_S = 5.0
-"""How often the state of a search is kept whose evaluations since then would be the same again."""
-
 
 class BudgetSpentError(Exception):
     """Raised by a study when its budget is used up; what was found so far is kept there."""
@@ -78,12 +75,13 @@ class Study(Protocol):
     def log(self, metrics: Mapping[str, float]) -> None:
         """Says how a policy's training goes on, at most once between two evaluations."""
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, every_s: float = ...) -> None:
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, same: bool = True) -> None:
         """Keeps the state of the search as it is between two evaluations, if it is kept at all.
 
         Args:
-          state: makes what `recall` gives back, arrays by name. Not called more often than every `every_s` seconds.
-          every_s: evaluations made since are made again. 0 if they would not be the same.
+          state: makes what `recall` gives back, arrays by name. Called every few seconds only, since the evaluations
+            made since then can be made again.
+          same: whether they would be the same; if not, each state is kept.
         """
 
     def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:

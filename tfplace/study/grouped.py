@@ -13,7 +13,7 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.stepcost import Key
 from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
-from tfplace.study.base import KEPT_S, Left, Study
+from tfplace.study.base import Left, Study
 
 _BEST, _KEY = "grouped.best", "grouped.key"
 
@@ -99,11 +99,11 @@ class Grouped:
         """See `Study.log`."""
         self._study.log(metrics)
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, every_s: float = KEPT_S) -> None:
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, same: bool = True) -> None:
         """See `Study.keep`; with the state goes the best of the groups' placements."""
         if self.best is not None and self.best_key is not None:
             best, key = self.best, np.array(self.best_key)
-            self._study.keep(lambda: {**state(), _BEST: best, _KEY: key}, every_s=every_s)
+            self._study.keep(lambda: {**state(), _BEST: best, _KEY: key}, same=same)
 
     def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
         """See `Study.recall`."""

@@ -65,17 +65,17 @@ class Price:
         self._spent = spent
 
 
-def best_start(study: Study, starts: Sequence[IntArray]) -> IntArray | None:
-    """The best of the placements, all of which are evaluated; None if there is none."""
+def best_start(study: Study, starts: Sequence[IntArray]) -> tuple[IntArray, Key]:
+    """Evaluates the placements a search may start from, at least one: the best, and its key."""
     keys = [study.key(start) for start in starts]
-    return starts[min(range(len(starts)), key=keys.__getitem__)] if keys else None
+    best = min(range(len(starts)), key=keys.__getitem__)
+    return starts[best], keys[best]
 
 
 def begin(study: Study, starts: Sequence[IntArray]) -> tuple[IntArray, Key, Price]:
     """Evaluates the placements a search may start from, at least one: the best, its key, and prices relative to it."""
-    keys = [study.key(start) for start in starts]
-    best = min(range(len(starts)), key=keys.__getitem__)
-    return starts[best], keys[best], Price(study, keys[best])
+    start, key = best_start(study, starts)
+    return start, key, Price(study, key)
 
 
 def limit_for(study: Study, most_s: float) -> float:
