@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tfplace.learning.features import unit_edges, unit_features
-from tfplace.policies.hierarchical import HierarchicalSettings
+from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
 from tfplace.policies.networks.hierarchy import Hierarchy
+from tfplace.search.budget import Budget
+from tfplace.search.study import Search
 from tfplace.testing import random_problem
 
 SETTINGS = HierarchicalSettings(groups=4, hidden=8, embedding=3, groupings=2)
@@ -97,3 +101,17 @@ def test_a_start_has_groups_of_its_own(problem):
     blind = hierarchy(problem).sample(200, np.array([1, 2], np.int32), 0)
     free = problem.allowed.sum(axis=1) > 1
     assert (drawn.devices == start)[:, free].mean() > (blind.devices == start)[:, free].mean() + 0.2
+
+
+def test_the_published_rate_is_too_high_here():
+    """Why the default is another: the grouping's entropy is gone after a few updates."""
+    problem = random_problem(np.random.default_rng(0), num_ops=60, num_devices=3, unit=1e-3)
+
+    def last_entropy(settings):
+        logged = []
+        search = Search(problem, Budget(evaluations=160), 0, logged=lambda n, metrics: logged.append(metrics))
+        search.run(Hierarchical(settings=dataclasses.replace(settings, hidden=64)), "x")
+        return logged[-2]["grouping_entropy"]
+
+    assert last_entropy(HierarchicalSettings.published()) < 0.1
+    assert last_entropy(HierarchicalSettings()) > 1.0

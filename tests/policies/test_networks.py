@@ -61,6 +61,25 @@ def test_the_lstm_and_its_gradients_are_sonnets(inputs, pair, compiled):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+def test_sonnets_own_lstm_for_whole_sequences_still_has_other_gradients_than_its_cell(inputs, pair):
+    """Why there is an `Lstm` here. If this fails, it has been mended: see which of the two is quicker."""
+    _, cell = pair
+    whole = snt.UnrolledLSTM(HIDDEN)
+    whole(inputs, whole.initial_state(BATCH))
+    whole.input_to_hidden.assign(cell.input_to_hidden)
+    whole.hidden_to_hidden.assign(cell.hidden_to_hidden)
+    whole.b.assign(cell.b)
+    ways = (
+        (lambda x: whole(x, whole.initial_state(BATCH))[0], whole),
+        (lambda x: snt.static_unroll(cell, x, cell.initial_state(BATCH))[0], cell),
+    )
+    (out, mine), (expected, other) = (
+        gradients(run, inputs, [core.input_to_hidden, core.hidden_to_hidden, core.b]) for run, core in ways
+    )
+    np.testing.assert_allclose(out, expected, atol=1e-6)
+    assert all(np.abs(a - b).max() > 0.1 for a, b in zip(mine, other, strict=True))
+
+
 def test_one_step_at_a_time_is_the_same(inputs, pair):
     lstm, _ = pair
     state, outputs = lstm.zeros(BATCH), []

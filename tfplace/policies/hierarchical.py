@@ -16,8 +16,8 @@ from tfplace.study.price import best_start
 class HierarchicalSettings:
     """Constants; by default those published for the paper, but for the rate.
 
-    With the published rate of 0.1 the grouper of this implementation puts everything into one group within a few
-    updates, from where it does not come back.
+    With the published rate of 0.1 the grouper of this implementation soon puts everything into one group, from where
+    it does not come back (tests/policies/test_hierarchy.py).
 
     Attributes:
       groups: at most so many (256 in TensorFlow's controller), and at most `groups_per_device` for each device (20
