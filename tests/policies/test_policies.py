@@ -187,6 +187,12 @@ def test_constants_that_do_not_go_together_are_refused(settings):
         PostSettings(**settings)
 
 
+@pytest.mark.parametrize("groupings", [0, 3])
+def test_every_grouping_has_as_many_placements(groupings):
+    with pytest.raises(ValueError, match=rf"a batch of 4 with {groupings} groupings"):
+        HierarchicalSettings(groupings=groupings)
+
+
 def test_training_constants_are_checked():
     with pytest.raises(ValueError, match="rate 0"):
         TrainSettings(rate=0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tfplace.core.arrays import IntArray
+from tfplace.errors import InputError
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.price import best_start
@@ -33,6 +34,9 @@ class HierarchicalSettings:
       entropy: weight of the mean entropies of both choices, which are made large (none in the paper).
       lean: probability of what a start has, in the first distributions.
       train: see there; the batch are all placements of an update, m * k.
+
+    Raises:
+      InputError: a batch that is no multiple of the groupings.
     """
 
     groups: int = 256
@@ -48,6 +52,12 @@ class HierarchicalSettings:
     entropy: float = 0.0
     lean: float = 0.9
     train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=4))
+
+    def __post_init__(self) -> None:
+        if self.groupings < 1 or self.train.batch % self.groupings:
+            raise InputError(
+                f"a batch of {self.train.batch} with {self.groupings} groupings", "a multiple of at least 1 grouping"
+            )
 
     @classmethod
     def published(cls) -> HierarchicalSettings:
