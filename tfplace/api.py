@@ -17,6 +17,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, SourceError
+from tfplace.workers.base import Controllers
 
 if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
@@ -120,6 +121,7 @@ def place(
     init: Placement | str | Path | None = None,
     run_dir: str | Path | None = None,
     resume: bool = True,
+    controllers: int | Controllers = 0,
 ) -> Placement:
     """Decides a device for every op.
 
@@ -150,6 +152,8 @@ def place(
       run_dir: a directory that keeps the search as it goes on (docs/runs.md). After whatever ended it, the same call
         goes on; with a budget in evaluations it ends with the same placement as if nothing had happened.
       resume: False refuses a `run_dir` in which a search was begun.
+      controllers: how many processes train a policy together, each with a part of every update's gradient, or a
+        `tfplace.workers.base.Controllers` for more choice (docs/policies.md); 0 for this process alone.
 
     Returns:
       The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far, and
@@ -158,7 +162,8 @@ def place(
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
       InputError: an objective that the evaluator does not know, fewer than 1 group, a seed below 0, `init` for a
-        placer that goes on from nothing, or a `run_dir` that is another search's or in use.
+        placer that goes on from nothing, controllers for one that has none, or a `run_dir` that is
+        another search's or in use.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
@@ -183,6 +188,8 @@ def place(
         graph = source if isinstance(source, OpGraph) else extract(source, batch)
         problem = formulate(graph, topology, constraints=constraints, max_memory=max_memory)
 
+    together = _controllers(controllers)
+
     def search(tell: Callable[[Progress], None] | None) -> Placement:
         judge, ours = _evaluator(evaluator, problem, objective)
         try:
@@ -199,6 +206,7 @@ def place(
                 init=init,
                 run_dir=run_dir,
                 resume=resume,
+                controllers=together,
             )
         finally:
             if ours:
@@ -229,6 +237,14 @@ def _evaluator(
             f"an evaluator of {judge.problem!r}", f"one of {problem!r}", "Make the problem first: tfplace.formulate()."
         )
     return judge, False
+
+
+def _controllers(wanted: int | Controllers) -> Controllers | None:
+    if isinstance(wanted, int):
+        from tfplace.workers.processes import Processes
+
+        return Controllers(Processes(wanted)) if wanted else None
+    return wanted
 
 
 def simulate(problem: Problem, devices: Placement | Mapping[str, str]) -> StepCost:

@@ -31,6 +31,8 @@ def place_flags() -> flags.FlagValues:
     text("init", None, "What to go on from: a file of a placement, or a placer's name.", flag_values=fv)
     text("run_dir", None, "Directory that keeps the search, which goes on there after any end.", flag_values=fv)
     switch("resume", True, "Go on with the search that is in --run_dir; --noresume refuses it.", flag_values=fv)
+    flags.DEFINE_integer("controllers", 0, "Processes that train a policy together.", 0, flag_values=fv)
+    switch("asynchronous", False, "Apply each controller's gradient when it comes.", flag_values=fv)
     text("budget", "30s", "Time to search, such as 30s or 2min, or '500 evaluations'.", flag_values=fv)
     text("profile", None, "A file of `tfplace profile` with measured op times.", flag_values=fv)
     text("objective", "step_time", "What is made small: step_time or throughput.", flag_values=fv)

@@ -36,7 +36,9 @@ from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import check_grouper
-from tfplace.search.init import check_goes_on, check_init
+from tfplace.search.init import check_controllers, check_goes_on, check_init
+from tfplace.workers.base import Controllers
+from tfplace.workers.processes import Processes
 
 if TYPE_CHECKING:
     from tfplace.measure.measured import MeasuredEvaluator
@@ -109,6 +111,10 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
     if fv.init:
         check_init(fv.init)
         check_goes_on(fv.placer)
+    if fv.controllers:
+        check_controllers(fv.placer)
+    elif fv.asynchronous:
+        raise InputError("--asynchronous without --controllers", "both", "Such as --controllers=2 --asynchronous.")
     if fv.grouper:
         check_grouper(fv.grouper, fv.groups)
     elif fv["groups"].present:
@@ -195,6 +201,7 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
             init=fv.init,
             run_dir=fv.run_dir,
             resume=fv.resume,
+            controllers=_controllers(fv),
         )
         if out is not None:
             placement.save(out / "placement.json")
@@ -202,6 +209,10 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
         traced = _measured(stages, cast("MeasuredEvaluator", judge), placement, out) if _measures(fv) else []
     if out is not None:
         _write(stages, placement, traced, out, result.files)
+
+
+def _controllers(fv: flags.FlagValues) -> Controllers | int:
+    return Controllers(Processes(fv.controllers), asynchronous=True) if fv.asynchronous else int(fv.controllers)
 
 
 def _measures(fv: flags.FlagValues) -> bool:

@@ -93,6 +93,10 @@ class Reward:
         """Of the price, kept for a search that goes on."""
         return self._price.weight
 
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self._price.weight = weight
+
     @property
     def worst(self) -> float:
         """The reward of a placement that does not run."""

@@ -1,137 +1,151 @@
-"""How a network that draws placements is trained: draw, evaluate, compare with a baseline, descend."""
+"""How a network that draws placements is trained: trials, their gradients, a step of the optimizer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfplace.core.arrays import FloatArray, IntArray
-from tfplace.learning.baselines import moving_average
+from tfplace.learning.controller import Controller, Learner, Order, Trial, apart, trial
 from tfplace.learning.metrics import batch_metrics
-from tfplace.learning.rewards import Reward, failed
+from tfplace.learning.rewards import Reward
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import Study
-
-
-class Learner(Protocol):
-    """A policy with parameters."""
-
-    @property
-    def variables(self) -> Sequence[tf.Variable]:
-        """What is trained, always in the same order."""
-
-    def sample(self, count: int, seed: IntArray, updates: int) -> Drawn:
-        """Draws placements; the same with the same parameters and [2] seed.
-
-        Args:
-          count: B.
-          seed: [2].
-          updates: of the parameters so far.
-        """
-
-    def gradients(
-        self, drawn: Drawn, advantage: FloatArray, weight: FloatArray
-    ) -> tuple[list[tf.Tensor], Mapping[str, tf.Tensor]]:
-        """The gradient of the loss for each variable, and what there is to log.
-
-        Args:
-          drawn: what `sample` gave, or its first rows.
-          advantage: [B].
-          weight: [B] 0 for samples that are left out.
-        """
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Placements, and the choices they were made by.
-
-    Attributes:
-      devices: [B, U].
-      choices: arrays by name with B rows, or shared by all placements, which only the learner knows.
-    """
-
-    devices: IntArray
-    choices: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+from tfplace.workers.base import Workers
 
 
 class Training:
-    """Trains a learner on what a study says of its placements.
+    """Trains a learner on what a study says of its placements, alone or with the study's controllers.
 
     Args:
       study: evaluates; its end ends the training.
-      learner: draws.
+      learner: makes the policy for a study, with its first parameters from the study's generator; can be sent to
+        another process.
       settings: constants.
     """
 
-    def __init__(self, study: Study, learner: Learner, settings: TrainSettings) -> None:
+    def __init__(self, study: Study, learner: Callable[[Study], Learner], settings: TrainSettings) -> None:
         self.study = study
-        self.learner = learner
         self.settings = settings
+        self.own = Controller(study, learner(study), settings)
+        self.variables = self.own.learner.variables
         self.rate = tf.Variable(settings.rate, trainable=False)
         self.optimizer = snt.optimizers.Adam(self.rate)
-        self.optimizer.apply([tf.zeros_like(v) for v in learner.variables], learner.variables)  # makes its slots
+        self.optimizer.apply([tf.zeros_like(v) for v in self.variables], self.variables)  # makes its slots
         self.optimizer.step.assign(0)
-        self.reward = Reward(study, settings.reward)
-        self.baseline = self.reward.worst if settings.pessimistic else np.nan
+        self.baselines: list[float] = []
         self.updates = 0
+        self._learner = learner
 
     def go(self) -> None:
         """Until the study raises.
 
         Raises:
           BudgetSpentError: from the study.
+          ClusterError: controllers do not come back.
         """
-        self._recall()
+        controllers = self.study.controllers
+        self._recall(same=controllers is None or not controllers.asynchronous)
+        if controllers is None:
+            self._alone()
+            return
+        make = functools.partial(apart, self.study.replica(), self._learner, self.settings)
+        with contextlib.closing(controllers.engine.start(make)) as workers:
+            if controllers.asynchronous:
+                self._as_they_come(workers)
+            else:
+                self._all_together(workers, controllers.engine.count)
+
+    def _alone(self) -> None:
         while True:
-            self.study.log(self.update())
+            done = self.own.trial(self._order(0))
+            self._learn({0: done})
             self.study.keep(self._state)
 
-    def update(self) -> dict[str, float]:
-        """One batch; what there is to log of it."""
-        drawn = self.learner.sample(self.settings.batch, self._seed(), self.updates)
-        over, step_s = self.study.keys(drawn.devices)
-        rewards = self.reward(over, step_s)
-        counts = np.ones(len(over), bool)
-        if self.updates >= self.settings.ignore_failed_after:
-            counts = ~failed(over, step_s)
-        before = float(rewards.mean()) if np.isnan(self.baseline) else self.baseline
-        self.baseline = moving_average(before, rewards[counts], self.settings.decay)
-        if len(over) < len(drawn.devices):  # the budget's end: there is nothing left to learn for
-            return batch_metrics(over, step_s, rewards)
-        gradients, metrics = self.learner.gradients(drawn, rewards - before, counts.astype(np.float64))
-        self.rate.assign(self.settings.rate_at(self.updates))
-        clipped, norm = tf.clip_by_global_norm(gradients, self.settings.clip)
-        self.optimizer.apply(clipped, self.learner.variables)
-        self.reward.adapt(over)
-        self.updates += 1
-        told = {name: float(value) for name, value in metrics.items()}
-        return batch_metrics(over, step_s, rewards) | {"baseline": before, "gradient": float(norm)} | told
+    def _all_together(self, workers: Workers, count: int) -> None:
+        """Synchronously: the mean of all gradients, in the controllers' order."""
+        while True:
+            parameters = self._parameters()
+            futures = [workers.submit(trial, parameters, self._order(c)) for c in range(count)]
+            trials = {c: future.result() for c, future in enumerate(futures)}
+            for done in trials.values():
+                self.study.tell(done.devices, done.over, done.step_s)
+            self._learn(trials)
+            self.study.keep(self._state)
 
-    def _seed(self) -> IntArray:
-        return self.study.rng.integers(2**31, size=2).astype(np.int32)
+    def _as_they_come(self, workers: Workers) -> None:
+        """Asynchronously: each gradient when it is there, by as many controllers as there are workers."""
+        running: dict[Future[Trial], int] = {}
+        while True:
+            parameters = self._parameters()
+            for controller in sorted({*range(workers.count)} - {*running.values()}):
+                running[workers.submit(trial, parameters, self._order(controller))] = controller
+            ended = wait(running, return_when=FIRST_COMPLETED).done
+            for future in sorted(ended, key=running.__getitem__):
+                controller, done = running.pop(future), future.result()
+                self.study.tell(done.devices, done.over, done.step_s)
+                self._learn({controller: done})
+                self.study.keep(self._state, same=False)
+
+    def _order(self, controller: int) -> Order:
+        while len(self.baselines) <= controller:
+            self.baselines.append(self.own.reward.worst if self.settings.pessimistic else np.nan)
+        seed = self.study.rng.integers(2**31, size=2).astype(np.int32)
+        return Order(seed, self.baselines[controller], self.own.reward.weight, self.updates)
+
+    def _learn(self, trials: dict[int, Trial]) -> None:
+        """One step of the optimizer, with the mean gradient of the controllers' trials."""
+        for controller, done in trials.items():
+            self.baselines[controller] = done.baseline
+        told = [*trials.values()]
+        over, step_s, rewards = (
+            np.concatenate([getattr(done, name) for done in told]) for name in ("over", "step_s", "rewards")
+        )
+        metrics = batch_metrics(over, step_s, rewards)
+        if all(done.gradients for done in told):
+            metrics["baseline"] = float(np.mean([done.before for done in told]))
+            metrics["gradient"] = self._descend([done.gradients for done in told])
+            metrics |= {name: float(np.mean([done.metrics[name] for done in told])) for name in told[0].metrics}
+            self.own.reward.adapt(over)
+            self.updates += 1
+        self.study.log(metrics)
+
+    def _descend(self, gradients: Sequence[Sequence[Any]]) -> float:
+        """The norm of the mean gradient before clipping."""
+        mean = gradients[0]
+        if len(gradients) > 1:
+            mean = [tf.add_n(of_one) / len(of_one) for of_one in zip(*gradients, strict=True)]
+        self.rate.assign(self.settings.rate_at(self.updates))
+        clipped, norm = tf.clip_by_global_norm(mean, self.settings.clip)
+        self.optimizer.apply(clipped, self.variables)
+        return float(norm)
+
+    def _parameters(self) -> list[NDArray[Any]]:
+        return [variable.numpy() for variable in self.variables]
 
     def _all_variables(self) -> list[tf.Variable]:
-        return [*self.learner.variables, *self.optimizer.m, *self.optimizer.v, self.optimizer.step]
+        return [*self.variables, *self.optimizer.m, *self.optimizer.v, self.optimizer.step]
 
     def _state(self) -> dict[str, NDArray[Any]]:
         arrays = {f"variable{i}": v.numpy() for i, v in enumerate(self._all_variables())}
         return arrays | {
-            "baseline": np.array(self.baseline),
+            "baselines": np.array(self.baselines),
             "updates": np.array(self.updates),
-            "weight": np.array(self.reward.weight),
+            "weight": np.array(self.own.reward.weight),
         }
 
-    def _recall(self) -> None:
-        kept = self.study.recall()
+    def _recall(self, *, same: bool) -> None:
+        kept = self.study.recall(same=same)
         if kept is None:
             return
         for i, variable in enumerate(self._all_variables()):
             variable.assign(kept[f"variable{i}"])
-        self.baseline, self.updates = float(kept["baseline"]), int(kept["updates"])
-        self.reward = Reward(self.study, self.settings.reward, float(kept["weight"]))
+        self.baselines, self.updates = kept["baselines"].tolist(), int(kept["updates"])
+        self.own.reward = Reward(self.study, self.settings.reward, float(kept["weight"]))

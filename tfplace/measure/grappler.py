@@ -55,10 +55,15 @@ class GrapplerEvaluator:
     def __init__(self, problem: Problem, *, time_out_s: float = 300.0, workers: int = 1) -> None:
         self.problem = problem
         step = _step(problem)
+        self._time_out_s = time_out_s
         self._processes = [GrapplerProcess(step, time_out_s) for _ in range(max(workers, 1))]
         self._threads: ThreadPoolExecutor | None = None
         self._plausible_bytes = int(problem.graph.tensor_bytes.sum())
         self._ends = _channel_ends(problem.topology)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made anew in another process, where it has one process."""
+        return _remade, (self.problem, self._time_out_s)
 
     def __call__(self, unit_device: ArrayLike) -> StepCost:
         """The cost of a step with unit u on device `unit_device[u]`, [U] indices.
@@ -166,6 +171,10 @@ class GrapplerEvaluator:
         known = [held is not None and 0 <= held <= most for held in figures.peak_bytes]
         peak = np.array([held or 0 for held in figures.peak_bytes], np.int64)
         return np.where(known, peak + variables, UNKNOWN_BYTES)
+
+
+def _remade(problem: Problem, time_out_s: float) -> GrapplerEvaluator:
+    return GrapplerEvaluator(problem, time_out_s=time_out_s)
 
 
 def _step(problem: Problem) -> Step:

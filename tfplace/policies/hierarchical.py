@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tfplace.core.arrays import IntArray
 from tfplace.errors import InputError
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.price import best_start
+
+if TYPE_CHECKING:
+    from tfplace.policies.networks.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,7 @@ class Hierarchical:
     )
 
     learned = True
+    has_controllers = True
 
     def __init__(self, starts: Sequence[IntArray] = (), settings: HierarchicalSettings | None = None) -> None:
         self.starts = tuple(starts)
@@ -104,10 +110,15 @@ class Hierarchical:
     def place(self, study: Study) -> IntArray:
         """Draws and learns until the study's budget is used up."""
         from tfplace.learning.trainer import Training
-        from tfplace.policies.networks.hierarchy import Hierarchy
 
         with contextlib.suppress(BudgetSpentError):
             start = best_start(study, self.starts)[0] if self.starts else None
-            Training(study, Hierarchy(study.problem, self.settings, study.rng, start), self.settings.train).go()
+            Training(study, functools.partial(_learner, self.settings, start), self.settings.train).go()
         assert study.best is not None
         return study.best
+
+
+def _learner(settings: HierarchicalSettings, start: IntArray | None, study: Study) -> Hierarchy:
+    from tfplace.policies.networks.hierarchy import Hierarchy
+
+    return Hierarchy(study.problem, settings, study.rng, start)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tfplace.core.arrays import IntArray
 from tfplace.learning.prior import prior_logits
@@ -12,6 +14,9 @@ from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.grouped import in_groups
 from tfplace.study.price import best_start
+
+if TYPE_CHECKING:
+    from tfplace.policies.networks.one_by_one import OneByOne
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ class Seq2Seq:
     )
 
     learned = True
+    has_controllers = True
 
     def __init__(self, starts: Sequence[IntArray] = (), settings: Seq2SeqSettings | None = None) -> None:
         self.starts = tuple(starts)
@@ -64,14 +70,18 @@ class Seq2Seq:
     def place(self, study: Study) -> IntArray:
         """Draws and learns until the study's budget is used up."""
         from tfplace.learning.trainer import Training
-        from tfplace.policies.networks.one_by_one import OneByOne
 
         grouped = in_groups(study, self.settings.groups)
         with contextlib.suppress(BudgetSpentError):
             start = best_start(grouped, [grouped.group(s) for s in self.starts])[0] if self.starts else None
-            prior = prior_logits(grouped.problem, start, self.settings.lean)
-            network = {"hidden": self.settings.hidden, "embedding": self.settings.embedding}
-            learner = OneByOne(grouped.problem, prior, grouped.rng, network, entropy=self.settings.entropy)
-            Training(grouped, learner, self.settings.train).go()
+            Training(grouped, functools.partial(_learner, self.settings, start), self.settings.train).go()
         assert grouped.best is not None
         return grouped.ungroup(grouped.best)
+
+
+def _learner(settings: Seq2SeqSettings, start: IntArray | None, study: Study) -> OneByOne:
+    from tfplace.policies.networks.one_by_one import OneByOne
+
+    prior = prior_logits(study.problem, start, settings.lean)
+    network = {"hidden": settings.hidden, "embedding": settings.embedding}
+    return OneByOne(study.problem, prior, study.rng, network, entropy=settings.entropy)

@@ -1,4 +1,4 @@
-"""Which placers go on from a placement, and what they can be told to go on from. Loads nothing until it is asked."""
+"""Which placers can be told to go on from what, or to work together. Loads nothing until it is asked."""
 
 from __future__ import annotations
 
@@ -37,3 +37,19 @@ def check_goes_on(placer: str) -> None:
 def goes_on(placer: object) -> bool:
     """Whether the placer can be given placements to start from."""
     return hasattr(placer, "starts")
+
+
+def check_controllers(placer: str) -> None:
+    """Refuses placers that nobody can work on together.
+
+    Raises:
+      InputError: it is one of those.
+      UnknownNameError: no such placer.
+    """
+    if not _has_controllers(placer):
+        able = [name for name in PLACERS if _has_controllers(name)]
+        raise InputError(f"controllers with placer {placer!r}", f"one of {', '.join(able)}", "Others work alone.")
+
+
+def _has_controllers(placer: str) -> bool:
+    return bool(getattr(PLACERS[placer](), "has_controllers", False))

@@ -20,7 +20,7 @@ from tfplace.errors import InfeasibleError, InputError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
-from tfplace.search.init import check_goes_on, goes_on
+from tfplace.search.init import check_controllers, check_goes_on, goes_on
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.shortage import infeasible
@@ -31,6 +31,7 @@ from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer
 from tfplace.study.devices import single_device
 from tfplace.version import VERSION
+from tfplace.workers.base import Controllers
 
 BASELINES = ("round_robin", "expert", "heft")
 """Placers reported beside every placement, after each single device."""
@@ -59,6 +60,7 @@ def search_placement(
     init: Placement | str | Path | None = None,
     run_dir: str | Path | None = None,
     resume: bool = True,
+    controllers: Controllers | None = None,
 ) -> Placement:
     """Places `problem`; see `tfplace.place`, which this implements.
 
@@ -75,17 +77,20 @@ def search_placement(
       init: what the search goes on from; see `tfplace.search.starts`.
       run_dir: keeps the search as it goes on, so that it can go on after its process has ended; see `RunDirectory`.
       resume: whether to go on with a run that is in `run_dir`.
+      controllers: train a policy together.
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      InputError: fewer than 1 group, a seed below 0, a placer that goes on from nothing, or a `run_dir` in use or of
-        another search.
+      InputError: fewer than 1 group, a seed below 0, a placer that goes on from nothing, controllers for one that has
+        none, or a `run_dir` in use or of another search.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer or grouper.
     """
     if seed < 0:
         raise InputError(f"seed {seed}", "a seed of at least 0")
+    if controllers is not None:
+        check_controllers(placer)
     method: Placer = PLACERS[placer]()
     if grouper is not None:
         method = OnGroups(method, grouper, groups)
@@ -99,6 +104,8 @@ def search_placement(
     bound_s = _bound_s(problem, evaluator)
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
     asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
+    if controllers is not None:
+        asked |= {"controllers": controllers.engine.count, "asynchronous": controllers.asynchronous}
     with contextlib.ExitStack() as stack:
         run = None
         if run_dir is not None:
@@ -108,7 +115,7 @@ def search_placement(
             goes = limit.seconds is not None and goes_on(PLACERS[placer]()) and not run.has_checkpoint
             if run.best is not None and goes:
                 method.starts = (*starts, run.best.unit_device)  # type: ignore[attr-defined]
-        search = Search(problem, limit, seed, progress, evaluator, run=run)
+        search = Search(problem, limit, seed, progress, evaluator, run=run, controllers=controllers)
         chosen = search.run(method, placer)
     op_device = problem.expand(chosen)
     cost = _final_cost(search, chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, Key
-from tfplace.errors import ApplyError, ClusterError
+from tfplace.errors import ApplyError, ClusterError, InputError
 from tfplace.search.budget import Budget
 from tfplace.search.cache import Cache
 from tfplace.search.clock import Clock
@@ -21,9 +22,11 @@ from tfplace.search.progress import Improvement, Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import DEFAULT
-from tfplace.study.base import BudgetSpentError, Left, Placer
+from tfplace.study.base import BudgetSpentError, Left, Placer, Study
+from tfplace.workers.base import Controllers
 
 _PROGRESS_S = 0.2
+_ENDLESS = Budget(evaluations=2**62)
 
 CANNOT_GO_ON = (ApplyError, ClusterError)
 """What an evaluator raises that can tell nothing any more, such as when its workers do not come back."""
@@ -42,6 +45,7 @@ class Search:
         is evaluated, if its budget is a number of evaluations: the same seed then makes it the same search. One by the
         clock goes on from the best placement, with what is left of its seconds.
       logged: called with the evaluations so far and what a policy says of its training.
+      controllers: train a policy together.
 
     Attributes:
       broken: why the evaluator could not go on; None while it can.
@@ -57,6 +61,7 @@ class Search:
         *,
         run: RunDirectory | None = None,
         logged: Callable[[int, Mapping[str, float]], None] | None = None,
+        controllers: Controllers | None = None,
     ) -> None:
         self.problem = problem
         self.budget = budget
@@ -67,6 +72,7 @@ class Search:
         self.best: IntArray | None = None
         self.best_key: Key | None = None
         self.broken: Exception | None = None
+        self.controllers = controllers
         self._progress = progress
         self._reported = 0.0
         self._run = run
@@ -312,6 +318,26 @@ class SearchStudy:
         return kept
 
     @property
+    def controllers(self) -> Controllers | None:
+        """The search's."""
+        return self._search.controllers
+
+    def replica(self) -> Callable[[], Study]:
+        """See `tfplace.study.base.Study.replica`.
+
+        Raises:
+          InputError: the evaluator measures.
+        """
+        evaluator = self._search.evaluator
+        if evaluator.source == MEASURED:
+            raise InputError(
+                "several controllers with measured steps",
+                "an evaluator that computes them, simulated or by Grappler",
+                "Controllers that measured on the same devices would disturb one another.",
+            )
+        return functools.partial(_replica, evaluator)
+
+    @property
     def bound_s(self) -> float:
         """No placement's seconds can be lower; see `Evaluator.bound_s`."""
         return self._search.evaluator.bound_s
@@ -383,6 +409,10 @@ class SearchStudy:
         for study in self._line:
             if study.best_key is None or key < study.best_key:
                 study.best, study.best_key = unit_device.copy(), key
+
+
+def _replica(evaluator: Evaluator) -> Study:
+    return Search(evaluator.problem, _ENDLESS, 0, evaluator=evaluator).study("controller")
 
 
 def _one(key: Key) -> tuple[LongArray, FloatArray]:

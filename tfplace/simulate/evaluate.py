@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,6 +45,10 @@ class Simulator:
         # The kernel is compiled anew for each kind of array (other integers, read-only), so it only ever sees these.
         self._one = Batch(np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1))
         self._pool: Threads | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made anew in another process, with as many threads as that has processors."""
+        return type(self), (self.problem, self.options)
 
     def __call__(self, unit_device: ArrayLike) -> StepCost:
         """The cost of a step with unit u on device `unit_device[u]`; [U] indices, whether allowed is not checked."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -176,6 +176,10 @@ class PipelineLoads:
         self.threads = len(own_cores()) if threads is None else threads
         self._one = np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1)
         self._pool: ThreadPoolExecutor | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made anew in another process, with as many threads as that has processors."""
+        return type(self), (self.problem,)
 
     def __call__(self, unit_device: ArrayLike) -> StepCost:
         """The loads with unit u on device `unit_device[u]`; [U] indices, whether allowed is not checked.

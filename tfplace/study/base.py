@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
+from tfplace.workers.base import Controllers
 
 
 class BudgetSpentError(Exception):
@@ -63,7 +64,7 @@ class Study(Protocol):
         """
 
     def tell(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> int:
-        """Counts the rows of [B, U] as evaluated, with keys that somebody else found, such as a worker.
+        """Counts the rows of [B, U] as evaluated, with keys that somebody else found, such as a controller.
 
         Returns:
           How many count: the first ones, if the budget has evaluations for some rows only.
@@ -89,6 +90,17 @@ class Study(Protocol):
 
         Args:
           same: whether the same evaluations will follow as the last time.
+        """
+
+    @property
+    def controllers(self) -> Controllers | None:
+        """Who trains a policy together; None if that is for this process alone."""
+
+    def replica(self) -> Callable[[], Study]:
+        """What makes a study of the same problem in another process, without a budget, whose results are its own.
+
+        Raises:
+          InputError: what placements cost can only be told here.
         """
 
     @property
@@ -136,7 +148,8 @@ class Placer(Protocol):
     Attributes:
       citation: where the method comes from.
 
-    One that goes on from placements has `starts`, one that needs TensorFlow `learned = True`.
+    One that goes on from placements has `starts`, one that needs TensorFlow `learned = True`, one
+    that controllers can train together `has_controllers = True`.
     """
 
     citation: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from tfplace.core.stepcost import Key
 from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.study.base import Left, Study
+from tfplace.workers.base import Controllers
 
 _BEST, _KEY = "grouped.best", "grouped.key"
 
@@ -56,6 +58,15 @@ class Grouped:
     def spent(self) -> float:
         """Fraction of the study's budget used."""
         return self._study.spent
+
+    @property
+    def controllers(self) -> Controllers | None:
+        """As of the study."""
+        return self._study.controllers
+
+    def replica(self) -> Callable[[], Study]:
+        """See `Study.replica`."""
+        return functools.partial(_replica, self._study.replica(), self._label)
 
     @property
     def bound_s(self) -> float:
@@ -149,3 +160,7 @@ class Grouped:
         for study in self._line:
             if study.best_key is None or key < study.best_key:
                 study.best, study.best_key = unit_device.copy(), key
+
+
+def _replica(study: Callable[[], Study], label: IntArray) -> Grouped:
+    return Grouped(study(), label)

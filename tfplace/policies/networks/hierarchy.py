@@ -12,9 +12,9 @@ from tensorflow_probability import distributions as tfd
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
+from tfplace.learning.controller import Drawn
 from tfplace.learning.features import neighbours, unit_edges, unit_features
 from tfplace.learning.losses import reinforce
-from tfplace.learning.trainer import Drawn
 from tfplace.policies.networks.attentional import Attentional
 from tfplace.policies.networks.initial import draw_weights
 from tfplace.study.devices import settle

@@ -10,15 +10,15 @@ import tensorflow as tf
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
+from tfplace.learning.controller import Drawn
 from tfplace.learning.features import adjacency, unit_features
 from tfplace.learning.losses import reinforce
-from tfplace.learning.trainer import Drawn
 from tfplace.policies.networks.attentional import Attentional
 from tfplace.policies.networks.initial import draw_weights
 
 
 class OneByOne:
-    """The policy of one problem, a `tfplace.learning.trainer.Learner`.
+    """The policy of one problem, a `tfplace.learning.controller.Learner`.
 
     Args:
       problem: what is placed.

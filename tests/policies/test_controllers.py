@@ -1,0 +1,187 @@
+"""Policies that several controllers train together."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from tests.policies.test_policies import POLICIES, EndError, planted
+from tfplace.errors import InputError
+from tfplace.search.budget import Budget
+from tfplace.search.place import search_placement
+from tfplace.search.rundir import RunDirectory
+from tfplace.search.study import Search
+from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.pipeline import PipelineLoads
+from tfplace.testing import random_problem
+from tfplace.workers.base import Controllers
+from tfplace.workers.here import Here
+from tfplace.workers.processes import Processes
+
+together = pytest.mark.parametrize("name", ["hierarchical", "seq2seq"])
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return random_problem(np.random.default_rng(4), num_ops=25, num_devices=3, unit=1e-3)
+
+
+def run(problem, name, controllers, evaluations=256, *, each=None, directory=None, evaluator=None):
+    """The search, and the norms of its gradients; `each` is told how many updates there have been."""
+    logged = []
+
+    def tell(count, metrics):
+        logged.append(metrics.get("gradient"))
+        if each is not None:
+            each(len(logged))
+
+    budget = Budget(evaluations=evaluations)
+    search = Search(problem, budget, 0, logged=tell, controllers=controllers, run=directory, evaluator=evaluator)
+    search.run(POLICIES[name](), name)
+    return search, logged
+
+
+class Watched(Processes):
+    """Remembers the workers it has started."""
+
+    def start(self, make):
+        self.crew = super().start(make)
+        return self.crew
+
+
+@together
+def test_one_controller_does_what_a_search_without_any_does(problem, name):
+    alone, norms = run(problem, name, None)
+    one, other = run(problem, name, Controllers(Here(1)))
+    assert norms[:-1] == pytest.approx(other[:15], rel=1e-5)
+    assert one.best_key == alone.best_key and one.evaluations == 256
+
+
+@together
+def test_a_gradient_of_several_is_the_mean_of_theirs(problem, name):
+    done = []
+
+    class Seen(Here):
+        def start(self, make):
+            workers = super().start(make)
+            submit = workers.submit
+            workers.submit = lambda *task: done.append(submit(*task)) or done[-1]
+            return workers
+
+    search, norms = run(problem, name, Controllers(Seen(3)), evaluations=100)
+    each = [future.result().gradients for future in done[:3]]
+    mean = [np.mean(of_one, axis=0) for of_one in zip(*each, strict=True)]
+    assert norms[0] == pytest.approx(np.sqrt(sum((g**2).sum() for g in mean)), rel=1e-5)
+    assert not any(np.array_equal(a, b) for a, b in zip(each[0], each[1], strict=True))
+    assert search.evaluations == 100  # two times 48, and 4 of the next
+
+
+@together
+def test_the_same_seed_gives_the_same_result_wherever_controllers_run_and_though_one_is_killed(problem, name):
+    expected, norms = run(problem, name, Controllers(Here(2)))
+    engine = Watched(2)
+    killed = []
+
+    def kill(updates):
+        if updates == 3:
+            killed.append(engine.crew.pids[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    found, again = run(problem, name, Controllers(engine), each=kill)
+    assert killed and killed[0] not in engine.crew.pids
+    assert again == pytest.approx(norms, rel=1e-4)
+    assert found.best_key == expected.best_key and found.evaluations == 256
+    np.testing.assert_array_equal(found.best, expected.best)
+
+
+def test_controllers_that_do_not_wait_for_one_another_may_die_and_join():
+    problem, best = planted(10, 2)
+    engine = Watched(1)
+
+    def change(updates):
+        if updates == 2:
+            engine.crew.resize(2)
+        if updates == 20:
+            os.kill(engine.crew.pids[0], signal.SIGKILL)
+
+    search, norms = run(problem, "seq2seq", Controllers(engine, asynchronous=True), 1600, each=change)
+    np.testing.assert_array_equal(search.best, best)
+    assert search.evaluations == 1600 and len(norms) == 100
+    assert not engine.crew.pids  # all have ended
+
+
+def test_each_has_a_baseline_of_its_own(problem, tmp_path):
+    with RunDirectory(tmp_path, {}, keep_s=0) as directory:
+        run(problem, "seq2seq", Controllers(Here(3), asynchronous=True), directory=directory)
+        baselines = directory.recall()["baselines"]
+    assert len({*baselines.tolist()}) == 3
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("name", ["hierarchical", "seq2seq"])
+def test_a_run_that_was_cut_short_goes_on(problem, name, asynchronous, tmp_path):
+    """In this process asynchronous controllers take turns, so that their results are the same again, too."""
+
+    def go(path, last=10**9):
+        def end(updates):
+            if updates == last:
+                raise EndError
+
+        with RunDirectory(tmp_path / path, {}, keep_s=0) as directory, contextlib.suppress(EndError):
+            return run(problem, name, Controllers(Here(1), asynchronous), each=end, directory=directory)
+        return None
+
+    whole, norms = go("whole")
+    go("cut", last=6)
+    again, after = go("cut")
+    assert 10 <= len(after) < len(norms)
+    assert after == pytest.approx(norms[-len(after) :], rel=1e-4)
+    assert again.evaluations == 256 and again.best_key == whole.best_key
+    assert len((tmp_path / "cut" / "evaluations.bin").read_bytes()) == len(
+        (tmp_path / "whole" / "evaluations.bin").read_bytes()
+    )
+
+
+def test_they_evaluate_as_the_search_does(problem):
+    for evaluator in (PipelineLoads(problem), Simulator(problem)):
+        search, _ = run(problem, "seq2seq", Controllers(Here(2)), 64, evaluator=evaluator)
+        assert search.best_key == evaluator.key(search.best)
+    replica = Search(problem, Budget(evaluations=1), 0, evaluator=PipelineLoads(problem)).study("x").replica()()
+    assert replica.objective == PipelineLoads.objective and replica.left.evaluations > 1e9
+
+
+def test_what_is_measured_is_not_measured_by_several(problem):
+    class Measured(Simulator):
+        source = "measured"
+
+    with pytest.raises(InputError, match="several controllers with measured steps"):
+        run(problem, "seq2seq", Controllers(Here(2)), evaluator=Measured(problem))
+
+
+def test_placers_without_controllers_are_refused(problem):
+    with pytest.raises(InputError, match="controllers with placer 'post'; expected one of hierarchical, seq2seq"):
+        search_placement(problem, placer="post", budget=10, controllers=Controllers(Here(2)))
+
+
+def test_a_run_with_other_controllers_is_another_run(problem, tmp_path):
+    where = {"placer": "seq2seq", "budget": "16 evaluations", "run_dir": tmp_path}
+    search_placement(problem, **where, controllers=Controllers(Here(2)))
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["controllers"] == 2 and config["asynchronous"] is False
+    with pytest.raises(InputError, match="a run with controllers 3"):
+        search_placement(problem, **where, controllers=Controllers(Here(3)))
+
+
+def test_a_grouped_study_has_grouped_replicas(problem):
+    """What a controller evaluates are whole groups."""
+    placer = POLICIES["seq2seq"]()
+    placer.settings = dataclasses.replace(placer.settings, groups=6)
+    search = Search(problem, Budget(evaluations=64), 0, controllers=Controllers(Here(2)))
+    devices = search.run(placer, "x")
+    assert Simulator(problem).key(devices) == search.best_key and search.evaluations == 64

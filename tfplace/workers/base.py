@@ -1,0 +1,69 @@
+"""What runs tasks somewhere: the seam at which an engine for many machines fits in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Workers(Protocol):
+    """Workers that each have made a thing of their own, and run tasks on it."""
+
+    @property
+    def count(self) -> int:
+        """How many there are at the moment, which may change."""
+
+    def submit(self, task: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        """What `task(own, *arguments)` returns or raises, once a worker has been free for it.
+
+        A worker that ends meanwhile costs that trial only: another one does the task from its beginning, so tasks are
+        to leave nothing behind but their results.
+
+        Args:
+          task: a function of a module, as everything else that is sent.
+          arguments: numbers, arrays and what is made of them.
+        """
+
+    def close(self) -> None:
+        """Ends all workers; tasks that are not done are cancelled. Calling it again does nothing."""
+
+
+class Engine(Protocol):
+    """Starts workers.
+
+    An engine for many machines, such as Ray, needs no more than this: for each worker an actor that calls `make` once,
+    a method of it that calls `task(own, *arguments)`, and the futures of those calls.
+    """
+
+    @property
+    def count(self) -> int:
+        """How many it starts."""
+
+    def start(self, make: Callable[[], Any]) -> Workers:
+        """Workers that have called `make` for what is their own.
+
+        Args:
+          make: a function of a module, or a `functools.partial` of one.
+
+        Raises:
+          InputError: what is to be sent there cannot be sent.
+        """
+
+
+@dataclass(frozen=True)
+class Controllers:
+    """Who trains a policy together: each of them draws, evaluates and differentiates, one process has the parameters.
+
+    Attributes:
+      engine: starts the workers, of which each is a controller.
+      asynchronous: whether a gradient is applied as soon as it is there, to parameters that others may have changed
+        since it was begun, as in section 3.3 of Mirhoseini 2017. Otherwise the mean of all is applied once they are
+        there, so that the same seed gives the same result, however quick each is and whether it had to begin anew.
+    """
+
+    engine: Engine
+    asynchronous: bool = False
