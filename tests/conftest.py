@@ -17,7 +17,7 @@ from tfplace.registry import PLACERS
 
 NUM_LOGICAL_CPUS = 4
 FLOORS_WITHOUT_TENSORFLOW = {"core", "group", "cost", "simulate", "schedule", "study", "placers", "search"}
-FLOORS_WITHOUT_TENSORFLOW |= {"report", "testing"}
+FLOORS_WITHOUT_TENSORFLOW |= {"report", "testing", "workers"}
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,7 @@ def place(
     run_dir: str | Path | None = None,
     resume: bool = True,
     controllers: int | Controllers = 0,
+    tensorboard: str | Path | None = None,
 ) -> Placement:
     """Decides a device for every op.
 
@@ -154,6 +156,7 @@ def place(
       resume: False refuses a `run_dir` in which a search was begun.
       controllers: how many processes train a policy together, each with a part of every update's gradient, or a
         `tfplace.workers.base.Controllers` for more choice (docs/policies.md); 0 for this process alone.
+      tensorboard: a directory for TensorBoard: the best step time, and what a policy says of its training.
 
     Returns:
       The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far, and
@@ -167,9 +170,11 @@ def place(
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
+      MissingExtraError: a package that the placer or TensorBoard needs is not installed; says how to install it.
     """
     from tfplace.group.dnn_partitioning import is_workload, load_workload
     from tfplace.report.progress import Stages
+    from tfplace.report.tensorboard import Board
     from tfplace.search.place import search_placement
 
     if is_archive(source) and batch is None:
@@ -187,36 +192,34 @@ def place(
     else:
         graph = source if isinstance(source, OpGraph) else extract(source, batch)
         problem = formulate(graph, topology, constraints=constraints, max_memory=max_memory)
-
-    together = _controllers(controllers)
-
-    def search(tell: Callable[[Progress], None] | None) -> Placement:
+    with contextlib.ExitStack() as opened:
+        tell, logged = progress if callable(progress) else None, None
+        if not callable(progress):
+            stages = opened.enter_context(Stages(quiet=not progress, only_bar=True))
+            stages.stage(f"placing {problem.graph.name}")
+            tell = stages.search if progress else None
+        if tensorboard is not None:
+            board = opened.enter_context(Board(tensorboard))
+            tell, logged = board.beside(tell), board.training
         judge, ours = _evaluator(evaluator, problem, objective)
-        try:
-            return search_placement(
-                problem,
-                placer=placer,
-                budget=budget,
-                seed=seed,
-                baselines=baselines,
-                progress=tell,
-                evaluator=judge,
-                grouper=grouper,
-                groups=groups,
-                init=init,
-                run_dir=run_dir,
-                resume=resume,
-                controllers=together,
-            )
-        finally:
-            if ours:
-                judge.close()
-
-    if callable(progress):
-        return search(progress)
-    with Stages(quiet=not progress, only_bar=True) as stages:
-        stages.stage(f"placing {problem.graph.name}")
-        return search(stages.search if progress else None)
+        if ours:
+            opened.callback(judge.close)
+        return search_placement(
+            problem,
+            placer=placer,
+            budget=budget,
+            seed=seed,
+            baselines=baselines,
+            progress=tell,
+            evaluator=judge,
+            grouper=grouper,
+            groups=groups,
+            init=init,
+            run_dir=run_dir,
+            resume=resume,
+            controllers=_controllers(controllers),
+            logged=logged,
+        )
 
 
 def _evaluator(

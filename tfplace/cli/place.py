@@ -202,6 +202,7 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
             run_dir=fv.run_dir,
             resume=fv.resume,
             controllers=_controllers(fv),
+            tensorboard=fv.tensorboard,
         )
         if out is not None:
             placement.save(out / "placement.json")

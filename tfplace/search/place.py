@@ -61,6 +61,7 @@ def search_placement(
     run_dir: str | Path | None = None,
     resume: bool = True,
     controllers: Controllers | None = None,
+    logged: Callable[[int, Mapping[str, float]], None] | None = None,
 ) -> Placement:
     """Places `problem`; see `tfplace.place`, which this implements.
 
@@ -78,6 +79,7 @@ def search_placement(
       run_dir: keeps the search as it goes on, so that it can go on after its process has ended; see `RunDirectory`.
       resume: whether to go on with a run that is in `run_dir`.
       controllers: train a policy together.
+      logged: called with the evaluations so far and what a policy says of its training.
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
@@ -115,7 +117,7 @@ def search_placement(
             goes = limit.seconds is not None and goes_on(PLACERS[placer]()) and not run.has_checkpoint
             if run.best is not None and goes:
                 method.starts = (*starts, run.best.unit_device)  # type: ignore[attr-defined]
-        search = Search(problem, limit, seed, progress, evaluator, run=run, controllers=controllers)
+        search = Search(problem, limit, seed, progress, evaluator, run=run, logged=logged, controllers=controllers)
         chosen = search.run(method, placer)
     op_device = problem.expand(chosen)
     cost = _final_cost(search, chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +40,7 @@ class Search:
       problem: what is placed.
       budget: how long.
       seed: of the random generator.
-      progress: called a few times a second.
+      progress: called a few times a second, and at the end.
       evaluator: tells what placements cost; by default the simulator.
       run: keeps what is evaluated and found. A search that goes on with a run is told the same again before anything
         is evaluated, if its budget is a number of evaluations: the same seed then makes it the same search. One by the
@@ -197,9 +198,9 @@ class Search:
             self._run.records.skip(self.evaluations, forget=not same)
         return kept
 
-    def _report(self, stage: str) -> None:
+    def _report(self, stage: str, *, last: bool = False) -> None:
         now = self.seconds
-        if self._progress is None or now - self._reported < _PROGRESS_S:
+        if self._progress is None or (now - self._reported < _PROGRESS_S and not last):
             return
         self._reported = now
         over, best = self.best_key or (0, None)
@@ -222,12 +223,14 @@ class Search:
             return np.zeros(0, np.int32)
         study = self.study(stage)
         try:
-            for known in self._queue:
-                study.key(known)
-            chosen = placer.place(study)
-        except BudgetSpentError:
-            if study.best is None:
-                raise
+            with contextlib.suppress(BudgetSpentError):
+                for known in self._queue:
+                    study.key(known)
+                chosen = np.asarray(placer.place(study), np.int32)
+                self._report(stage, last=True)
+                return chosen
+            assert study.best is not None  # the first evaluation is always allowed
+            self._report(stage, last=True)
             return study.best
         except KeyboardInterrupt:
             if study.best is None or not interruptible:
@@ -238,7 +241,6 @@ class Search:
                 raise
             self.broken = error
             return study.best
-        return np.asarray(chosen, np.int32)
 
     def study(self, stage: str) -> SearchStudy:
         """A study with the whole budget."""
