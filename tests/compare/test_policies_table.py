@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tfplace.compare import suites
-from tfplace.compare.cells import Case, Facts, Run, problem_of
+from tfplace.compare.cells import Case, Facts, Run, problem_of, run_cell
 from tfplace.compare.policies_table import bootstrap, costs_table, evaluations_until, post_text, steps_table
 from tfplace.compare.standings import Standing
 from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
 from tfplace.testing import make_graph
 
 CASE = Case("g", "2xP100", groups=8)
@@ -81,6 +84,24 @@ def test_runs_that_fit_nothing_are_said():
     assert "| 1 of 3" in costs_table([row])
 
 
+def test_what_part_of_the_evaluations_does_not_fit_is_told_of_tight_memory():
+    tight = Case("g", "2xP100", tight=True, groups=8)
+    runs = [replace(run("post", 2.0, i), case=tight, failed=failed) for i, failed in enumerate((10, 25, 90))]
+    row = Standing(replace(standing().facts, case=tight), {"post": runs})
+    assert "| 25 %" in costs_table([row])
+    assert "%" not in costs_table([standing(post=[run("post", 2.0)])])
+
+
+def test_failed_evaluations_are_counted():
+    halves = [f"{c}{i} -> {c}" for c in "ab" for i in range(10)]  # each needs its own ten all at once
+    ops = [*(edge.split(" -> ")[0] for edge in halves), "a", "b"]
+    graph = make_graph(dict.fromkeys(ops, 10**6), halves)
+    case = Case("g", "2xP100", tight=True)
+    found = run_cell(problem_of(graph, case), case, "random_search", Budget(evaluations=200), 0)
+    assert 0 < found.failed < found.evaluations
+    assert Run.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
 def test_post_beside_policy_gradient():
     plain = [run("policy_gradient", s, i) for i, s in enumerate((2.0, 2.0, 2.0))]
     trail = ((10, 0.1, 3.0, "x"), (30, 0.2, 1.9, "x"), (60, 0.3, 1.0, "x"))
@@ -88,5 +109,7 @@ def test_post_beside_policy_gradient():
     assert "after 30 of 100 evaluations, and ends lower by 50.0 %" in text
     worse = post_text([standing(policy_gradient=plain, post=[run("post", 3.0, i, trail[:1]) for i in range(3)])])
     assert "not in most runs, and ends lower by -50.0 %" in worse
+    assert "with half the evaluations in 1, and in the end no worse in 1 of 1 cases" in text
+    assert "with half the evaluations in 0, and in the end no worse in 0 of 1 cases" in worse
     none = [run("policy_gradient", None, i) for i in range(3)]
     assert "policy gradient found nothing that fits" in post_text([standing(policy_gradient=none, post=plain)])

@@ -124,6 +124,8 @@ class Run:
       trail: (evaluations, seconds, step seconds, stage) of the first and the last placement that fits and was better
         than all before, and of those between that were better by a part of `STRIDE`.
       trouble: why the placer could not run; empty if it could.
+      failed: how many of the evaluations were of placements that do not fit, or were given up; not counted in older
+        results.
     """
 
     case: Case
@@ -136,6 +138,7 @@ class Run:
     cpu_s: float
     trail: tuple[tuple[int, float, float, str], ...] = ()
     trouble: str = ""
+    failed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -207,6 +210,7 @@ def run_cell(problem: Problem, case: Case, placer: str, budget: Budget, seed: in
         cpu_s=round(used, 3),
         trail=_trail(search.history),
         trouble=trouble,
+        failed=search.failed,
     )
 
 

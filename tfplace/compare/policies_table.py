@@ -31,8 +31,11 @@ def steps_table(rows: Sequence[Standing]) -> str:
 
 
 def costs_table(rows: Sequence[Standing]) -> str:
-    """For each placer the median evaluations and processor seconds of a run, and how many ended in what fits."""
-    head = ("of a run", "evaluations", "processor", "runs that fit")
+    """For each placer the median evaluations and processor seconds of a run, and how many ended in what fits.
+
+    Also, with tight memory, what part of the evaluations was of placements that do not fit.
+    """
+    head = ("of a run", "evaluations", "processor", "runs that fit", "tight memory: evaluations that do not fit")
     lines = []
     for name in placers_of(rows):
         runs = [run for row in rows for run in row.runs.get(name, ()) if not run.trouble]
@@ -40,25 +43,31 @@ def costs_table(rows: Sequence[Standing]) -> str:
             evaluations = statistics.median(run.evaluations for run in runs)
             seconds = format_seconds(statistics.median(run.cpu_s for run in runs))
             fits = sum(run.step_s is not None for run in runs)
-            lines.append((name, f"{evaluations:,.0f}", seconds, f"{fits} of {len(runs)}"))
+            tight = [run.failed / run.evaluations for run in runs if run.case.tight]
+            unfit = f"{100 * statistics.median(tight):.0f} %" if tight else "-"
+            lines.append((name, f"{evaluations:,.0f}", seconds, f"{fits} of {len(runs)}", unfit))
     return table(head, lines)
 
 
 def post_text(rows: Sequence[Standing]) -> str:
     """Post against plain policy gradient: when it has that one's last value, and how far it gets below it."""
-    lines = []
+    lines, soon, as_good = [], 0, 0
     for row in rows:
         plain_s, post_s = row.median_s("policy_gradient"), row.median_s("post")
         if not math.isfinite(plain_s):
             verdict = "policy gradient found nothing that fits"
             lines.append(f"{row.facts.case}: {verdict}" + (", Post did" if math.isfinite(post_s) else ""))
+            as_good += 1
             continue
         reached = statistics.median(evaluations_until(run, plain_s) for run in row.runs["post"])
         total = max(run.evaluations for run in row.runs["policy_gradient"])
+        soon += reached <= total / 2
+        as_good += post_s <= plain_s
         when = f"after {reached:,.0f} of {total:,} evaluations" if math.isfinite(reached) else "not in most runs"
         gap = f"{100 * (1 - post_s / plain_s):.1f} %" if math.isfinite(post_s) else "none, as it does not fit"
         lines.append(f"{row.facts.case}: Post has policy gradient's value {when}, and ends lower by {gap}")
-    return "\n".join([*lines, f"published: {_PAPER}"])
+    score = f"with half the evaluations in {soon}, and in the end no worse in {as_good} of {len(lines)} cases"
+    return "\n".join([*lines, score, f"published: {_PAPER}"])
 
 
 def evaluations_until(run: Run, step_s: float) -> float:

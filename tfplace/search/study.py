@@ -49,6 +49,8 @@ class Search:
       controllers: train a policy together.
 
     Attributes:
+      evaluations: placements evaluated.
+      failed: how many of them did not fit, did not run, or were given up; of this process.
       broken: why the evaluator could not go on; None while it can.
     """
 
@@ -69,6 +71,7 @@ class Search:
         self.evaluator = evaluator or Simulator(problem)
         self.rng = np.random.default_rng(seed)
         self.evaluations = 0
+        self.failed = 0
         self.history: list[Improvement] = []
         self.best: IntArray | None = None
         self.best_key: Key | None = None
@@ -155,6 +158,7 @@ class Search:
     def record(self, unit_device: IntArray, key: Key, stage: str) -> None:
         """Counts an evaluation and keeps the placement if it is the best."""
         self.evaluations += 1
+        self.failed += key[0] > 0
         if self.best_key is None or key < self.best_key:
             self.best, self.best_key = unit_device.copy(), key
             seconds = self.seconds if self._told_s is None else self._told_s
