@@ -1,0 +1,49 @@
+"""`tfplace place` with placers that learn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfplace.cli import BAD_INPUT, PLACED, main
+
+WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+PLACE = ["place", f"--model={WORKLOAD}", "--quiet", "--json", "--budget=64 evaluations"]
+
+
+def place(capsys, *flags):
+    assert main([*PLACE, *flags]) == PLACED
+    out, err = capsys.readouterr()
+    assert not err  # TensorFlow's greetings neither
+    return json.loads(out)
+
+
+def test_controllers_kept_and_shown(tmp_path, capsys):
+    run, board = tmp_path / "run", tmp_path / "board"
+    flags = ["--placer=seq2seq", "--controllers=2", f"--run_dir={run}", f"--tensorboard={board}"]
+    found = place(capsys, *flags)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["evaluations"] for line in lines] == [32, 64]
+    assert [*board.glob("events.*")]
+    assert place(capsys, *flags)["simulated"] == found["simulated"]
+    assert len([*(run / "metrics.jsonl").read_text().splitlines()]) == 2
+
+
+@pytest.mark.parametrize("placer", ["post", "post_ce", "post_ppo", "policy_gradient", "hierarchical"])
+def test_every_policy_is_a_placer(placer, capsys):
+    assert place(capsys, f"--placer={placer}")["simulated"]["step_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--controllers=2"], "controllers with placer 'auto'; expected one of hierarchical, seq2seq"),
+        (["--placer=seq2seq", "--asynchronous"], "--asynchronous without --controllers"),
+        (["--placer=seq2seq", "--controllers=-1"], "controllers"),
+    ],
+)
+def test_what_is_refused(flags, text, capsys):
+    assert main([*PLACE, *flags]) == BAD_INPUT
+    assert text in capsys.readouterr().err
