@@ -13,8 +13,8 @@ has a processor of its own (--jobs of them at a time).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import multiprocessing
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,8 +53,6 @@ def main(argv: list[str]) -> None:
     from tfplace.compare.running import run_all, tasks
 
     suite = _suite()
-    if _LEARNED.value:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of child processes
     models = _models(suite)
     budget = Budget.parse(suite.budget)
     if _PAGE.value and not Path(_PAGE.value).exists():
@@ -65,7 +63,8 @@ def main(argv: list[str]) -> None:
         cases = [(_graph(name, suite, stages), case) for name in models for case in _cases(name, suite)]
         todo = tasks(cases, suite.placers, suite.seeds, budget, journal)
         stages.stage(f"{len(todo)} cells of {budget}")
-        failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part)
+        prepare = functools.partial(load_tensorflow, gpus=False) if _LEARNED.value else None
+        failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part, prepare=prepare)
     _show(journal, suite, out)
     for task, error in failed:
         print(f"{task.case}, {task.placer or 'facts'}, seed {task.seed}: {error!r}", file=sys.stderr)

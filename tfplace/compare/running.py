@@ -65,7 +65,12 @@ def tasks(
 
 
 def run_all(
-    todo: Sequence[Task], journal: Journal, *, jobs: int = 1, progress: Callable[[int, int], None] | None = None
+    todo: Sequence[Task],
+    journal: Journal,
+    *,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    prepare: Callable[[], None] | None = None,
 ) -> list[tuple[Task, Exception]]:
     """Runs the tasks and writes each result to the journal as it comes.
 
@@ -75,6 +80,7 @@ def run_all(
       jobs: processes at a time, at most as many as there are processors; each is pinned to one of its own where the
         system can do that.
       progress: called with the number of cells done and their total.
+      prepare: called in each process before its first cell.
 
     Returns:
       What failed with an error that no placer should have; it is not in the journal, and run again the next time.
@@ -90,7 +96,7 @@ def run_all(
     rest = iter(todo)
     failed: list[tuple[Task, Exception]] = []
     done = 0
-    with ProcessPoolExecutor(len(cpus), context, initializer=_pin, initargs=(processors,)) as pool:
+    with ProcessPoolExecutor(len(cpus), context, initializer=_begin, initargs=(processors, prepare)) as pool:
         running: dict[Future[Facts | Run], Task] = {}
         try:
             while True:
@@ -133,11 +139,13 @@ def _graph(path: Path) -> OpGraph:
     return OpGraph.load(path)
 
 
-def _pin(processors: multiprocessing.Queue[int]) -> None:
+def _begin(processors: multiprocessing.Queue[int], prepare: Callable[[], None] | None) -> None:
     """One processor for this process, and so one thread for its simulator; it ends when the one that began it does."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {processors.get()})
+    if prepare is not None:
+        prepare()
 
 
 def _end_with_parent() -> None:
