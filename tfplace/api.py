@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -243,11 +244,17 @@ def _evaluator(
 
 
 def _controllers(wanted: int | Controllers) -> Controllers | None:
-    if isinstance(wanted, int):
-        from tfplace.workers.processes import Processes
+    if isinstance(wanted, Controllers):
+        return wanted
+    from tfplace.workers.processes import Processes
 
-        return Controllers(Processes(wanted)) if wanted else None
-    return wanted
+    try:
+        count = operator.index(wanted)
+    except TypeError:
+        raise InputError(
+            f"controllers={wanted!r}", "a number of processes, or tfplace.workers.base.Controllers"
+        ) from None
+    return Controllers(Processes(count)) if count else None
 
 
 def simulate(problem: Problem, devices: Placement | Mapping[str, str]) -> StepCost:

@@ -65,6 +65,10 @@ class ClusterError(InputError):
     """Worker processes cannot be started, reached or brought back."""
 
 
+class WorkersError(InputError):
+    """Processes that do a part of a search cannot be started, or do not come back."""
+
+
 class UnknownNameError(InputError):
     """A name that is in no registry; lists the known ones, nearest first."""
 

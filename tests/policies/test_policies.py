@@ -16,7 +16,9 @@ from tfplace.learning.settings import TrainSettings
 from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
 from tfplace.policies.post import PolicyGradient, Post, PostCrossEntropy, PostPpo, PostSettings
 from tfplace.policies.seq2seq import Seq2Seq, Seq2SeqSettings
+from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.place import search_placement
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.study import Search
 from tfplace.simulate.evaluate import Simulator
@@ -104,6 +106,38 @@ def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, keep_s, leant, 
 
 class EndError(Exception):
     pass
+
+
+@everyone
+def test_groups_of_a_grouper_go_on_too(name, tmp_path, monkeypatch):
+    """Groups of groups, each with a best of its own."""
+    problem = random_problem(np.random.default_rng(4), num_ops=40, num_devices=3, unit=1e-3)
+    PLACERS.add("here", POLICIES[name])
+    search = {"placer": "here", "grouper": "heavy_edge", "groups": 12, "budget": 96}
+
+    monkeypatch.setattr(RunDirectory, "keeps_now", True)
+
+    def end(evaluations, metrics):
+        if evaluations >= 64:
+            raise EndError
+
+    with pytest.raises(EndError):
+        search_placement(problem, **search, run_dir=tmp_path, logged=end)
+    assert (tmp_path / "checkpoint.npz").exists()
+    again = search_placement(problem, **search, run_dir=tmp_path)
+    np.testing.assert_array_equal(again.op_device, search_placement(problem, **search).op_device)
+
+
+@pytest.mark.parametrize("keep_s", [0.0, 1e9])
+@everyone
+def test_by_the_clock_everything_that_was_found_counts(name, keep_s, tmp_path):
+    """What is asked for again after its time is up is the best of the directory, with a checkpoint and without."""
+    problem = random_problem(np.random.default_rng(4), num_ops=25, num_devices=3, unit=1e-3)
+    for _ in range(2):
+        with RunDirectory(tmp_path, {}, keep_s=keep_s) as directory:
+            search = Search(problem, Budget(seconds=0.5), 0, run=directory)
+            devices = search.run(POLICIES[name](), name)
+        assert Simulator(problem).key(devices) == directory.best.key == search.best_key
 
 
 def facts(path):

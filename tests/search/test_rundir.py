@@ -186,7 +186,7 @@ class Policy:
             self.steps += 1
             mean = 0.5 * mean + 0.5 * draws[np.lexsort((step_s, over))[:5]].mean(axis=0)
             study.log({"mean": float(mean.mean())})
-            study.keep(lambda mean=mean: {"mean": mean}, same=self.same)
+            study.keep(lambda mean=mean: {"mean": mean})
 
 
 def train(path, last=10**9, keep_s=0.0, **settings):
@@ -204,9 +204,10 @@ def test_a_policy_goes_on_from_its_checkpoint(tmp_path, keep_s, same):
     train(tmp_path / "cut", last=155)
     again, policy = train(tmp_path / "cut", keep_s=keep_s, same=same)
     assert policy.steps == 15  # of 30, as half were done
-    assert again.best_key == whole.best_key and again.evaluations == 300
-    assert facts(tmp_path / "cut" / "metrics.jsonl") == facts(tmp_path / "whole" / "metrics.jsonl")
-    assert facts(tmp_path / "cut" / "evaluations.bin") == facts(tmp_path / "whole" / "evaluations.bin")
+    assert again.evaluations == 300 and (again.best_key == whole.best_key) is same
+    for name in ("metrics.jsonl", "evaluations.bin"):
+        one, other = (facts(tmp_path / path / name) for path in ("cut", "whole"))
+        assert len(one) == len(other) and (one == other) is same
 
 
 def test_what_follows_a_checkpoint_is_done_again(tmp_path):
@@ -219,24 +220,32 @@ def test_what_follows_a_checkpoint_is_done_again(tmp_path):
     np.testing.assert_array_equal(again.best, whole.best)
 
 
-def test_what_was_not_kept_is_forgotten_if_it_would_not_be_the_same(tmp_path):
+def test_what_follows_a_checkpoint_counts_though_it_would_not_be_the_same(tmp_path):
     train(tmp_path, last=105)
-    train(tmp_path, last=105, keep_s=1e9)
+    before, _ = train(tmp_path, last=105, keep_s=1e9)
     with RunDirectory(tmp_path, {}) as directory:
         search = Search(problem_of(), Budget(evaluations=300), 0, run=directory)
-        assert search.study("x").recall(same=False) is not None
-        assert search.evaluations == 100 and directory.records.left == 0
-    assert len(np.fromfile(tmp_path / "evaluations.bin", RECORD)) == 100
+        study = search.study("x")
+        assert study.recall(same=False) is not None
+        assert search.evaluations == 200 and directory.records.left == 0
+        assert study.best_key == before.best_key
+        np.testing.assert_array_equal(study.best, before.best)
+
+
+def test_without_a_checkpoint_it_counts_too(tmp_path):
+    train(tmp_path, last=155, keep_s=1e9)
+    again, policy = train(tmp_path, keep_s=1e9, same=False)
+    assert policy.steps == 15 and again.evaluations == 300
 
 
 def test_only_the_whole_search_keeps_a_state(tmp_path):
-    with RunDirectory(tmp_path, {}) as directory:
+    with RunDirectory(tmp_path, {}, keep_s=0) as directory:
         study = Search(problem_of(), Budget(evaluations=30), 0, run=directory).study("whole")
         share = study.share(0.5, "share")
         share.key(problem_of().allowed.argmax(axis=1).astype(np.int32))
-        share.keep(lambda: {"x": np.zeros(1)}, same=False)
+        share.keep(lambda: {"x": np.zeros(1)})
         assert study.recall() is None
-        study.keep(lambda: {"x": np.zeros(1)}, same=False)
+        study.keep(lambda: {"x": np.zeros(1)})
         assert directory.recall() is not None
 
 

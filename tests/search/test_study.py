@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -28,8 +30,19 @@ def test_a_budget_in_evaluations_is_exact(problem):
     assert search.evaluations == 5 and study.spent == 1.0
     with pytest.raises(BudgetSpentError):
         study.key(devices(problem, None))
+    assert study.tell(devices(problem, None)[None], np.zeros(1, np.int64), np.ones(1)) == 0
+
+
+def test_what_others_evaluated_counts_though_time_is_up(problem):
+    """It is there, and evaluating it again would take as long."""
+    search = Search(problem, Budget(seconds=0.01), 0)
+    study = search.study("test")
+    study.key(devices(problem, None))
+    time.sleep(0.02)
     with pytest.raises(BudgetSpentError):
-        study.tell(devices(problem, None)[None], np.zeros(1, np.int64), np.ones(1))
+        study.key(devices(problem, None))
+    assert study.tell(devices(problem, None)[None], np.zeros(1, np.int64), np.zeros(1)) == 1
+    assert search.best_key == (0, 0.0)
 
 
 def test_the_best_is_kept(problem):

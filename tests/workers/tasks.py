@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import threading
 import time
 
 from tfplace.errors import InputError
@@ -47,3 +49,19 @@ def raise_unsendable(own):
         pass
 
     raise UnsendableError("as it is")
+
+
+def raise_with_a_lock(own):
+    error = InputError("a thing", "another")
+    error.lock = threading.Lock()  # which cannot be sent
+    raise error
+
+
+def start_another_and_wait(own, path):
+    if path.exists():
+        return "done"
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"], close_fds=False)
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+    return slowly_the_first_time(own, path)

@@ -9,14 +9,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
 from pathlib import Path
 
 import pytest
 
 from tests.workers import tasks
-from tfplace.errors import ClusterError, InputError, TfplaceError
+from tfplace.errors import InputError, TfplaceError, WorkersError
 from tfplace.workers.here import Here
 from tfplace.workers.processes import Processes
 
@@ -87,6 +88,18 @@ def test_what_cannot_be_made_is_said_with_the_first_task():
                 crew.submit(tasks.processors).result(30)
 
 
+def test_what_cannot_be_found_is_said(crew, monkeypatch):
+    """As a function of a script would be, which its workers do not run."""
+
+    def ours(own):
+        return 1
+
+    ours.__module__, ours.__qualname__ = tasks.__name__, "ours"
+    monkeypatch.setattr(tasks, "ours", ours, raising=False)
+    with pytest.raises(InputError, match="a worker cannot find"):
+        crew.submit(ours).result(30)
+
+
 def test_a_killed_worker_costs_its_task_only(crew, tmp_path):
     """The first to take the task is killed in the middle; the task is done by the next."""
     future = crew.submit(tasks.slowly_the_first_time, tmp_path / "begun")
@@ -108,7 +121,9 @@ def test_one_that_was_killed_while_it_had_nothing_to_do_is_replaced(crew):
 
 
 def test_a_task_that_ends_every_worker_is_an_error(crew):
-    with pytest.raises(ClusterError, match=r"ended 3 times in one task: these are my last words"):
+    with pytest.raises(
+        WorkersError, match=r"ended 3 times in one task, the last time with status 3: these are my last words"
+    ):
         crew.submit(tasks.die).result(30)
     assert crew.submit(operator.or_, {1: 1}).result(30) == {1: 1}
 
@@ -132,7 +147,7 @@ def test_closing_ends_them_in_the_middle_of_a_task(crew):
     crew.close()
     crew.close()
     for future in running:
-        with pytest.raises(ClusterError, match="closed"):
+        with pytest.raises(WorkersError, match="closed"):
             future.result(30)
     with pytest.raises(CancelledError):
         waiting.result(30)
@@ -161,5 +176,57 @@ def test_ctrl_c_is_not_for_them(crew):
 
 
 def test_errors_that_cannot_be_sent_are_told(crew):
-    with pytest.raises(TfplaceError, match="UnsendableError in a worker: as it is"):
+    with pytest.raises(TfplaceError, match="UnsendableError in a worker: as it is") as caught:
         crew.submit(tasks.raise_unsendable).result(30)
+    assert "in raise_unsendable" in caught.value.__notes__[0]
+    with pytest.raises(TfplaceError, match="in a worker"):
+        crew.submit(tasks.raise_with_a_lock).result(30)
+
+
+def test_nothing_is_taken_after_the_end(crew):
+    crew.close()
+    with pytest.raises(WorkersError, match="workers that are closed"):
+        crew.submit(tasks.pid)
+    with pytest.raises(WorkersError, match="workers that are closed"):
+        crew.resize(2)
+
+
+def test_fewer_than_one_is_refused(crew):
+    with pytest.raises(InputError, match="0 workers; expected at least 1"):
+        crew.resize(0)
+
+
+def test_who_waits_for_a_task_that_is_cancelled_is_woken(crew):
+    futures = [crew.submit(tasks.nap, 60.0) for _ in range(4)]
+    threading.Timer(0.5, crew.close).start()
+    assert not wait(futures, 30).not_done
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="elsewhere its pipe stays open")
+def test_a_worker_is_missed_though_what_it_started_goes_on(crew, tmp_path):
+    future = crew.submit(tasks.start_another_and_wait, tmp_path / "begun")
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.01)
+    os.kill(int((tmp_path / "begun").read_text()), signal.SIGKILL)
+    assert future.result(30) == "done"
+
+
+def test_one_that_stands_still_can_be_closed():
+    """It does not even read what it is to make."""
+    crew = Processes(1).start(functools.partial(bytes, 10_000_000))
+    crew.submit(len).result(30)
+    os.kill(crew.pids[0], signal.SIGSTOP)
+    future = crew.submit(operator.eq, bytes(10_000_000))
+    time.sleep(0.2)
+    crew.close()
+    with pytest.raises(WorkersError):
+        future.result(30)
+
+
+def test_each_has_the_processors_of_one_that_left(crew):
+    for _ in range(4):
+        crew.resize(1)
+        while len(crew._processes) > 1:
+            time.sleep(0.01)
+        crew.resize(2)
+        assert sorted(crew._processes) == [0, 1]

@@ -112,7 +112,7 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
         check_init(fv.init)
         check_goes_on(fv.placer)
     if fv.controllers:
-        check_controllers(fv.placer)
+        check_controllers(fv.placer, fv.evaluator)
     elif fv.asynchronous:
         raise InputError("--asynchronous without --controllers", "both", "Such as --controllers=2 --asynchronous.")
     if fv.grouper:

@@ -132,6 +132,10 @@ class OpGraph:
             if isinstance(value, np.ndarray):
                 freeze(value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What goes to another process: everything but the origin, which is TensorFlow's."""
+        return type(self), (*(getattr(self, f.name) for f in fields(self) if f.name != "origin"),)
+
     def _check(self) -> None:
         v, t, e = self.num_ops, self.num_tensors, self.num_edges
         lengths = {

@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from tfplace.learning.rewards import Reward
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import Study
 from tfplace.workers.base import Workers
+
+_LOOK_S = 1.0
 
 
 class Training:
@@ -45,11 +48,11 @@ class Training:
         self._learner = learner
 
     def go(self) -> None:
-        """Until the study raises.
+        """Until the study's budget is used up.
 
         Raises:
           BudgetSpentError: from the study.
-          ClusterError: controllers do not come back.
+          WorkersError: controllers do not come back.
         """
         controllers = self.study.controllers
         self._recall(same=controllers is None or not controllers.asynchronous)
@@ -71,34 +74,38 @@ class Training:
 
     def _all_together(self, workers: Workers, count: int) -> None:
         """Synchronously: the mean of all gradients, in the controllers' order."""
-        while True:
+        while self.study.spent < 1:
             parameters = self._parameters()
             futures = [workers.submit(trial, parameters, self._order(c)) for c in range(count)]
-            trials = {c: future.result() for c, future in enumerate(futures)}
-            for done in trials.values():
-                self.study.tell(done.devices, done.over, done.step_s)
-            self._learn(trials)
+            self._learn({c: self._told(future.result()) for c, future in enumerate(futures)})
             self.study.keep(self._state)
 
     def _as_they_come(self, workers: Workers) -> None:
         """Asynchronously: each gradient when it is there, by as many controllers as there are workers."""
         running: dict[Future[Trial], int] = {}
-        while True:
+        while self.study.spent < 1:
             parameters = self._parameters()
             for controller in sorted({*range(workers.count)} - {*running.values()}):
                 running[workers.submit(trial, parameters, self._order(controller))] = controller
-            ended = wait(running, return_when=FIRST_COMPLETED).done
+            ended = wait(running, _LOOK_S, FIRST_COMPLETED).done  # or somebody may have joined
             for future in sorted(ended, key=running.__getitem__):
-                controller, done = running.pop(future), future.result()
-                self.study.tell(done.devices, done.over, done.step_s)
-                self._learn({controller: done})
-                self.study.keep(self._state, same=False)
+                self._learn({running.pop(future): self._told(future.result())})
+                self.study.keep(self._state)
 
     def _order(self, controller: int) -> Order:
         while len(self.baselines) <= controller:
             self.baselines.append(self.own.reward.worst if self.settings.pessimistic else np.nan)
         seed = self.study.rng.integers(2**31, size=2).astype(np.int32)
         return Order(seed, self.baselines[controller], self.own.reward.weight, self.updates)
+
+    def _told(self, done: Trial) -> Trial:
+        """The trial, as far as the budget goes."""
+        count = self.study.tell(done.devices, done.over, done.step_s)
+        if count == len(done.over):
+            return done
+        return replace(
+            done, over=done.over[:count], step_s=done.step_s[:count], rewards=done.rewards[:count], gradients=()
+        )
 
     def _learn(self, trials: dict[int, Trial]) -> None:
         """One step of the optimizer, with the mean gradient of the controllers' trials."""
@@ -108,6 +115,8 @@ class Training:
         over, step_s, rewards = (
             np.concatenate([getattr(done, name) for done in told]) for name in ("over", "step_s", "rewards")
         )
+        if not len(over):
+            return
         metrics = batch_metrics(over, step_s, rewards)
         if all(done.gradients for done in told):
             metrics["baseline"] = float(np.mean([done.before for done in told]))

@@ -53,8 +53,11 @@ class GrapplerEvaluator:
     source = GRAPPLER
 
     def __init__(self, problem: Problem, *, time_out_s: float = 300.0, workers: int = 1) -> None:
+        self._begin(problem, _step(problem), time_out_s, workers)
+
+    def _begin(self, problem: Problem, step: Step, time_out_s: float, workers: int) -> None:
         self.problem = problem
-        step = _step(problem)
+        self._step = step
         self._time_out_s = time_out_s
         self._processes = [GrapplerProcess(step, time_out_s) for _ in range(max(workers, 1))]
         self._threads: ThreadPoolExecutor | None = None
@@ -63,7 +66,7 @@ class GrapplerEvaluator:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Made anew in another process, where it has one process."""
-        return _remade, (self.problem, self._time_out_s)
+        return _remade, (self.problem, self._step, self._time_out_s)
 
     def __call__(self, unit_device: ArrayLike) -> StepCost:
         """The cost of a step with unit u on device `unit_device[u]`, [U] indices.
@@ -173,8 +176,11 @@ class GrapplerEvaluator:
         return np.where(known, peak + variables, UNKNOWN_BYTES)
 
 
-def _remade(problem: Problem, time_out_s: float) -> GrapplerEvaluator:
-    return GrapplerEvaluator(problem, time_out_s=time_out_s)
+def _remade(problem: Problem, step: Step, time_out_s: float) -> GrapplerEvaluator:
+    """From the step as it was read: the problem's graph does not take its origin along."""
+    made = GrapplerEvaluator.__new__(GrapplerEvaluator)
+    made._begin(problem, step, time_out_s, workers=1)
+    return made
 
 
 def _step(problem: Problem) -> Step:

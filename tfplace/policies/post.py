@@ -99,8 +99,8 @@ class Post:
         grouped = in_groups(study, self.settings.groups)
         with contextlib.suppress(BudgetSpentError):
             _Run(grouped, self.settings).go([grouped.group(start) for start in self.starts])
-        assert grouped.best is not None
-        return grouped.ungroup(grouped.best)
+        assert study.best is not None
+        return study.best
 
 
 class PostCrossEntropy(Post):

@@ -75,8 +75,8 @@ class Seq2Seq:
         with contextlib.suppress(BudgetSpentError):
             start = best_start(grouped, [grouped.group(s) for s in self.starts])[0] if self.starts else None
             Training(grouped, functools.partial(_learner, self.settings, start), self.settings.train).go()
-        assert grouped.best is not None
-        return grouped.ungroup(grouped.best)
+        assert study.best is not None
+        return study.best
 
 
 def _learner(settings: Seq2SeqSettings, start: IntArray | None, study: Study) -> OneByOne:

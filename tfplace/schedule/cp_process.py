@@ -56,9 +56,8 @@ def check_installed() -> None:
 
 def ask(problem: Problem, objective: str, start: IntArray, start_s: float, limits: Limits) -> Answer:
     """Solves the model of a problem; if the process fails nothing is found or proven, and the status says why."""
-    bare = dataclasses.replace(problem, graph=dataclasses.replace(problem.graph, origin=None))
     begin_s = timeline_of(problem, problem.spread(start)).start_s if objective == STEP_TIME else np.zeros(0)
-    question = Question(bare, objective, start, start_s, begin_s, limits)
+    question = Question(problem, objective, start, start_s, begin_s, limits)
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         done = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tfplace.core.stepcost import MEASURED
 from tfplace.errors import InputError
 from tfplace.registry import PLACERS
 
@@ -39,8 +40,12 @@ def goes_on(placer: object) -> bool:
     return hasattr(placer, "starts")
 
 
-def check_controllers(placer: str) -> None:
-    """Refuses placers that nobody can work on together.
+def check_controllers(placer: str, source: str) -> None:
+    """Refuses placers that nobody can work on together, and step times that nobody can measure together.
+
+    Args:
+      placer: its name.
+      source: of the evaluator.
 
     Raises:
       InputError: it is one of those.
@@ -49,6 +54,12 @@ def check_controllers(placer: str) -> None:
     if not _has_controllers(placer):
         able = [name for name in PLACERS if _has_controllers(name)]
         raise InputError(f"controllers with placer {placer!r}", f"one of {', '.join(able)}", "Others work alone.")
+    if source == MEASURED:
+        raise InputError(
+            "controllers with measured steps",
+            "an evaluator that computes them, simulated or by Grappler",
+            "Controllers that measured on the same devices would disturb one another.",
+        )
 
 
 def _has_controllers(placer: str) -> bool:

@@ -16,7 +16,7 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
-from tfplace.errors import InfeasibleError, InputError
+from tfplace.errors import InfeasibleError, InputError, WorkersError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
@@ -91,14 +91,14 @@ def search_placement(
     """
     if seed < 0:
         raise InputError(f"seed {seed}", "a seed of at least 0")
-    if controllers is not None:
-        check_controllers(placer)
     method: Placer = PLACERS[placer]()
     if grouper is not None:
         method = OnGroups(method, grouper, groups)
     limit = Budget.parse(budget)
     # Before the search: an interruption during what comes after it would lose the placement found.
     evaluator = evaluator or Simulator(problem)
+    if controllers is not None:
+        check_controllers(placer, evaluator.source)
     if init is not None:
         check_goes_on(placer)
         method.starts = (start_from(init, problem, seed, evaluator),)  # type: ignore[attr-defined]
@@ -165,13 +165,12 @@ def _bound_s(problem: Problem, evaluator: Evaluator) -> float:
 
 
 def _broken(search: Search) -> tuple[str, ...]:
-    """What there is to say of an evaluator that could not go on."""
+    """What there is to say of an evaluator, or of controllers, that could not go on."""
     if search.broken is None:
         return ()
     why = str(search.broken).rstrip(".")
-    return (
-        f"after {search.evaluations} evaluations the evaluator could not go on ({why}); this is what it said before",
-    )
+    who = "controllers" if isinstance(search.broken, WorkersError) else "the evaluator"
+    return (f"after {search.evaluations} evaluations {who} could not go on ({why}); this is the best until then",)
 
 
 def _final_cost(search: Search, chosen: IntArray) -> StepCost:
@@ -183,7 +182,7 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
     best, key = search.best, search.best_key
     seen = best is not None and key is not None and key[0] == 0 and np.array_equal(best, chosen)
     try:
-        if search.broken is None or not seen:
+        if search.broken is None or isinstance(search.broken, WorkersError) or not seen:
             cost = evaluator(chosen)
             if cost.failure is None or not seen:
                 return cost

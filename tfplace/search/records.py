@@ -80,17 +80,9 @@ class Records:
         """Puts everything added on disk."""
         self._file.flush()
 
-    def skip(self, position: int, *, forget: bool = False) -> None:
-        """Goes on behind the first `position` records without telling them.
-
-        Args:
-          position: at most as many as are known.
-          forget: cut off what follows, for a search that does not do the same again.
-        """
+    def skip(self, position: int) -> None:
+        """Goes on behind the first `position` records, at most as many as are known, without telling them."""
         self.position = position
-        if forget:
-            self.known = self.known[:position]
-            _cut(self._file, position * RECORD.itemsize)
 
     def close(self) -> None:
         """Flushes and closes the file."""

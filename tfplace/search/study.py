@@ -15,7 +15,7 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, Key
-from tfplace.errors import ApplyError, ClusterError, InputError
+from tfplace.errors import ApplyError, ClusterError, WorkersError
 from tfplace.search.budget import Budget
 from tfplace.search.cache import Cache
 from tfplace.search.clock import Clock
@@ -27,10 +27,11 @@ from tfplace.study.base import BudgetSpentError, Left, Placer, Study
 from tfplace.workers.base import Controllers
 
 _PROGRESS_S = 0.2
+_MINE = ("evaluations", "best", "over", "step_s", "rng")
 _ENDLESS = Budget(evaluations=2**62)
 
-CANNOT_GO_ON = (ApplyError, ClusterError)
-"""What an evaluator raises that can tell nothing any more, such as when its workers do not come back."""
+CANNOT_GO_ON = (ApplyError, ClusterError, WorkersError)
+"""Raised by an evaluator that can tell nothing any more, or when controllers do not come back."""
 
 
 class Search:
@@ -51,7 +52,7 @@ class Search:
     Attributes:
       evaluations: placements evaluated.
       failed: how many of them did not fit, did not run, or were given up; of this process.
-      broken: why the evaluator could not go on; None while it can.
+      broken: why the evaluator or its controllers could not go on; None while they can.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Search:
         self.budget = budget
         self.evaluator = evaluator or Simulator(problem)
         self.rng = np.random.default_rng(seed)
+        self._seed = seed
         self.evaluations = 0
         self.failed = 0
         self.history: list[Improvement] = []
@@ -91,8 +93,8 @@ class Search:
             self._go_on(run)
 
     def _go_on(self, run: RunDirectory) -> None:
-        """From where a run by the clock was."""
-        self.evaluations = len(run.records.known)
+        """From where a run was, without doing it again."""
+        self.evaluations = max(self.evaluations, len(run.records.known))
         run.records.skip(self.evaluations)
         if run.best is not None:
             self.best, self.best_key = run.best.unit_device, run.best.key
@@ -171,12 +173,12 @@ class Search:
         """Passes on what a policy says of its training."""
         if self._run is not None:
             self._run.log(self.evaluations, metrics)
-        if self._logged is not None:
+        if self._logged is not None and self._told_s is None:
             self._logged(self.evaluations, metrics)
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], same: bool) -> None:
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
         """See `tfplace.study.base.Study.keep`."""
-        if self._run is None or self.best is None or self.best_key is None or (same and not self._run.keeps_now):
+        if self._run is None or self.best is None or self.best_key is None or not self._run.keeps_now:
             return
         mine = {
             "evaluations": np.int64(self.evaluations),
@@ -189,17 +191,21 @@ class Search:
 
     def recall(self, same: bool) -> dict[str, NDArray[Any]] | None:
         """See `tfplace.study.base.Study.recall`."""
-        kept = self._run.recall() if self._run is not None else None
-        if kept is None or self._run is None:
+        if self._run is None:
             return None
-        mine = {name: kept.pop(f"search.{name}") for name in ("evaluations", "best", "over", "step_s", "rng")}
-        if self.budget.evaluations is not None and self.evaluations > int(mine["evaluations"]):
-            return None  # the search has gone past it
+        kept = self._run.recall()
+        mine = {name: kept.pop(f"search.{name}") for name in _MINE} if kept is not None else {}
+        if self.budget.seconds is not None or not same:
+            if len(self._run.records.known):
+                self._go_on(self._run)
+                self.rng = np.random.default_rng([self._seed, self.evaluations])
+            return kept
+        if kept is None or self.evaluations > int(mine["evaluations"]):
+            return None  # or the search has gone past it
         self.rng.bit_generator.state = json.loads(str(mine["rng"]))
-        if self.budget.evaluations is not None:
-            self.evaluations = int(mine["evaluations"])
-            self.best, self.best_key = mine["best"], (int(mine["over"]), float(mine["step_s"]))
-            self._run.records.skip(self.evaluations, forget=not same)
+        self.evaluations = int(mine["evaluations"])
+        self.best, self.best_key = mine["best"], (int(mine["over"]), float(mine["step_s"]))
+        self._run.records.skip(self.evaluations)
         return kept
 
     def _report(self, stage: str, *, last: bool = False) -> None:
@@ -221,7 +227,8 @@ class Search:
 
         Raises:
           KeyboardInterrupt: stopped before any placement was found, or stopped and not interruptible.
-          ApplyError, ClusterError: the evaluator cannot go on, and there is no placement that ran, or as above.
+          ApplyError, ClusterError, WorkersError: the evaluator or its controllers cannot go on, and there is no
+            placement that ran, or as above.
         """
         if not self.problem.num_units:  # constants only, which follow one another
             return np.zeros(0, np.int32)
@@ -297,12 +304,9 @@ class SearchStudy:
         return SearchStudy(self._search, until, stage, self._line)
 
     def tell(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> int:
-        """Counts rows that somebody else evaluated; see `tfplace.study.base.Study`.
-
-        Raises:
-          BudgetSpentError: nothing of this study's budget is left.
-        """
-        self._check()
+        """Counts rows that somebody else evaluated; see `tfplace.study.base.Study`."""
+        if self._search.budget.evaluations is not None and self._is_spent():
+            return 0
         rows = self._within(unit_devices)
         self._record_all(rows, *self._search.told(rows, over[: len(rows)], step_s[: len(rows)]))
         return len(rows)
@@ -311,16 +315,17 @@ class SearchStudy:
         """Says how a policy's training goes on."""
         self._search.log(metrics)
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, same: bool = True) -> None:
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
         """Keeps a state if this is the whole search; see `tfplace.study.base.Study`."""
         if len(self._line) == 1:
-            self._search.keep(state, same)
+            self._search.keep(state)
 
     def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
         """What was kept; see `tfplace.study.base.Study`."""
-        kept = self._search.recall(same) if len(self._line) == 1 else None
-        if kept is not None:
-            self.best, self.best_key = self._search.best, self._search.best_key
+        if len(self._line) > 1:
+            return None
+        kept = self._search.recall(same)
+        self.best, self.best_key = self._search.best, self._search.best_key
         return kept
 
     @property
@@ -329,19 +334,8 @@ class SearchStudy:
         return self._search.controllers
 
     def replica(self) -> Callable[[], Study]:
-        """See `tfplace.study.base.Study.replica`.
-
-        Raises:
-          InputError: the evaluator measures.
-        """
-        evaluator = self._search.evaluator
-        if evaluator.source == MEASURED:
-            raise InputError(
-                "several controllers with measured steps",
-                "an evaluator that computes them, simulated or by Grappler",
-                "Controllers that measured on the same devices would disturb one another.",
-            )
-        return functools.partial(_replica, evaluator)
+        """See `tfplace.study.base.Study.replica`."""
+        return functools.partial(_replica, self._search.evaluator)
 
     @property
     def bound_s(self) -> float:
@@ -401,9 +395,12 @@ class SearchStudy:
         keys = [self.key(row, limit_s) for row in unit_devices]
         return np.array([over for over, _ in keys], np.int64), np.array([step_s for _, step_s in keys])
 
-    def _check(self) -> None:
+    def _is_spent(self) -> bool:
         # The first evaluation is always allowed, so that the smallest budget still ends in a placement.
-        if self._search.position() >= self._until and self._search.evaluations:
+        return bool(self._search.position() >= self._until and self._search.evaluations)
+
+    def _check(self) -> None:
+        if self._is_spent():
             raise BudgetSpentError
 
     def _record_all(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> None:

@@ -67,26 +67,25 @@ class Study(Protocol):
         """Counts the rows of [B, U] as evaluated, with keys that somebody else found, such as a controller.
 
         Returns:
-          How many count: the first ones, if the budget has evaluations for some rows only.
-
-        Raises:
-          BudgetSpentError: nothing was left before; no row counts.
+          How many count: the first ones, if the budget has evaluations for some rows only; by the clock all of them.
         """
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Says how a policy's training goes on, at most once between two evaluations."""
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, same: bool = True) -> None:
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
         """Keeps the state of the search as it is between two evaluations, if it is kept at all.
 
         Args:
-          state: makes what `recall` gives back, arrays by name. Called every few seconds only, since the evaluations
-            made since then can be made again.
-          same: whether they would be the same; if not, each state is kept.
+          state: makes what `recall` gives back, arrays by name. Called every few seconds only.
         """
 
     def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
-        """What was kept last of this search, which is as it was then: budget, generator and best; None at its start.
+        """What was kept last of this search; None if nothing was.
+
+        With a budget in evaluations the search is then as it was: budget, generator and best. By the clock, or if not
+        the `same` evaluations would follow, it is as it is: everything that was evaluated since counts, and other
+        placements are drawn than the last time.
 
         Args:
           same: whether the same evaluations will follow as the last time.
@@ -97,11 +96,7 @@ class Study(Protocol):
         """Who trains a policy together; None if that is for this process alone."""
 
     def replica(self) -> Callable[[], Study]:
-        """What makes a study of the same problem in another process, without a budget, whose results are its own.
-
-        Raises:
-          InputError: what placements cost can only be told here.
-        """
+        """What makes a study of the same problem in another process, without a budget, whose results are its own."""
 
     @property
     def bound_s(self) -> float:

@@ -17,7 +17,7 @@ from tfplace.group.merge import merge_units
 from tfplace.study.base import Left, Study
 from tfplace.workers.base import Controllers
 
-_BEST, _KEY = "grouped.best", "grouped.key"
+_BEST, _KEY, _STATE = "grouped.best", "grouped.key", "grouped.state."
 
 
 def in_groups(study: Study, count: int) -> Grouped:
@@ -110,11 +110,11 @@ class Grouped:
         """See `Study.log`."""
         self._study.log(metrics)
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]], *, same: bool = True) -> None:
+    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
         """See `Study.keep`; with the state goes the best of the groups' placements."""
         if self.best is not None and self.best_key is not None:
             best, key = self.best, np.array(self.best_key)
-            self._study.keep(lambda: {**state(), _BEST: best, _KEY: key}, same=same)
+            self._study.keep(lambda: {**_inside(state()), _BEST: best, _KEY: key})
 
     def recall(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
         """See `Study.recall`."""
@@ -122,6 +122,7 @@ class Grouped:
         if kept is not None:
             over, step_s = kept.pop(_KEY).tolist()
             self.best, self.best_key = kept.pop(_BEST), (int(over), step_s)
+            kept = {name.removeprefix(_STATE): value for name, value in kept.items()}
         return kept
 
     def share(self, fraction: float, stage: str) -> Grouped:
@@ -160,6 +161,11 @@ class Grouped:
         for study in self._line:
             if study.best_key is None or key < study.best_key:
                 study.best, study.best_key = unit_device.copy(), key
+
+
+def _inside(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Under other names, since the state may be that of another study in groups."""
+    return {_STATE + name: value for name, value in state.items()}
 
 
 def _replica(study: Callable[[], Study], label: IntArray) -> Grouped:

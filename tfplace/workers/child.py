@@ -8,15 +8,17 @@ closed, and ends with its parent.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pickle
 import signal
 import sys
+import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tfplace.errors import TfplaceError
+from tfplace.errors import InputError, TfplaceError
 
 _PR_SET_PDEATHSIG = 1
 
@@ -24,6 +26,7 @@ _PR_SET_PDEATHSIG = 1
 def main(descriptor: int, parent: int) -> None:
     """Does tasks until there are no more."""
     _end_with(parent)
+    os.set_inheritable(descriptor, False)  # what a task starts is not to hold it open
     with Connection(descriptor) as pipe:
         sys.path[:], cores = pipe.recv()
         if hasattr(os, "sched_setaffinity"):
@@ -42,18 +45,30 @@ def _answer(own: list[Any], make: bytes, packed: bytes) -> bytes:
     """Pickled: (True, what the task returned) or (False, the error it raised)."""
     try:
         if not own:
-            own.append(pickle.loads(make)())
-        task, arguments = pickle.loads(packed)
+            own.append(_unpacked(make)())
+        task, arguments = _unpacked(packed)
         return pickle.dumps((True, task(own[0], *arguments)))
-    except Exception as error:
-        return pickle.dumps((False, _sendable(error)))
+    except BaseException as error:
+        return _failure(error)
 
 
-def _sendable(error: Exception) -> Exception:
-    """The error, or one that says the same and survives the way."""
+def _unpacked(packed: bytes) -> Any:
+    try:
+        return pickle.loads(packed)
+    except (AttributeError, ImportError) as error:
+        raise InputError(
+            f"something that a worker cannot find ({error})", "functions and classes of a module that can be imported"
+        ) from error
+
+
+def _failure(error: BaseException) -> bytes:
+    """Pickled: (False, the error), or one that says the same and survives the way."""
     if isinstance(error, TfplaceError):
-        return error
-    return TfplaceError(f"{type(error).__name__} in a worker: {error}")
+        with contextlib.suppress(Exception):
+            return pickle.dumps((False, error))
+    told = TfplaceError(f"{type(error).__name__} in a worker: {error}")
+    told.add_note("".join(traceback.format_exception(error)))
+    return pickle.dumps((False, told))
 
 
 def _end_with(parent: int) -> None:

@@ -28,7 +28,7 @@ NEIGHBOURS = 10
 
 
 class Hierarchy:
-    """Draws a group for every unit, and a device for every group; a `tfplace.learning.trainer.Learner`.
+    """Draws a group for every unit, and a device for every group; a `tfplace.learning.controller.Learner`.
 
     Args:
       problem: what is placed.
