@@ -5,8 +5,10 @@ from statistics import geometric_mean
 
 from tfplace import Topology
 from tfplace.cli.options import parse, place_flags
+from tfplace.compare.cells import LEARNED
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import compare_tables
+from tfplace.compare.policies_table import policies_tables
 from tfplace.compare.standings import goals, standings
 from tfplace.compare.tables import fidelity_tables, speed_table
 from tfplace.learning.metrics import TAGS
@@ -67,6 +69,39 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     assert f"is ahead by at most {100 * behind:.1f} %" in page
     faster = 100 * (1 - geometric_mean(found.over_constructive))
     assert f"by {faster:.0f} % faster than the best list scheduling" in readme
+
+
+def test_the_tables_of_policies_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/policies.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "policies.jsonl", header)) if row.runs]
+    tables, page = policies_tables(rows), _unwrapped("docs/policies.md")
+    assert tables in text("docs/policies.md")
+    soon, as_good, cases = re.search(
+        r"evaluations in (\d+), and in the end no worse in (\d+) of (\d+) cases", tables
+    ).groups()
+    assert (
+        f"half the evaluations in {soon} of {cases} cases, and is no worse in the end in {as_good} of {cases}" in page
+    )
+
+    def wins(placer, other):
+        return f"{sum(row.median_s(placer) < row.median_s(other) for row in rows)} of {cases}"
+
+    expert, random, annealing = (wins("post", name) for name in ("expert", "random_search", "annealing"))
+    of_post = (
+        f"faster than the expert rule in {expert}, than random search in {random}, "
+        f"and than annealing, which learns nothing, in {annealing}"
+    )
+    assert of_post in page
+    assert f"`post`, the best of them, is behind annealing in {wins('annealing', 'post')}" in _unwrapped("README.md")
+    best = min(LEARNED, key=lambda name: geometric_mean(row.median_s(name) / row.median_s("single") for row in rows))
+    assert best in ("post", "post_ppo")  # of which the latter is a part
+    of_others = (
+        f"`seq2seq` is faster than random search in {wins('seq2seq', 'random_search')} cases with so few evaluations, "
+        f"`hierarchical` in {wins('hierarchical', 'random_search')}"
+    )
+    assert of_others in page
+    learned = [run for row in rows for name in LEARNED for run in row.runs[name]]
+    assert len(learned) == 6 * 5 * int(cases) and all(run.step_s for run in learned)
 
 
 def _unwrapped(name):
