@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,12 @@ def test_controllers_kept_and_shown(tmp_path, capsys):
 @pytest.mark.parametrize("placer", ["post", "post_ce", "post_ppo", "policy_gradient", "hierarchical"])
 def test_every_policy_is_a_placer(placer, capsys):
     assert place(capsys, f"--placer={placer}")["simulated"]["step_s"] > 0
+
+
+def test_what_tensorboard_needs_is_said_before_the_model_is_read(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    assert main(["place", "--model=no_such_file.pb", "--tensorboard=board"]) == BAD_INPUT
+    assert "pip install 'tfplace[tensorboard]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

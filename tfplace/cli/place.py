@@ -34,6 +34,7 @@ from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
 from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
+from tfplace.report.tensorboard import load_writer
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import check_grouper
 from tfplace.search.init import check_controllers, check_goes_on, check_init
@@ -111,6 +112,8 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
     if fv.init:
         check_init(fv.init)
         check_goes_on(fv.placer)
+    if fv.tensorboard:
+        load_writer()
     if fv.controllers:
         check_controllers(fv.placer, fv.evaluator)
     elif fv.asynchronous:

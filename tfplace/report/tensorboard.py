@@ -32,14 +32,9 @@ class Board:
     """
 
     def __init__(self, path: str | Path) -> None:
+        make = load_writer()
         try:
-            from tensorboardX import SummaryWriter
-        except ImportError as error:
-            raise MissingExtraError(
-                "tensorboard without tensorboardX", "tensorboardX", "pip install 'tfplace[tensorboard]'"
-            ) from error
-        try:
-            self._writer: Any = SummaryWriter(str(path))
+            self._writer: Any = make(str(path))
         except OSError as error:
             raise InputError(f"tensorboard={str(path)!r} ({error.strerror})", "a directory that can be made") from error
 
@@ -67,3 +62,18 @@ class Board:
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._writer.add_scalar(TRAINING + name, value, evaluations)
+
+
+def load_writer() -> Any:
+    """The class that writes TensorBoard's files.
+
+    Raises:
+      MissingExtraError: it is not installed.
+    """
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise MissingExtraError(
+            "tensorboard without tensorboardX", "tensorboardX", "pip install 'tfplace[tensorboard]'"
+        ) from error
+    return SummaryWriter
