@@ -178,6 +178,7 @@ def place(
     from tfplace.report.tensorboard import Board
     from tfplace.search.place import search_placement
 
+    together = _controllers(controllers)
     if is_archive(source) and batch is None:
         source = load(source)
     elif is_workload(source):
@@ -218,7 +219,7 @@ def place(
             init=init,
             run_dir=run_dir,
             resume=resume,
-            controllers=_controllers(controllers),
+            controllers=together,
             logged=logged,
         )
 

@@ -39,7 +39,6 @@ from tfplace.search.budget import Budget
 from tfplace.search.grouped import check_grouper
 from tfplace.search.init import check_controllers, check_goes_on, check_init
 from tfplace.workers.base import Controllers
-from tfplace.workers.processes import Processes
 
 if TYPE_CHECKING:
     from tfplace.measure.measured import MeasuredEvaluator
@@ -216,6 +215,8 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
 
 
 def _controllers(fv: flags.FlagValues) -> Controllers | int:
+    from tfplace.workers.processes import Processes
+
     return Controllers(Processes(fv.controllers), asynchronous=True) if fv.asynchronous else int(fv.controllers)
 
 

@@ -41,7 +41,7 @@ class Search:
       problem: what is placed.
       budget: how long.
       seed: of the random generator.
-      progress: called a few times a second, and at the end.
+      progress: called a few times a second, and at the end of a search that is not stopped.
       evaluator: tells what placements cost; by default the simulator.
       run: keeps what is evaluated and found. A search that goes on with a run is told the same again before anything
         is evaluated, if its budget is a number of evaluations: the same seed then makes it the same search. One by the
