@@ -1,7 +1,7 @@
 import json
 import re
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 
 from tfplace import Topology
 from tfplace.cli.options import parse, place_flags
@@ -12,6 +12,7 @@ from tfplace.compare.policies_table import policies_tables
 from tfplace.compare.standings import goals, standings
 from tfplace.compare.tables import fidelity_tables, speed_table
 from tfplace.learning.metrics import TAGS
+from tfplace.report.tensorboard import BEST, TRAINING
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -111,3 +112,15 @@ def _unwrapped(name):
 def test_every_name_that_policies_log_is_documented():
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", text("docs/policies.md").split("## What is logged")[1], re.M)
     assert dict(rows) == TAGS
+    assert f"`{BEST}`" in text("docs/policies.md") and f"`{TRAINING}...`" in text("docs/policies.md")
+
+
+def test_what_controllers_gain_is_what_was_measured():
+    found = json.loads(text("benchmarks/controllers.json"))
+    gain = {
+        name: f"{median(kinds['in step']) / median(kinds['alone']):.1f} times as many"
+        for name, kinds in found["placements_per_second"].items()
+    }
+    said = _unwrapped("docs/policies.md")
+    assert f"{gain['seq2seq']} placements a second with `seq2seq`, and from {gain['hierarchical']} with" in said
+    assert found["controllers"] == found["processors"] == 2 and "Two controllers on two cores" in said

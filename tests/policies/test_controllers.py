@@ -16,7 +16,9 @@ import pytest
 
 import tfplace
 from tests.policies.test_policies import POLICIES, EndError, planted
+from tfplace.core.cores import own_cores
 from tfplace.errors import InputError, WorkersError
+from tfplace.policies.seq2seq import Seq2Seq
 from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
 from tfplace.search.records import RECORD
@@ -60,6 +62,24 @@ class Watched(Processes):
         return self.crew
 
 
+class Spied(Here):
+    """Remembers what was done; `hand_out` may say something else than that."""
+
+    def start(self, make):
+        workers, self.done = super().start(make), []
+        submit = workers.submit
+
+        def spied(*task):
+            self.done.append(submit(*task))
+            return self.hand_out(self.done[-1])
+
+        workers.submit = spied
+        return workers
+
+    def hand_out(self, future):
+        return future
+
+
 @together
 def test_one_controller_does_what_a_search_without_any_does(problem, name):
     alone, norms = run(problem, name, None)
@@ -68,19 +88,34 @@ def test_one_controller_does_what_a_search_without_any_does(problem, name):
     assert one.best_key == alone.best_key and one.evaluations == 256
 
 
+@pytest.mark.skipif(len(own_cores()) < 2, reason="one processor")
+def test_results_do_not_depend_on_how_many_processors_a_controller_has():
+    """With networks so large that TensorFlow would share an operation among threads."""
+    problem = random_problem(np.random.default_rng(0), num_ops=60, num_devices=3, unit=1e-3)
+    every = os.sched_getaffinity(0)
+
+    def norms(cores):
+        os.sched_setaffinity(0, cores)
+        try:
+            logged = []
+            controllers = Controllers(Processes(1))
+            budget = Budget(evaluations=80)
+            search = Search(
+                problem, budget, 0, controllers=controllers, logged=lambda n, told: logged.append(told["gradient"])
+            )
+            search.run(Seq2Seq(), "seq2seq")
+            return logged
+        finally:
+            os.sched_setaffinity(0, every)
+
+    assert norms({min(every)}) == norms(every)
+
+
 @together
 def test_a_gradient_of_several_is_the_mean_of_theirs(problem, name):
-    done = []
-
-    class Seen(Here):
-        def start(self, make):
-            workers = super().start(make)
-            submit = workers.submit
-            workers.submit = lambda *task: done.append(submit(*task)) or done[-1]
-            return workers
-
-    search, norms = run(problem, name, Controllers(Seen(3)), evaluations=100)
-    each = [future.result().gradients for future in done[:3]]
+    engine = Spied(3)
+    search, norms = run(problem, name, Controllers(engine), evaluations=100)
+    each = [future.result().gradients for future in engine.done[:3]]
     mean = [np.mean(of_one, axis=0) for of_one in zip(*each, strict=True)]
     assert norms[0] == pytest.approx(np.sqrt(sum((g**2).sum() for g in mean)), rel=1e-5)
     assert not any(np.array_equal(a, b) for a, b in zip(each[0], each[1], strict=True))
@@ -209,23 +244,15 @@ def test_a_number_of_controllers_is_a_number(problem, wanted):
         tfplace.place(problem, placer="seq2seq", budget=10, controllers=wanted, progress=False)
 
 
-class Losing(Here):
-    """Its workers are lost for ever after some trials."""
+class Losing(Spied):
+    """Its workers are lost for ever after six trials."""
 
-    def start(self, make):
-        workers, left = super().start(make), [6]
-        submit = workers.submit
-
-        def lossy(*task):
-            left[0] -= 1
-            if left[0] >= 0:
-                return submit(*task)
-            future = Future()
-            future.set_exception(WorkersError("a worker that ended", "one that does not"))
+    def hand_out(self, future):
+        if len(self.done) <= 6:
             return future
-
-        workers.submit = lossy
-        return workers
+        lost = Future()
+        lost.set_exception(WorkersError("a worker that ended", "one that does not"))
+        return lost
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -239,39 +266,21 @@ def test_controllers_that_do_not_come_back_leave_the_best_so_far(problem, asynch
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_nothing_is_drawn_for_nothing(problem, asynchronous):
-    count = []
-
-    class Counts(Here):
-        def start(self, make):
-            workers = super().start(make)
-            submit = workers.submit
-            workers.submit = lambda *task: count.append(1) or submit(*task)
-            return workers
-
-    search, _ = run(problem, "seq2seq", Controllers(Counts(2), asynchronous), 96)
-    assert search.evaluations == 96 and len(count) == 6
+    engine = Spied(2)
+    search, _ = run(problem, "seq2seq", Controllers(engine, asynchronous), 96)
+    assert search.evaluations == 96 and len(engine.done) == 6
 
 
-class Uneven(Here):
-    """Its second controller is done before its first."""
+class Uneven(Spied):
+    """Of two trials the second is done before the first."""
 
-    def start(self, make):
-        workers = super().start(make)
-        submit, held = workers.submit, []
-
-        def late(*task):
-            future = submit(*task)
-            held.append(future)
-            if len(held) % 2:
-                shown = Future()
-                held[-1] = (shown, future)
-                return shown
-            shown, first = held[-2]
-            threading.Timer(0.05, lambda: shown.set_result(first.result())).start()
-            return future
-
-        workers.submit = late
-        return workers
+    def hand_out(self, future):
+        if len(self.done) % 2:
+            self.late = Future()
+            return self.late
+        late, first = self.late, self.done[-2]
+        threading.Timer(0.05, lambda: late.set_result(first.result())).start()
+        return future
 
 
 def test_what_went_another_way_is_not_held_against_an_asynchronous_run(problem, tmp_path):
