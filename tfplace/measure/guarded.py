@@ -50,13 +50,27 @@ def guarded(call: Callable[[], T], limit_s: float) -> T:
     return results[0]
 
 
+def _again_if_sent_twice(call: Callable[[], T]) -> T:
+    """Runs a step, and once more if it ended because gRPC sent a worker its part of it again.
+
+    TensorFlow refuses what a worker "received twice", and ends the step. That is rare, and says nothing of the step,
+    nor of the worker, which is there.
+    """
+    try:
+        return call()
+    except tf.errors.AbortedError as error:
+        if "received twice" not in error.message:
+            raise
+        return call()
+
+
 class GuardedSession(tf.compat.v1.Session):  # type: ignore[misc]
     """A session whose calls end, whatever state the servers are in.
 
     TensorFlow's own time-out covers a step that the servers know. It does not cover what comes before the first one,
     creating the session and giving each server its part of the graph, nor the session's end: if a server is gone, or
     stopped, these wait for ever. They are made in a thread that can be given up on. A step that ran once is called
-    directly, at no cost.
+    directly, at no cost. A step that gRPC's sending twice put an end to is run again, once.
 
     Args:
       target: the master's address.
@@ -72,7 +86,8 @@ class GuardedSession(tf.compat.v1.Session):  # type: ignore[misc]
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """As `tf.compat.v1.Session.run`. In a loop that is timed, use `make_callable`."""
-        return self._guard(lambda: super(GuardedSession, self).run(*args, **kwargs))
+        run = super().run
+        return self._guard(lambda: _again_if_sent_twice(lambda: run(*args, **kwargs)))
 
     def make_callable(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         """As `tf.compat.v1.Session.make_callable`."""
@@ -82,8 +97,8 @@ class GuardedSession(tf.compat.v1.Session):  # type: ignore[misc]
         def call(*args: Any) -> Any:
             nonlocal known
             if known:
-                return step(*args)
-            result = self._guard(lambda: step(*args))
+                return _again_if_sent_twice(lambda: step(*args))
+            result = self._guard(lambda: _again_if_sent_twice(lambda: step(*args)))
             known = True
             return result
 
