@@ -102,7 +102,7 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
     )
     assert of_others in page
     learned = [run for row in rows for name in LEARNED for run in row.runs[name]]
-    assert len(learned) == 6 * 5 * int(cases) and all(run.step_s for run in learned)
+    assert len(learned) == (4 * 10 + 2 * 5) * int(cases) and all(run.step_s for run in learned)
 
 
 def _unwrapped(name):
