@@ -18,7 +18,9 @@ from tfplace.core.stepcost import FailureKind
 from tfplace.errors import ClusterError
 from tfplace.measure import cluster as cluster_module
 from tfplace.measure.cluster import Cluster
+from tfplace.measure.processes import WorkerProcesses
 from tfplace.measure.sockets import SO_ATTACH_FILTER, answers, hear_loopback_only, split_address
+from tfplace.measure.worker import Settings
 
 pytestmark = pytest.mark.cluster
 
@@ -410,6 +412,24 @@ def many_small_tensors():
 
 def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_worker_may_say_that_it_serves_before_its_parent_says_who_it_is(monkeypatch):
+    note, late = WorkerProcesses._note, []
+
+    def noted(processes, event):
+        if "forked" in event:
+            late.append(event)
+            return
+        note(processes, event)
+        time.sleep(0.2)
+        while late:
+            note(processes, late.pop())
+
+    monkeypatch.setattr(WorkerProcesses, "_note", noted)
+    with contextlib.closing(WorkerProcesses()) as processes:
+        (worker,) = processes.launch([Settings()])
+        assert parent_of(worker.pid) == processes._process.pid
 
 
 # ---- ends ------------------------------------------------------------------------------------------------------------

@@ -146,10 +146,10 @@ def test_a_member_that_fails_costs_nothing_but_itself():
     assert any("local_search" in note for note in placer.notes)
 
 
-def test_where_evaluations_are_few_for_the_graph_one_search_has_them_all(monkeypatch):
+def test_where_scouts_could_do_little_one_search_has_all_evaluations(monkeypatch):
     problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
-    for part, scouts in ((0.25, True), (100.0, False)):
-        monkeypatch.setattr("tfplace.placers.auto._LEAST_OF_UNITS", part)
+    for least, scouts in ((100, True), (3000, False)):
+        monkeypatch.setattr("tfplace.placers.auto._LEAST", least)
         placer = Auto()
         Search(problem, Budget(evaluations=12_000), 0).run(placer, "auto")
         assert any("cross_entropy" in note for note in placer.notes) == scouts

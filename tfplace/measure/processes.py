@@ -177,10 +177,9 @@ class WorkerProcesses:
 
     def _started(self, number: int, settings: Settings) -> Worker:
         def settled() -> bool:
-            pid = self._facts.get(("forked", number))
-            return (
-                any((kind, number) in self._facts for kind in ("serving", "refused")) or ("ended", pid) in self._facts
-            )
+            pid = self._facts.get(("forked", number))  # it may have said that it serves before this is known
+            said = any((kind, number) in self._facts for kind in ("serving", "refused"))
+            return pid is not None and (said or ("ended", pid) in self._facts)
 
         self._wait(settled, SERVE_TIMEOUT_S, "a worker that starts")
         address = self._facts.get(("serving", number))

@@ -37,16 +37,23 @@ MEMBERS = (
 PIPELINE_MEMBERS = ("single", "contiguous", "expert", "metis", "scotch", "heft", "round_robin")
 """The same where the objective is throughput."""
 
-SCOUTS = (("local_search", 0), ("cross_entropy", 0), ("local_search", -1), ("cross_entropy", -1), ("local_search", 1))
+SCOUTS = (
+    ("local_search", 0),
+    ("hill_climbing", -1),
+    ("cross_entropy", 0),
+    ("local_search", -1),
+    ("cross_entropy", -1),
+    ("local_search", 1),
+)
 """Placers, and what each starts from: the rank of a member, or -1 for one device."""
 
 PIPELINE_SCOUTS = (("load_search", 0), ("load_search", -1), ("load_search", 1))
 """The same where the objective is throughput."""
 
-_CONSTRUCTION = 0.3
+_CONSTRUCTION = 0.2
 _SCOUTING = 0.35
-_LEAST, _LEAST_OF_UNITS = 700, 0.25
-"""Evaluations without which a scout tells nothing: so many, and as a part of the units."""
+_LEAST = 700
+"""Evaluations without which a scout tells nothing."""
 
 _SURVIVORS, _SECOND = 2, 0.25
 _TOLD = 5
@@ -58,8 +65,9 @@ class Auto:
 
     1. The members run one after the other, as long as a part of the budget suffices. One whose extra is not installed
        is passed over, and one that fails.
-    2. Scouts search for a short while each: `local_search`, which moves parts of all sizes, and `cross_entropy`, which
-       places groups, from the best members and from the best single device.
+    2. Scouts search for a short while each, as many as can do something in it: `local_search`, which moves parts of all
+       sizes, `hill_climbing`, which soon comes far with large graphs, and `cross_entropy`, which places groups; from
+       the best members and from the best single device.
     3. `local_search` goes on from what the two best scouts found, then from the best of all with what is left.
 
     It is never worse than any member that ran, since every placement a member evaluates counts, nor than the starts it
@@ -73,7 +81,7 @@ class Auto:
     citation = (
         "Portfolio of tfplace's placers; see the citations of "
         + ", ".join(MEMBERS)
-        + ", cross_entropy and local_search."
+        + ", cross_entropy, hill_climbing and local_search."
     )
 
     def __init__(self, starts: Sequence[IntArray] = ()) -> None:
@@ -148,13 +156,9 @@ class _Portfolio:
 
     def improve(self) -> None:
         """Scouts, survivors, and the best of all until the budget is spent."""
-        begin = self.study.spent
         alone = self._alone()
         scouts = PIPELINE_SCOUTS if self.pipelined else SCOUTS
-        # as many scouts as can do something in their time; a lone one would have none to be compared with
-        least = max(_LEAST, _LEAST_OF_UNITS * self.study.problem.num_units)
-        affordable = int(_SCOUTING * (1 - begin) / max(least * (self.study.spent - begin), _TINY))
-        scouted = self._scout(scouts[:affordable], alone) if affordable > 1 else []
+        scouted = self._scout(scouts, alone)
         begin, last = self.study.spent, scouts[0][0]
         best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]
         for i, found in enumerate(best):
@@ -162,11 +166,18 @@ class _Portfolio:
         self._search(last, self._best() if best else self._start(0, alone), 1.0)
 
     def _scout(self, scouts: Sequence[tuple[str, int]], alone: _Found) -> list[_Found]:
-        begin = self.study.spent
+        """What the first scouts find, as many as can do something in their time."""
+        study = self.study
+        end = study.spent + (1 - study.spent) * _SCOUTING
+        if study.left.evaluations is not None:
+            scouts = scouts[: int(_SCOUTING * study.left.evaluations / _LEAST)]
         found = []
-        for i, (placer, rank) in enumerate(scouts):
-            until = begin + (1 - begin) * _SCOUTING * (i + 1) / len(scouts)
-            found.append(self._search(placer, self._start(rank, alone), until))
+        while len(scouts) > 1 or (found and scouts):  # a lone one would have none to be compared with
+            (placer, rank), *scouts = scouts
+            spent, made = study.spent, study.evaluations
+            found.append(self._search(placer, self._start(rank, alone), spent + (end - spent) / (len(scouts) + 1)))
+            pace = (study.evaluations - made) / max(study.spent - spent, _TINY)
+            scouts = scouts[: int((end - study.spent) * pace / _LEAST)]
         return [f for f in found if f is not None]
 
     def _alone(self) -> _Found:

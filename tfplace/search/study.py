@@ -290,6 +290,11 @@ class SearchStudy:
         return self._search.rng
 
     @property
+    def evaluations(self) -> int:
+        """Of the whole search."""
+        return self._search.evaluations
+
+    @property
     def spent(self) -> float:
         """Fraction of this study's budget used, from 0 to 1."""
         span = self._until - self._from

@@ -115,6 +115,10 @@ class Study(Protocol):
         """What is left of the budget, for placers that hand it on."""
 
     @property
+    def evaluations(self) -> int:
+        """Placements evaluated so far, in the whole search."""
+
+    @property
     def best(self) -> IntArray | None:
         """[U] the best devices evaluated so far in this study, or None."""
 

@@ -55,6 +55,11 @@ class Grouped:
         return self._study.rng
 
     @property
+    def evaluations(self) -> int:
+        """Of the whole search."""
+        return self._study.evaluations
+
+    @property
     def spent(self) -> float:
         """Fraction of the study's budget used."""
         return self._study.spent
