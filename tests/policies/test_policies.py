@@ -13,7 +13,9 @@ import pytest
 import tensorflow as tf
 
 from tfplace.learning.settings import TrainSettings
+from tfplace.policies.gdp import Gdp, GdpSettings
 from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
+from tfplace.policies.placeto import Placeto, PlacetoSettings
 from tfplace.policies.post import PolicyGradient, Post, PostCrossEntropy, PostPpo, PostSettings
 from tfplace.policies.seq2seq import Seq2Seq, Seq2SeqSettings
 from tfplace.registry import PLACERS
@@ -27,8 +29,18 @@ from tfplace.testing import make_graph, make_problem, make_topology, random_prob
 SMALL = Seq2SeqSettings(hidden=16, embedding=4)
 QUICK = dataclasses.replace(SMALL, train=TrainSettings(rate=0.01, pessimistic=False))
 HIERARCHY = HierarchicalSettings(groups=8, groupings=4, hidden=16, embedding=4, train=QUICK.train)
+SHOT = GdpSettings(
+    hidden=16,
+    rounds=1,
+    layers=1,
+    segment=32,
+    train=TrainSettings(rate=0.01, batch=20, decay=None, pessimistic=False, epochs=3),
+)
+VISITS = PlacetoSettings(hidden=8, rounds=2, rate=0.01, last_rate=0.003)
 POLICIES = {
+    "gdp": lambda starts=(): Gdp(starts, SHOT),
     "hierarchical": lambda starts=(): Hierarchical(starts, HIERARCHY),
+    "placeto": lambda starts=(): Placeto(starts, VISITS),
     "policy_gradient": PolicyGradient,
     "post": Post,
     "post_ce": PostCrossEntropy,
@@ -160,7 +172,7 @@ def test_a_start_is_leant_towards(name):
     assert logged[0]["reward"] > logged[-1]["reward"] + 0.1
 
 
-@everyone
+@pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"gdp"}))
 def test_large_problems_are_placed_in_groups(name):
     problem = random_problem(np.random.default_rng(1), num_ops=300, num_devices=3, unit=1e-3)
     assert problem.num_units > 30

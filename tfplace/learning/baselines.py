@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from tfplace.core.arrays import FloatArray
@@ -27,26 +25,19 @@ def moving_average(baseline: float, rewards: FloatArray, decay: float) -> float:
     return decay * baseline + (1 - decay) * float(np.mean(rewards)) if len(rewards) else baseline
 
 
-class Mean(NamedTuple):
-    """The mean of so many trials' rewards."""
-
-    value: float = 0.0
-    trials: int = 0
-
-
-def mean_of_trials(before: Mean, rewards: FloatArray) -> Mean:
+def mean_of_trials(baseline: float, trials: int, rewards: FloatArray) -> float:
     """The mean of all trials so far, this batch with them: the baseline of GDP (Zhou et al. 2019, section 3.4).
 
     Args:
-      before: of the trials before.
+      baseline: of the trials before.
+      trials: how many these were.
       rewards: [B].
 
     Raises:
       InputError: another rank.
     """
     _rank("rewards", rewards, 1)
-    trials = before.trials + len(rewards)
-    return Mean(before.value + float((rewards - before.value).sum()) / trials, trials) if trials else before
+    return baseline + float((rewards - baseline).sum()) / (trials + len(rewards)) if len(rewards) else baseline
 
 
 def by_step(returns: FloatArray, last: int) -> FloatArray:

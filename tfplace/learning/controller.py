@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.learning.baselines import moving_average
+from tfplace.learning.baselines import mean_of_trials, moving_average
 from tfplace.learning.rewards import Reward, failed
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import Study
@@ -114,6 +114,7 @@ class Controller:
         self.reward = Reward(study, settings.reward)
         self._study = study
         self._settings = settings
+        self._last: tuple[Drawn, FloatArray, FloatArray] | None = None
 
     def trial(self, order: Order) -> Trial:
         """One batch with the present parameters.
@@ -130,13 +131,21 @@ class Controller:
         if order.updates >= settings.ignore_failed_after:
             counts = ~failed(over, step_s)
         before = float(rewards.mean()) if np.isnan(order.baseline) else order.baseline
-        done = Trial(
-            drawn.devices, over, step_s, rewards, before, moving_average(before, rewards[counts], settings.decay)
-        )
+        if settings.decay is None:
+            baseline = mean_of_trials(before, order.updates * settings.batch, rewards[counts])
+        else:
+            baseline = moving_average(before, rewards[counts], settings.decay)
+        done = Trial(drawn.devices, over, step_s, rewards, before, baseline)
         if len(over) < len(drawn.devices):  # there is nothing left to learn for
             return done
-        gradients, metrics = self.learner.gradients(drawn, rewards - before, counts.astype(np.float64))
+        self._last = drawn, rewards - before, counts.astype(np.float64)
+        gradients, metrics = self.learner.gradients(*self._last)
         return replace(done, gradients=gradients, metrics={name: float(value) for name, value in metrics.items()})
+
+    def again(self) -> Sequence[Any]:
+        """The gradients of the last trial with the present parameters."""
+        assert self._last is not None  # there was one
+        return self.learner.gradients(*self._last)[0]
 
 
 def apart(replica: Callable[[], Study], learner: Callable[[Study], Learner], settings: TrainSettings) -> Controller:

@@ -22,13 +22,24 @@ def unit_features(problem: Problem) -> Float32:
     Mirhoseini 2017, section 3.2, gives a policy the sum of the types' embeddings and the shapes side by side. Here both
     are averaged, since groups may have hundreds of ops, and dimensions are logarithms.
     """
+    rows = np.concatenate([_type_rows(problem.graph), shape_rows(problem.graph)], axis=1)
+    return np.asarray(mean_over_units(problem, rows), np.float32)
+
+
+def mean_over_units(problem: Problem, rows: FloatArray) -> FloatArray:
+    """[U, N] the mean of the rows of each unit's ops.
+
+    Args:
+      problem: whose units.
+      rows: [V, N].
+    """
     unit_of = problem.grouping.unit_of
     inside = unit_of >= 0
-    rows = np.concatenate([_type_rows(problem.graph), _shape_rows(problem.graph)], axis=1)
     total = np.zeros((problem.num_units, rows.shape[1]))
     np.add.at(total, unit_of[inside], rows[inside])
     count = np.bincount(unit_of[inside], minlength=problem.num_units)
-    return np.asarray(total / count[:, None], np.float32)
+    mean: FloatArray = total / count[:, None]
+    return mean
 
 
 def adjacency(problem: Problem) -> Float32:
@@ -73,7 +84,7 @@ def _type_rows(graph: OpGraph) -> FloatArray:
     return np.eye(int(index.max()) + 1)[index]
 
 
-def _shape_rows(graph: OpGraph) -> FloatArray:
+def shape_rows(graph: OpGraph) -> FloatArray:
     """[V, OUTPUTS * DIMENSIONS] log(1 + d) of the dimensions of the first outputs; 0 where there is none."""
     rows = np.zeros((graph.num_ops, OUTPUTS, DIMENSIONS))
     for op, slot, shape in zip(graph.tensor_op.tolist(), graph.tensor_slot.tolist(), graph.tensor_shape, strict=True):

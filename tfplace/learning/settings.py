@@ -19,10 +19,11 @@ class TrainSettings:
       cool_every: see `cool_after`.
       cool_by: see `cool_after`.
       clip: the gradient's norm is at most this.
-      decay: of the moving average that rewards are compared with.
+      decay: of the moving average that rewards are compared with; None takes the mean of all trials instead.
       pessimistic: whether that begins at the reward of a placement that fails, as the paper has it. Rewards of the
         first dozens of updates are then all far above it, so that whatever was drawn becomes likelier; else it begins
-        at the mean of the first batch.
+        at the mean of the first batch, as the mean of all trials does.
+      epochs: how often a batch is learned from, by objectives that know what drew it.
       ignore_failed_after: updates after which placements that fail are left out, of the baseline too.
       reward: of what is drawn.
     """
@@ -33,14 +34,16 @@ class TrainSettings:
     cool_every: int = 50
     cool_by: float = 1.0
     clip: float = 1.0
-    decay: float = 0.9
+    decay: float | None = 0.9
     pessimistic: bool = True
+    epochs: int = 1
     ignore_failed_after: int = 5000
     reward: RewardSettings = field(default_factory=RewardSettings)
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or not (self.rate > 0 and self.clip > 0):
-            raise InputError(f"batch {self.batch}, rate {self.rate} and clip {self.clip}", "numbers above 0")
+        if min(self.batch, self.epochs) < 1 or not (self.rate > 0 and self.clip > 0):
+            given = f"batch {self.batch}, epochs {self.epochs}, rate {self.rate} and clip {self.clip}"
+            raise InputError(given, "numbers above 0")
 
     def rate_at(self, updates: int) -> float:
         """The rate after so many updates."""

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfplace.learning.controller import Controller, Learner, Order, Trial, apart, trial
 from tfplace.learning.metrics import batch_metrics
+from tfplace.learning.parameters import Parameters
 from tfplace.learning.rewards import Reward
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import Study
@@ -38,11 +38,7 @@ class Training:
         self.study = study
         self.settings = settings
         self.own = Controller(study, learner(study), settings)
-        self.variables = self.own.learner.variables
-        self.rate = tf.Variable(settings.rate, trainable=False)
-        self.optimizer = snt.optimizers.Adam(self.rate)
-        self.optimizer.apply([tf.zeros_like(v) for v in self.variables], self.variables)  # makes its slots
-        self.optimizer.step.assign(0)
+        self.parameters = Parameters(self.own.learner.variables, settings.rate)
         self.baselines: list[float] = []
         self.updates = 0
         self._learner = learner
@@ -70,12 +66,15 @@ class Training:
         while True:
             done = self.own.trial(self._order(0))
             self._learn({0: done})
+            if done.gradients:
+                for _ in range(1, self.settings.epochs):
+                    self._descend([self.own.again()])
             self.study.keep(self._state)
 
     def _all_together(self, workers: Workers, count: int) -> None:
         """Synchronously: the mean of all gradients, in the controllers' order."""
         while self.study.spent < 1:
-            parameters = self._parameters()
+            parameters = self.parameters.values()
             futures = [workers.submit(trial, parameters, self._order(c)) for c in range(count)]
             self._learn({c: self._told(future.result()) for c, future in enumerate(futures)})
             self.study.keep(self._state)
@@ -84,7 +83,7 @@ class Training:
         """Asynchronously: each gradient when it is there, by as many controllers as there are workers."""
         running: dict[Future[Trial], int] = {}
         while self.study.spent < 1:
-            parameters = self._parameters()
+            parameters = self.parameters.values()
             for controller in sorted({*range(workers.count)} - {*running.values()}):
                 running[workers.submit(trial, parameters, self._order(controller))] = controller
             ended = wait(running, _LOOK_S, FIRST_COMPLETED).done  # or somebody may have joined
@@ -131,20 +130,10 @@ class Training:
         mean = gradients[0]
         if len(gradients) > 1:
             mean = [tf.add_n(of_one) / len(of_one) for of_one in zip(*gradients, strict=True)]
-        self.rate.assign(self.settings.rate_at(self.updates))
-        clipped, norm = tf.clip_by_global_norm(mean, self.settings.clip)
-        self.optimizer.apply(clipped, self.variables)
-        return float(norm)
-
-    def _parameters(self) -> list[NDArray[Any]]:
-        return [variable.numpy() for variable in self.variables]
-
-    def _all_variables(self) -> list[tf.Variable]:
-        return [*self.variables, *self.optimizer.m, *self.optimizer.v, self.optimizer.step]
+        return self.parameters.descend(mean, self.settings.rate_at(self.updates), self.settings.clip)
 
     def _state(self) -> dict[str, NDArray[Any]]:
-        arrays = {f"variable{i}": v.numpy() for i, v in enumerate(self._all_variables())}
-        return arrays | {
+        return self.parameters.state() | {
             "baselines": np.array(self.baselines),
             "updates": np.array(self.updates),
             "weight": np.array(self.own.reward.weight),
@@ -154,7 +143,6 @@ class Training:
         kept = self.study.recall(same=same)
         if kept is None:
             return
-        for i, variable in enumerate(self._all_variables()):
-            variable.assign(kept[f"variable{i}"])
+        self.parameters.restore(kept)
         self.baselines, self.updates = kept["baselines"].tolist(), int(kept["updates"])
         self.own.reward = Reward(self.study, self.settings.reward, float(kept["weight"]))

@@ -171,7 +171,7 @@ class _Portfolio:
         end = study.spent + (1 - study.spent) * _SCOUTING
         if study.left.evaluations is not None:
             scouts = scouts[: int(_SCOUTING * study.left.evaluations / _LEAST)]
-        found = []
+        found: list[_Found | None] = []
         while len(scouts) > 1 or (found and scouts):  # a lone one would have none to be compared with
             (placer, rank), *scouts = scouts
             spent, made = study.spent, study.evaluations

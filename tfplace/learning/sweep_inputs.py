@@ -1,0 +1,68 @@
+"""What Placeto's policy sees beside `GraphInputs`: who reaches whom, and what is sent between units."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfplace.core.arrays import BoolArray, IntArray
+from tfplace.core.problem import Problem
+from tfplace.group.unit_graph import unit_graph
+from tfplace.learning.features import Float32
+from tfplace.learning.graph_inputs import GraphInputs
+
+
+class SweepInputs(NamedTuple):
+    """Of few units, such as groups, in the order of the rows of `GraphInputs`.
+
+    Attributes:
+      ancestors: [G, G] parts: row g is 1 / N at each of the N units from which a way leads to g.
+      descendants: [G, G] the same of those to which one leads from g.
+      parallel: [G, G] the same of those that are neither, nor g.
+      sent: [G, G] seconds that transfers from row to column would take, over the mean seconds of a unit.
+    """
+
+    ancestors: Float32
+    descendants: Float32
+    parallel: Float32
+    sent: Float32
+
+
+def sweep_inputs(problem: Problem, inputs: GraphInputs) -> SweepInputs:
+    """See `SweepInputs`; takes time and memory with the square of the number of units."""
+    count = problem.num_units
+    down = _reached(inputs.src, inputs.dst, count)
+    up = down.T
+    beside = ~(up | down | np.eye(count, dtype=bool))
+    graph = unit_graph(problem)
+    place = np.empty(count, np.int64)
+    place[inputs.order] = np.arange(count)
+    between = np.zeros((count, count))
+    low, high = place[graph.low], place[graph.high]
+    between[low, high] = between[high, low] = graph.weight
+    edges = np.zeros((count, count), bool)
+    edges[inputs.src, inputs.dst] = True
+    mean_s = max(float(np.where(np.isfinite(problem.unit_seconds), problem.unit_seconds, 0).max(axis=1).mean()), 1e-12)
+    return SweepInputs(
+        _parts(up), _parts(down), _parts(beside), np.where(edges, between / mean_s, 0.0).astype(np.float32)
+    )
+
+
+def _parts(mask: BoolArray) -> Float32:
+    """Rows of which each sums up to 1, or to 0 if nothing is in it."""
+    return np.asarray(mask / np.maximum(mask.sum(axis=1, keepdims=True), 1), np.float32)
+
+
+def _reached(src: IntArray, dst: IntArray, count: int) -> BoolArray:
+    """[G, G] whether a way of at least one edge leads from row to column; units may lie on circles."""
+    reached = np.zeros((count, count), bool)
+    reached[src, dst] = True
+    ways = 1
+    while ways < count:  # ways of twice as many edges
+        longer = reached | ((reached.astype(np.float32) @ reached.astype(np.float32)) > 0)
+        if (longer == reached).all():
+            break
+        reached, ways = longer, 2 * ways
+    np.fill_diagonal(reached, False)
+    return reached
