@@ -56,7 +56,7 @@ def rate(name: str, kind: str) -> float:
 
     from tfplace.registry import PLACERS
     from tfplace.search.budget import Budget
-    from tfplace.search.study import Search
+    from tfplace.search.search import Search
     from tfplace.testing.graphs import random_graph
     from tfplace.testing.problems import random_problem
     from tfplace.workers.base import Controllers

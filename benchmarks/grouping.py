@@ -36,7 +36,7 @@ from tfplace.group.problem import formulate  # noqa: E402
 from tfplace.registry import GROUPERS, PLACERS  # noqa: E402
 from tfplace.search.budget import Budget  # noqa: E402
 from tfplace.search.grouped import OnGroups  # noqa: E402
-from tfplace.search.study import Search  # noqa: E402
+from tfplace.search.search import Search  # noqa: E402
 from tfplace.simulate.bounds import lower_bound  # noqa: E402
 from tfplace.testing import make_problem, make_topology, random_graph  # noqa: E402
 

@@ -68,7 +68,7 @@ def plan(path, pipe):
     from tfplace.api import formulate
     from tfplace.registry import GROUPERS, PLACERS
     from tfplace.search.budget import Budget
-    from tfplace.search.study import Search
+    from tfplace.search.search import Search
     from tfplace.simulate.evaluate import Simulator
     from tfplace.testing import random_problem
 

@@ -34,7 +34,7 @@ from tfplace.group.problem import formulate  # noqa: E402
 from tfplace.registry import PLACERS  # noqa: E402
 from tfplace.schedule.scheduler import Scheduler  # noqa: E402
 from tfplace.search.budget import Budget  # noqa: E402
-from tfplace.search.study import Search  # noqa: E402
+from tfplace.search.search import Search  # noqa: E402
 from tfplace.simulate.bounds import lower_bound  # noqa: E402
 from tfplace.simulate.evaluate import Simulator  # noqa: E402
 from tfplace.study.devices import compute_devices, single_device, single_devices  # noqa: E402

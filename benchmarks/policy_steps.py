@@ -41,7 +41,7 @@ def measure(name: str) -> tuple[float, float, float]:
 
     from tfplace.registry import PLACERS
     from tfplace.search.budget import Budget
-    from tfplace.search.study import Search
+    from tfplace.search.search import Search
     from tfplace.simulate.evaluate import Simulator
     from tfplace.testing.graphs import random_graph
     from tfplace.testing.problems import random_problem

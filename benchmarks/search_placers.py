@@ -36,7 +36,7 @@ from tfplace.placers.cross_entropy import CrossEntropy  # noqa: E402
 from tfplace.placers.hill_climbing import HillClimbing  # noqa: E402
 from tfplace.placers.random_search import RandomSearch  # noqa: E402
 from tfplace.search.budget import Budget  # noqa: E402
-from tfplace.search.study import Search  # noqa: E402
+from tfplace.search.search import Search  # noqa: E402
 from tfplace.simulate.evaluate import Simulator  # noqa: E402
 from tfplace.study.devices import single_devices  # noqa: E402
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfplace.core.stepcost import FAILED_BYTES
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.batches import WHOLE_SPACE
 from tfplace.testing import make_topology, random_graph, random_problem

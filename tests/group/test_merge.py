@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tfplace.errors import PlacementError
 from tfplace.group.merge import merge_units, renumber
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
 from tfplace.study.grouped import Grouped

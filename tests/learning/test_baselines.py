@@ -12,7 +12,7 @@ from tfplace.errors import InputError
 from tfplace.learning.baselines import by_step, mean_of_trials, moving_average, standardised
 from tfplace.learning.rewards import Reward, RewardSettings, failed
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.testing import make_graph, make_problem, make_topology
 
 floats = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20).map(np.array)

@@ -11,7 +11,7 @@ import pytest
 from tfplace.placers.auto import MEMBERS, Auto, _Found, _Portfolio
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem

@@ -15,7 +15,7 @@ from tfplace.group.forward import forward_blocks
 from tfplace.placers.contiguous import Contiguous
 from tfplace.schedule.ideals import all_ideals, chain, depth_first_order
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.study.devices import single_devices

@@ -9,7 +9,7 @@ from tfplace.placers.etf import Etf
 from tfplace.placers.m_etf import MEtf
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 

@@ -19,7 +19,7 @@ from tfplace.placers.exact import Exact
 from tfplace.schedule import cp_process
 from tfplace.schedule.cp_model import Answer, Limits, interchangeable
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import Options
 from tfplace.simulate.pipeline import PipelineLoads

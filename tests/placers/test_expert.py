@@ -9,7 +9,7 @@ import numpy as np
 from tfplace.group.layers import layers
 from tfplace.placers.expert import Expert, _cut, by_family, contiguous
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.study.devices import compute_devices
 from tfplace.testing import make_graph, make_problem, make_topology
 

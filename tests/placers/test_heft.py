@@ -9,7 +9,7 @@ from tests.placers.topcuoglu import UPWARD, example
 from tfplace.placers.heft import Heft
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 

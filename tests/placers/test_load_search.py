@@ -12,7 +12,7 @@ from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.placers.load_search import LoadSearch, anneal, make_board, make_state, place_all
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.pipeline import PipelineLoads, count_loads
 from tfplace.testing import make_topology, random_devices, random_problem
 from tfplace.testing.problems import random_topology

@@ -12,7 +12,7 @@ import pytest
 from tfplace.placers import local_search
 from tfplace.placers.local_search import LocalSearch, _Moves
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
 from tfplace.testing import make_graph, make_problem, make_topology, random_graph, random_problem

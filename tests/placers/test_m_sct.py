@@ -8,7 +8,7 @@ import pytest
 from tfplace.placers.m_sct import MSct
 from tfplace.schedule.scheduler import Favourites, Scheduler
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 

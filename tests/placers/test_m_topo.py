@@ -9,7 +9,7 @@ from tfplace.group.acyclic import precedence
 from tfplace.placers.m_topo import MTopo, shares, unit_bytes
 from tfplace.placers.random_placement import Random
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.study.devices import compute_devices
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 

@@ -8,7 +8,7 @@ from tfplace.group.unit_graph import variable_bytes
 from tfplace.placers.round_robin import RoundRobin
 from tfplace.placers.single import Single
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.study.devices import compute_devices, settle, single_device
 from tfplace.testing import make_graph, make_problem, make_topology
 

@@ -23,7 +23,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
 from tfplace.search.records import RECORD
 from tfplace.search.rundir import RunDirectory
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.testing import random_problem

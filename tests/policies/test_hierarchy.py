@@ -12,7 +12,7 @@ from tfplace.learning.features import unit_edges, unit_features
 from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
 from tfplace.policies.networks.hierarchy import Hierarchy
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.testing import random_problem
 
 SETTINGS = HierarchicalSettings(groups=4, hidden=8, embedding=3, groupings=2)

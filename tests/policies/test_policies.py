@@ -22,7 +22,7 @@ from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
 from tfplace.search.rundir import RunDirectory
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 

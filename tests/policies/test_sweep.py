@@ -9,7 +9,7 @@ from tfplace.learning.sweep_inputs import SweepInputs, sweep_inputs
 from tfplace.policies.networks.sweep import Sweep, Visits
 from tfplace.policies.placeto import Placeto, PlacetoSettings, _Run
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
 from tfplace.testing import random_problem

@@ -8,7 +8,7 @@ from tfplace.core.stepcost import MEASURED
 from tfplace.search.budget import Budget
 from tfplace.search.cache import Cache
 from tfplace.search.rundir import RunDirectory
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import random_devices, random_problem
 

@@ -15,7 +15,7 @@ from tfplace.errors import ApplyError, InfeasibleError, InputError, UnknownNameE
 from tfplace.report.facts import placement_facts
 from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 
 

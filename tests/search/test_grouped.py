@@ -14,7 +14,7 @@ from tfplace.registry import GROUPERS, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
 from tfplace.search.place import search_placement
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.study.grouped import Grouped
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 

@@ -12,7 +12,7 @@ from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.report.facts import placement_facts
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.study.grouped import Grouped

@@ -20,7 +20,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
 from tfplace.search.records import RECORD, Lines, Records
 from tfplace.search.rundir import RunDirectory
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
 from tfplace.testing import random_problem

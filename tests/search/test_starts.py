@@ -12,7 +12,7 @@ from tfplace.group.problem import formulate
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.init import goes_on
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.study.grouped import Grouped
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 

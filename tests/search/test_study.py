@@ -7,7 +7,7 @@ import pytest
 
 from tfplace.errors import PlacementError
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
 from tfplace.testing import random_devices, random_problem

@@ -21,7 +21,7 @@ from tfplace.group.merge import merge_units
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.progress import Improvement
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.devices import compute_devices, single_device
 

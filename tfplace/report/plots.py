@@ -69,7 +69,7 @@ def heat_map(
                 text = f"{value:.2f}" if math.isfinite(value) else "\N{MULTIPLICATION SIGN}"
                 dark = math.isfinite(value) and norm(value) > 0.5
                 axis.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
-    figure.colorbar(image, label=what, ticks=[1, 1.5, 2, 3, 5], format="%g")
+    figure.colorbar(image, label=what, ticks=[1, 1.5, 2, 3, 5], format="%g").minorticks_off()
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

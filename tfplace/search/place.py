@@ -23,9 +23,9 @@ from tfplace.search.grouped import OnGroups
 from tfplace.search.init import check_controllers, check_goes_on, goes_on
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
+from tfplace.search.search import CANNOT_GO_ON, Search
 from tfplace.search.shortage import infeasible
 from tfplace.search.starts import quickly_placed, start_from
-from tfplace.search.study import CANNOT_GO_ON, Search
 from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer

@@ -13,7 +13,7 @@ from tfplace.errors import InputError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.init import check_init
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.study.base import Placer
 
 

@@ -26,7 +26,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.group.problem import formulate
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError, Placer
 from tfplace.study.devices import single_device

@@ -22,7 +22,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer
 from tfplace.study.devices import single_device

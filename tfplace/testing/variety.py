@@ -9,7 +9,7 @@ from tfplace.core.problem import Problem
 from tfplace.group.coarsen import hierarchy
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.study import Search
+from tfplace.search.search import Search
 from tfplace.study.base import Placer
 from tfplace.study.devices import compute_devices, settle, single_device
 
