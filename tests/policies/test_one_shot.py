@@ -16,8 +16,7 @@ def problem(units=20, devices=3, seed=0):
 
 
 def network(inputs, segment=8, seed=0, **settings):
-    sizes = inputs.units.shape[1], inputs.devices.shape[1], len(inputs.graph)
-    return OneShot(sizes, np.random.default_rng(seed), **SMALL | {"segment": segment} | settings)
+    return OneShot(inputs.sizes, np.random.default_rng(seed), **SMALL | {"segment": segment} | settings)
 
 
 def renamed(inputs, rows):

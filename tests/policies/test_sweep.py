@@ -20,8 +20,7 @@ def problem(units=20, devices=3, seed=0):
 
 
 def network(inputs, seed=0):
-    sizes = inputs.units.shape[1], inputs.devices.shape[1]
-    return Sweep(sizes, np.random.default_rng(seed), hidden=6, rounds=2)
+    return Sweep(inputs.sizes[:2], np.random.default_rng(seed), hidden=6, rounds=2)
 
 
 def told(problem):

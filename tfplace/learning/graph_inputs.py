@@ -10,10 +10,11 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
+from tfplace.group.unit_graph import variable_bytes
 from tfplace.learning.features import Float32, mean_over_units, shape_rows, unit_edges
 from tfplace.learning.prior import prior_logits
 from tfplace.schedule.ranks import downward_rank, upward_rank
-from tfplace.schedule.tasks import make_tasks
+from tfplace.schedule.tasks import Tasks, make_tasks
 from tfplace.study.devices import compute_devices
 
 TYPE_BUCKETS = 32
@@ -22,7 +23,7 @@ TYPE_BUCKETS = 32
 WAVES = 4
 """Of the place of a device among those that compute: equal devices differ in nothing else."""
 
-_LEAST = 1e-4
+_LEAST, _NEGLIGIBLE = 1e-4, 1e-3
 
 
 class GraphInputs(NamedTuple):
@@ -50,6 +51,11 @@ class GraphInputs(NamedTuple):
     prior: Float32
     weight: Float32
 
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(F, K, G): features of a unit, of a device and of the graph."""
+        return self.units.shape[1], self.devices.shape[1], len(self.graph)
+
     def rows_of(self, unit_device: IntArray) -> IntArray:
         """[..., U] devices of the problem's units, in the order of the rows."""
         return unit_device[..., self.order]
@@ -68,20 +74,16 @@ def graph_inputs(problem: Problem) -> GraphInputs:
     al. 2019, section 3.1) seconds and bytes. Here also the seconds before and after a unit on the longest path, which
     no network of a few layers could sum up. All but shapes are relative to the graph and the devices, in logarithms.
     """
-    fastest = np.where(np.isfinite(problem.unit_seconds), problem.unit_seconds, np.inf).min(axis=1)
+    fastest, tasks = problem.unit_seconds.min(axis=1), make_tasks(problem)
     mean_s = max(float(fastest.mean()), 1e-12)
-    before, after = _ranks(problem)
+    before, after = _ranks(problem, tasks)
     order = np.lexsort((np.arange(problem.num_units), -after, before)).astype(np.int32)
     place = np.empty_like(order)
     place[order] = np.arange(len(order), dtype=np.int32)
     src, dst = unit_edges(problem)
-    sent_s, sent_bytes = _sent(problem)
-    needed = max(float(sent_bytes.sum() + problem.graph.persistent_bytes.sum()), 1.0)
-    persistent = np.bincount(
-        problem.grouping.unit_of[problem.grouping.unit_of >= 0],
-        problem.graph.persistent_bytes[problem.grouping.unit_of >= 0],
-        problem.num_units,
-    )
+    sent_s, sent_bytes = _sent(problem, tasks)
+    persistent = variable_bytes(problem)
+    needed = max(float(sent_bytes.sum() + persistent.sum()), 1.0)
     longest = max(float((before + after).max()), 1e-12)
     rows = np.column_stack(
         [
@@ -115,7 +117,7 @@ def graph_inputs(problem: Problem) -> GraphInputs:
         src=place[src],
         dst=place[dst],
         devices=_devices(problem, mean_s, needed),
-        pairs=_pairs(problem, fastest)[order],
+        pairs=_pairs(problem, fastest, mean_s)[order],
         graph=whole.astype(np.float32),
         prior=prior_logits(problem)[order].astype(np.float32),
         weight=(fastest / max(float(fastest.sum()), 1e-12))[order].astype(np.float32),
@@ -133,9 +135,8 @@ def _type_rows(problem: Problem) -> FloatArray:
     return np.eye(TYPE_BUCKETS)[[bucket[name] for name in problem.graph.op_types]]
 
 
-def _ranks(problem: Problem) -> tuple[FloatArray, FloatArray]:
+def _ranks(problem: Problem, tasks: Tasks) -> tuple[FloatArray, FloatArray]:
     """[U] seconds before the first op of each unit, and from there to the end, along the longest paths."""
-    tasks = make_tasks(problem)
     unit_of = problem.grouping.unit_of
     inside = unit_of >= 0
     before, after = np.full(problem.num_units, np.inf), np.zeros(problem.num_units)
@@ -144,9 +145,9 @@ def _ranks(problem: Problem) -> tuple[FloatArray, FloatArray]:
     return before, after
 
 
-def _sent(problem: Problem) -> tuple[FloatArray, FloatArray]:
+def _sent(problem: Problem, tasks: Tasks) -> tuple[FloatArray, FloatArray]:
     """[U] seconds and bytes of all that a unit makes for other units, each tensor once."""
-    edges, tasks = flow(problem), make_tasks(problem)
+    edges = flow(problem)
     unit_of = problem.grouping.unit_of
     apart = (unit_of[edges.src] != unit_of[edges.dst]) & (edges.tensor >= 0)
     tensors, first = np.unique(edges.tensor[apart], return_index=True)
@@ -190,7 +191,8 @@ def _devices(problem: Problem, mean_s: float, needed: float) -> Float32:
     return rows.astype(np.float32)
 
 
-def _pairs(problem: Problem, fastest: FloatArray) -> Float32:
-    """[U, D] log of how many times as long a unit takes as on its quickest device."""
-    ratio = np.where(problem.allowed, problem.unit_seconds, 1.0) / np.maximum(fastest, 1e-12)[:, None]
-    return np.where(problem.allowed, np.log(np.maximum(ratio, 1.0)), 0.0).astype(np.float32)
+def _pairs(problem: Problem, fastest: FloatArray, mean_s: float) -> Float32:
+    """[U, D] log of how many times as long a unit takes as on its quickest device, of what is not negligible."""
+    seconds = np.where(problem.allowed, problem.unit_seconds, fastest[:, None])
+    negligible = _NEGLIGIBLE * mean_s
+    return np.log((seconds + negligible) / (fastest + negligible)[:, None]).astype(np.float32)

@@ -43,7 +43,7 @@ def sweep_inputs(problem: Problem, inputs: GraphInputs) -> SweepInputs:
     between[low, high] = between[high, low] = graph.weight
     edges = np.zeros((count, count), bool)
     edges[inputs.src, inputs.dst] = True
-    mean_s = max(float(np.where(np.isfinite(problem.unit_seconds), problem.unit_seconds, 0).max(axis=1).mean()), 1e-12)
+    mean_s = max(float(problem.unit_seconds.min(axis=1).mean()), 1e-12)
     return SweepInputs(
         _parts(up), _parts(down), _parts(beside), np.where(edges, between / mean_s, 0.0).astype(np.float32)
     )

@@ -115,7 +115,7 @@ def learner_of(
 
     inputs = graph_inputs(problem)
     network = OneShot(
-        (inputs.units.shape[1], inputs.devices.shape[1], len(inputs.graph)),
+        inputs.sizes,
         rng,
         hidden=settings.hidden,
         rounds=settings.rounds,

@@ -131,8 +131,7 @@ class _Run:
         if start is not None:
             prior = prior_logits(problem, start, settings.lean).astype(np.float32)
             self.inputs = self.inputs._replace(prior=prior[self.inputs.order])
-        sizes = self.inputs.units.shape[1], self.inputs.devices.shape[1]
-        self.network = Sweep(sizes, study.rng, hidden=settings.hidden, rounds=settings.rounds)
+        self.network = Sweep(self.inputs.sizes[:2], study.rng, hidden=settings.hidden, rounds=settings.rounds)
         self.told = self.network.told(self.inputs, sweep_inputs(problem, self.inputs))
         self.parameters = Parameters(self.network.trainable_variables, settings.rate)
         self.reward = Reward(study, settings.reward)

@@ -1,0 +1,83 @@
+"""What policies see of a graph: whole, finite, in order, and the same however fast everything is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfplace.core.costs import CostTable
+from tfplace.core.topology import Topology
+from tfplace.learning.features import unit_edges
+from tfplace.learning.graph_inputs import graph_inputs
+from tfplace.testing import random_problem
+
+problems = st.builds(
+    lambda seed, ops, devices, tight: random_problem(np.random.default_rng(seed), ops, devices, unit=1e-3, tight=tight),
+    st.integers(0, 10**6),
+    st.integers(1, 40),
+    st.integers(1, 5),
+    st.booleans(),
+).filter(lambda problem: problem.num_units > 0)
+
+
+@settings(deadline=None)
+@given(problems)
+def test_everything_is_finite_and_of_the_right_size(problem):
+    inputs, units, devices = graph_inputs(problem), problem.num_units, problem.num_devices
+    of_unit, of_device, _ = inputs.sizes
+    assert inputs.units.shape == (units, of_unit)
+    assert inputs.devices.shape == (devices, of_device)
+    assert inputs.pairs.shape == inputs.prior.shape == (units, devices)
+    assert all(np.isfinite(array).all() for array in inputs)
+    assert np.abs(inputs.units).max(initial=0) < 20
+    assert inputs.weight.sum() == pytest.approx(1, abs=1e-5) or problem.unit_seconds.min(axis=1).sum() == 0
+    assert ((inputs.prior < -1e6) == ~problem.allowed[inputs.order]).all()
+
+
+@settings(deadline=None)
+@given(problems)
+def test_rows_are_units_in_another_order(problem):
+    inputs = graph_inputs(problem)
+    assert sorted(inputs.order.tolist()) == list(range(problem.num_units))
+    devices = np.random.default_rng(0).integers(problem.num_devices, size=(3, problem.num_units))
+    np.testing.assert_array_equal(inputs.units_of(inputs.rows_of(devices)), devices)
+    src, dst = unit_edges(problem)
+    edges = {(int(inputs.order[a]), int(inputs.order[b])) for a, b in zip(inputs.src, inputs.dst, strict=True)}
+    assert edges == set(zip(src.tolist(), dst.tolist(), strict=True))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6))
+def test_rows_are_in_topological_order_where_units_are_ops(seed):
+    rng = np.random.default_rng(seed)
+    inputs = graph_inputs(random_problem(rng, 30, 3, unit=1e-3))
+    graph_edges = set(zip(inputs.src.tolist(), inputs.dst.tolist(), strict=True))
+    one_way = [(a, b) for a, b in graph_edges if (b, a) not in graph_edges]
+    back = [(a, b) for a, b in one_way if a > b]
+    assert len(back) <= len(one_way) // 5  # only around units of several ops, such as a variable and its update
+
+
+@pytest.mark.parametrize("factor", [0.1, 7.0])
+def test_a_machine_that_is_slower_in_everything_looks_the_same(factor):
+    problem = random_problem(np.random.default_rng(3), 40, 3, unit=1e-3)
+    data = problem.topology.to_dict()
+    for link in data["links"]:
+        link["bandwidth"] /= factor
+        link["latency"] *= factor
+        for overhead in ("send_overhead", "receive_overhead", "send_seconds_per_byte", "receive_seconds_per_byte"):
+            if overhead in link:
+                link[overhead] *= factor
+    slower = dataclasses.replace(
+        problem,
+        topology=Topology.from_dict(data),
+        costs=CostTable(problem.costs.compute_s * factor, problem.costs.provenance),
+    )
+    one, other = graph_inputs(problem), graph_inputs(slower)
+    for name in one._fields:
+        if name != "devices":
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-3, atol=1e-3, err_msg=name)
+    np.testing.assert_allclose(one.devices, other.devices, rtol=1e-3, atol=1e-3)
