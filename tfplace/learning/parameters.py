@@ -28,9 +28,13 @@ class Parameters:
     def descend(self, gradients: Sequence[Any], rate: float, clip: float) -> float:
         """One step of Adam; the norm of the gradients before it is clipped to `clip`."""
         self._rate.assign(rate)
+        return float(self._descend([tf.convert_to_tensor(gradient) for gradient in gradients], tf.constant(clip)))
+
+    @tf.function
+    def _descend(self, gradients: Sequence[tf.Tensor], clip: tf.Tensor) -> tf.Tensor:
         clipped, norm = tf.clip_by_global_norm(gradients, clip)
         self._adam.apply(clipped, self.variables)
-        return float(norm)
+        return norm
 
     def values(self) -> list[NDArray[Any]]:
         """Of the variables."""
