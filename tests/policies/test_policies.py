@@ -76,8 +76,7 @@ def test_a_planted_problem_is_solved_and_what_is_drawn_gets_better(name):
     assert all(m["failed"] == 0 and m["step_s"] > search.best_key[1] * (1 - 1e-9) for m in logged)
 
 
-@pytest.mark.parametrize("leant", [False, True])
-@pytest.mark.parametrize("keep_s", [0.0, 1e9])
+@pytest.mark.parametrize(("keep_s", "leant"), [(0.0, False), (0.0, True), (1e9, False)])
 @everyone
 def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, keep_s, leant, tmp_path):
     """From its last checkpoint, or, where none was kept, told everything again; with a start and without."""
