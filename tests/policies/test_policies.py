@@ -34,7 +34,7 @@ SHOT = GdpSettings(
     rounds=1,
     layers=1,
     segment=32,
-    train=TrainSettings(rate=0.01, batch=20, decay=None, pessimistic=False, epochs=3),
+    train=TrainSettings(rate=0.01, batch=20, decay=None, pessimistic=False),
 )
 VISITS = PlacetoSettings(hidden=8, rounds=2, rate=0.01, last_rate=0.003)
 POLICIES = {
@@ -76,7 +76,8 @@ def test_a_planted_problem_is_solved_and_what_is_drawn_gets_better(name):
     assert all(m["failed"] == 0 and m["step_s"] > search.best_key[1] * (1 - 1e-9) for m in logged)
 
 
-@pytest.mark.parametrize(("keep_s", "leant"), [(0.0, False), (0.0, True), (1e9, False)])
+@pytest.mark.parametrize("leant", [False, True])
+@pytest.mark.parametrize("keep_s", [0.0, 1e9])
 @everyone
 def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, keep_s, leant, tmp_path):
     """From its last checkpoint, or, where none was kept, told everything again; with a start and without."""
@@ -171,12 +172,14 @@ def test_a_start_is_leant_towards(name):
     assert logged[0]["reward"] > logged[-1]["reward"] + 0.1
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"gdp"}))
+@everyone
 def test_large_problems_are_placed_in_groups(name):
+    """Or, without any, in segments."""
     problem = random_problem(np.random.default_rng(1), num_ops=300, num_devices=3, unit=1e-3)
     assert problem.num_units > 30
     placer = POLICIES[name]()
-    placer.settings = dataclasses.replace(placer.settings, groups=20)
+    part = "segment" if name == "gdp" else "groups"
+    placer.settings = dataclasses.replace(placer.settings, **{part: 20})
     devices = Search(problem, Budget(evaluations=30), seed=0).run(placer, name)
     problem.expand(devices)
 
@@ -241,3 +244,21 @@ def test_every_grouping_has_as_many_placements(groupings):
 def test_training_constants_are_checked():
     with pytest.raises(ValueError, match="rate 0"):
         TrainSettings(rate=0)
+
+
+@pytest.mark.parametrize("settings", [{"hidden": 10, "heads": 4}, {"segment": 0}, {"epochs": 0}, {"clip": 0.0}])
+def test_constants_of_gdp_are_checked(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        GdpSettings(**settings)
+
+
+def test_a_batch_is_learned_from_as_often_as_told():
+    def rewards(epochs):
+        logged = []
+        search = Search(planted()[0], Budget(evaluations=60), seed=0, logged=lambda n, m: logged.append(m["reward"]))
+        search.run(Gdp(settings=dataclasses.replace(SHOT, epochs=epochs)), "gdp")
+        return logged
+
+    once, thrice = rewards(1), rewards(3)
+    assert once[0] == thrice[0]
+    assert once[1] != thrice[1]

@@ -4,9 +4,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from tests.gradients import assert_gradients
 from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.sweep_inputs import SweepInputs, sweep_inputs
-from tfplace.policies.networks.sweep import Sweep, Visits
+from tfplace.policies.networks.sweep import Sweep, Visits, told
 from tfplace.policies.placeto import Placeto, PlacetoSettings, _Run
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -23,10 +24,10 @@ def network(inputs, seed=0):
     return Sweep(inputs.sizes[:2], np.random.default_rng(seed), hidden=6, rounds=2)
 
 
-def told(problem):
+def policy_of(problem):
     inputs = graph_inputs(problem)
     policy = network(inputs)
-    return inputs, policy, policy.told(inputs, sweep_inputs(problem, inputs))
+    return inputs, policy, told(inputs, sweep_inputs(problem, inputs))
 
 
 def placements(inputs, count, seed=1):
@@ -48,7 +49,7 @@ def test_who_reaches_whom_is_what_networkx_says():
 
 
 def test_gradients_are_those_that_differences_say():
-    inputs, policy, tensors = told(problem())
+    inputs, policy, tensors = policy_of(problem())
     rng, count, weight = np.random.default_rng(2), 40, 0.3  # more than are computed at a time
     devices = placements(inputs, count)
     current = rng.integers(len(inputs.order), size=count).astype(np.int32)
@@ -57,42 +58,31 @@ def test_gradients_are_those_that_differences_say():
     def loss():
         total = 0.0
         for n in range(count):
-            logits = policy.logits(tensors, devices[n : n + 1], int(current[n]))[0]
-            log_share = logits - np.log(np.exp(logits).sum())
-            share = np.exp(log_share)
-            entropy = -float((share * np.where(share > 0, log_share, 0)).sum())
+            share = policy.share(tensors, devices[n : n + 1], int(current[n]))[0]
+            log_share = np.log(np.maximum(share, 1e-30))
+            entropy = -float((share * log_share).sum())
             total -= visits.advantage[n] * max(log_share[visits.actions[n]], -50) + weight * entropy
         return total / count
 
     visits = visits._replace(actions=np.array([np.flatnonzero(inputs.prior[c] > -1e6)[0] for c in current], np.int32))
     found, metrics = policy.gradients(tensors, visits, weight)
     assert metrics["loss"] == pytest.approx(loss(), rel=1e-4)
-    step = 2e-3
-    for variable, gradient in zip(policy.trainable_variables, found, strict=True):
-        value, way = variable.numpy(), rng.standard_normal(variable.shape).astype(np.float32)
-        way /= max(float(np.linalg.norm(way)), 1e-9)
-        ends = []
-        for sign in (1, -1):
-            variable.assign(value + sign * step * way)
-            ends.append(loss())
-        variable.assign(value)
-        slope = (ends[0] - ends[1]) / (2 * step)
-        assert float((gradient.numpy() * way).sum()) == pytest.approx(slope, rel=0.05, abs=2e-3), variable.name
+    assert_gradients(policy.trainable_variables, found, loss, rng, abs_tolerance=2e-3)
 
 
 def test_the_names_of_devices_do_not_matter():
-    inputs, policy, tensors = told(problem())
+    inputs, policy, tensors = policy_of(problem())
     devices, names = placements(inputs, 4), np.array([2, 0, 1])
     other = inputs._replace(devices=inputs.devices[names], pairs=inputs.pairs[:, names], prior=inputs.prior[:, names])
     renamed = np.argsort(names)[devices].astype(np.int32)
-    again = policy.told(other, SweepInputs(*(getattr(tensors, name).numpy() for name in SweepInputs._fields)))
+    again = told(other, SweepInputs(*(getattr(tensors, name).numpy() for name in SweepInputs._fields)))
     for unit in range(0, len(inputs.order), 5):
-        expected = policy.logits(tensors, devices, unit)[:, names]
-        np.testing.assert_allclose(policy.logits(again, renamed, unit), expected, rtol=1e-4, atol=1e-5)
+        expected = policy.share(tensors, devices, unit)[:, names]
+        np.testing.assert_allclose(policy.share(again, renamed, unit), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_names_of_units_do_not_matter_but_for_who_was_visited():
-    inputs, policy, tensors = told(problem())
+    inputs, policy, tensors = policy_of(problem())
     swapped = np.arange(len(inputs.order))
     swapped[:4] = [2, 0, 3, 1]  # all visited before unit 10
     place = np.argsort(swapped)
@@ -100,15 +90,15 @@ def test_the_names_of_units_do_not_matter_but_for_who_was_visited():
     square = {name: getattr(tensors, name).numpy()[swapped][:, swapped] for name in SweepInputs._fields}
     edges = {name: place[getattr(tensors, name).numpy()].astype(np.int32) for name in ("src", "dst")}
     devices = placements(inputs, 3)
-    found = policy.logits(tensors._replace(**rows, **square, **edges), devices[:, swapped], 10)
-    np.testing.assert_allclose(found, policy.logits(tensors, devices, 10), rtol=1e-4, atol=1e-5)
+    found = policy.share(tensors._replace(**rows, **square, **edges), devices[:, swapped], 10)
+    np.testing.assert_allclose(found, policy.share(tensors, devices, 10), rtol=1e-4, atol=1e-6)
 
 
 def test_where_the_others_are_matters():
-    inputs, policy, tensors = told(problem())
+    inputs, policy, tensors = policy_of(problem())
     devices = placements(inputs, 2)
-    logits = policy.logits(tensors, devices, 10)
-    assert np.abs(logits[0] - logits[1]).max() > 1e-4
+    share = policy.share(tensors, devices, 10)
+    assert np.abs(share[0] - share[1]).max() > 1e-5
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
@@ -116,8 +106,8 @@ def test_any_number_of_devices(devices):
     policy = network(graph_inputs(problem()))
     other = problem(30, devices, seed=1)
     inputs = graph_inputs(other)
-    logits = policy.logits(policy.told(inputs, sweep_inputs(other, inputs)), placements(inputs, 2), 3)
-    assert logits.shape == (2, devices)
+    share = policy.share(told(inputs, sweep_inputs(other, inputs)), placements(inputs, 2), 3)
+    assert share.shape == (2, devices)
 
 
 # ---- episodes --------------------------------------------------------------------------------------------------------

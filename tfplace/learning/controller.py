@@ -18,7 +18,14 @@ from tfplace.study.base import Study
 
 
 class Learner(Protocol):
-    """A policy with parameters."""
+    """A policy with parameters.
+
+    Attributes:
+      epochs: how often it learns from a batch where it learns alone; more than once needs an objective that knows what
+        drew the batch, such as PPO's.
+    """
+
+    epochs: int
 
     @property
     def variables(self) -> Sequence[tf.Variable]:

@@ -67,12 +67,17 @@ class GraphInputs(NamedTuple):
         return devices
 
 
-def graph_inputs(problem: Problem) -> GraphInputs:
+def graph_inputs(problem: Problem, start: IntArray | None = None, lean: float = 0.0) -> GraphInputs:
     """The inputs of a policy that carries over.
 
     Features of GDP (Zhou et al. 2019, section 3.1) are op type, output shape and adjacent ops; of Placeto (Addanki et
     al. 2019, section 3.1) seconds and bytes. Here also the seconds before and after a unit on the longest path, which
     no network of a few layers could sum up. All but shapes are relative to the graph and the devices, in logarithms.
+
+    Args:
+      problem: what is placed; it has units.
+      start: of `prior_logits`.
+      lean: of `prior_logits`.
     """
     fastest, tasks = problem.unit_seconds.min(axis=1), make_tasks(problem)
     mean_s = max(float(fastest.mean()), 1e-12)
@@ -119,7 +124,7 @@ def graph_inputs(problem: Problem) -> GraphInputs:
         devices=_devices(problem, mean_s, needed),
         pairs=_pairs(problem, fastest, mean_s)[order],
         graph=whole.astype(np.float32),
-        prior=prior_logits(problem)[order].astype(np.float32),
+        prior=prior_logits(problem, start, lean)[order].astype(np.float32),
         weight=(fastest / max(float(fastest.sum()), 1e-12))[order].astype(np.float32),
     )
 

@@ -34,9 +34,3 @@ def prior_logits(problem: Problem, start: IntArray | None = None, lean: float = 
         share = (1 - lean) * share
         share[np.arange(len(share)), start] += lean
     return np.where(share > 0, np.log(np.maximum(share, 1e-30)), NEVER)
-
-
-def softmax(logits: FloatArray) -> FloatArray:
-    """[U, D] probabilities."""
-    weight = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(weight / weight.sum(axis=1, keepdims=True), np.float64)

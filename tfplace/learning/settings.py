@@ -23,7 +23,6 @@ class TrainSettings:
       pessimistic: whether that begins at the reward of a placement that fails, as the paper has it. Rewards of the
         first dozens of updates are then all far above it, so that whatever was drawn becomes likelier; else it begins
         at the mean of the first batch, as the mean of all trials does.
-      epochs: how often a batch is learned from, by objectives that know what drew it.
       ignore_failed_after: updates after which placements that fail are left out, of the baseline too.
       reward: of what is drawn.
     """
@@ -36,14 +35,12 @@ class TrainSettings:
     clip: float = 1.0
     decay: float | None = 0.9
     pessimistic: bool = True
-    epochs: int = 1
     ignore_failed_after: int = 5000
     reward: RewardSettings = field(default_factory=RewardSettings)
 
     def __post_init__(self) -> None:
-        if min(self.batch, self.epochs) < 1 or not (self.rate > 0 and self.clip > 0):
-            given = f"batch {self.batch}, epochs {self.epochs}, rate {self.rate} and clip {self.clip}"
-            raise InputError(given, "numbers above 0")
+        if self.batch < 1 or not (self.rate > 0 and self.clip > 0):
+            raise InputError(f"batch {self.batch}, rate {self.rate} and clip {self.clip}", "numbers above 0")
 
     def rate_at(self, updates: int) -> float:
         """The rate after so many updates."""

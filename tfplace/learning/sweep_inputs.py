@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
 
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.problem import Problem
@@ -55,14 +57,8 @@ def _parts(mask: BoolArray) -> Float32:
 
 
 def _reached(src: IntArray, dst: IntArray, count: int) -> BoolArray:
-    """[G, G] whether a way of at least one edge leads from row to column; units may lie on circles."""
-    reached = np.zeros((count, count), bool)
-    reached[src, dst] = True
-    ways = 1
-    while ways < count:  # ways of twice as many edges
-        longer = reached | ((reached.astype(np.float32) @ reached.astype(np.float32)) > 0)
-        if (longer == reached).all():
-            break
-        reached, ways = longer, 2 * ways
+    """[G, G] whether a way leads from row to another column; units may lie on circles."""
+    edges = csr_array((np.ones(len(src)), (src, dst)), (count, count))
+    reached: BoolArray = np.isfinite(shortest_path(edges, unweighted=True))
     np.fill_diagonal(reached, False)
     return reached

@@ -13,15 +13,36 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfplace.core.arrays import IntArray
 from tfplace.learning.controller import Controller, Learner, Order, Trial, apart, trial
 from tfplace.learning.metrics import batch_metrics
 from tfplace.learning.parameters import Parameters
 from tfplace.learning.rewards import Reward
 from tfplace.learning.settings import TrainSettings
-from tfplace.study.base import Study
+from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.price import best_start
 from tfplace.workers.base import Workers
 
 _LOOK_S = 1.0
+
+
+def train(
+    study: Study,
+    starts: Sequence[IntArray],
+    learner: Callable[[IntArray | None, Study], Learner],
+    settings: TrainSettings,
+) -> None:
+    """Trains a policy until the study's budget is used up.
+
+    Args:
+      study: evaluates.
+      starts: [U] placements, of which the policy leans towards the best.
+      learner: makes the policy from that, if there is one, and a study.
+      settings: constants.
+    """
+    with contextlib.suppress(BudgetSpentError):
+        start = best_start(study, starts)[0] if starts else None
+        Training(study, functools.partial(learner, start), settings).go()
 
 
 class Training:
@@ -67,7 +88,7 @@ class Training:
             done = self.own.trial(self._order(0))
             self._learn({0: done})
             if done.gradients:
-                for _ in range(1, self.settings.epochs):
+                for _ in range(1, self.own.learner.epochs):
                     self._descend([self.own.again()])
             self.study.keep(self._state)
 

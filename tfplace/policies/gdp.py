@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +11,9 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
-from tfplace.learning.prior import prior_logits
+from tfplace.errors import InputError
 from tfplace.learning.settings import TrainSettings
-from tfplace.study.base import BudgetSpentError, Study
-from tfplace.study.price import best_start
+from tfplace.study.base import Study
 
 if TYPE_CHECKING:
     from tfplace.policies.networks.at_once import AtOnce
@@ -34,6 +32,7 @@ class GdpSettings:
       attention: whether units attend to one another; without it, the paper's ablation.
       superposition: whether the graph's features gate dense layers; without it, the paper's other ablation.
       clip: of PPO's ratios.
+      epochs: how often each batch is learned from.
       entropy: weight of the mean entropy of a unit's choice, which is made large.
       lean: of `prior_logits`, if there is a start.
       train: see there. The baseline is the mean of all trials, as in the paper.
@@ -47,11 +46,17 @@ class GdpSettings:
     attention: bool = True
     superposition: bool = True
     clip: float = 0.2
+    epochs: int = 3
     entropy: float = 0.0
     lean: float = 0.9
-    train: TrainSettings = field(
-        default_factory=lambda: TrainSettings(batch=10, decay=None, pessimistic=False, epochs=3)
-    )
+    train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=10, decay=None, pessimistic=False))
+
+    def __post_init__(self) -> None:
+        if self.hidden < 1 or self.hidden % self.heads:
+            raise InputError(f"hidden {self.hidden} with {self.heads} heads", "a multiple of the heads")
+        if min(self.segment, self.epochs) < 1 or not self.clip > 0:
+            given = f"segment {self.segment}, epochs {self.epochs} and clip {self.clip}"
+            raise InputError(given, "numbers above 0")
 
 
 class Gdp:
@@ -85,11 +90,9 @@ class Gdp:
 
     def place(self, study: Study) -> IntArray:
         """Draws and learns until the study's budget is used up."""
-        from tfplace.learning.trainer import Training
+        from tfplace.learning.trainer import train
 
-        with contextlib.suppress(BudgetSpentError):
-            start = best_start(study, self.starts)[0] if self.starts else None
-            Training(study, functools.partial(_learner, self.settings, start), self.settings.train).go()
+        train(study, self.starts, functools.partial(_learner, self.settings), self.settings.train)
         assert study.best is not None
         return study.best
 
@@ -113,7 +116,7 @@ def learner_of(
     from tfplace.policies.networks.at_once import AtOnce
     from tfplace.policies.networks.one_shot import OneShot
 
-    inputs = graph_inputs(problem)
+    inputs = graph_inputs(problem, start, settings.lean)
     network = OneShot(
         inputs.sizes,
         rng,
@@ -125,5 +128,4 @@ def learner_of(
         attention=settings.attention,
         conditioned=settings.superposition,
     )
-    prior = None if start is None else prior_logits(problem, start, settings.lean)
-    return AtOnce(inputs, network, prior, clip=settings.clip, entropy=settings.entropy)
+    return AtOnce(inputs, network, clip=settings.clip, epochs=settings.epochs, entropy=settings.entropy)

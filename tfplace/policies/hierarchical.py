@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING
 from tfplace.core.arrays import IntArray
 from tfplace.errors import InputError
 from tfplace.learning.settings import TrainSettings
-from tfplace.study.base import BudgetSpentError, Study
-from tfplace.study.price import best_start
+from tfplace.study.base import Study
 
 if TYPE_CHECKING:
     from tfplace.policies.networks.hierarchy import Hierarchy
@@ -109,11 +107,9 @@ class Hierarchical:
 
     def place(self, study: Study) -> IntArray:
         """Draws and learns until the study's budget is used up."""
-        from tfplace.learning.trainer import Training
+        from tfplace.learning.trainer import train
 
-        with contextlib.suppress(BudgetSpentError):
-            start = best_start(study, self.starts)[0] if self.starts else None
-            Training(study, functools.partial(_learner, self.settings, start), self.settings.train).go()
+        train(study, self.starts, functools.partial(_learner, self.settings), self.settings.train)
         assert study.best is not None
         return study.best
 

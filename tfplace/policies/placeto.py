@@ -14,7 +14,6 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.errors import InputError
 from tfplace.learning.baselines import by_step
 from tfplace.learning.metrics import batch_metrics
-from tfplace.learning.prior import prior_logits, softmax
 from tfplace.learning.rewards import Reward, RewardSettings
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.devices import single_devices
@@ -121,18 +120,15 @@ class _Run:
         from tfplace.learning.graph_inputs import graph_inputs
         from tfplace.learning.parameters import Parameters
         from tfplace.learning.sweep_inputs import sweep_inputs
-        from tfplace.policies.networks.sweep import Sweep
+        from tfplace.policies.networks.sweep import Sweep, told
 
         problem = study.problem
         self.study = study
         self.settings = settings
         self.start = start
-        self.inputs = graph_inputs(problem)
-        if start is not None:
-            prior = prior_logits(problem, start, settings.lean).astype(np.float32)
-            self.inputs = self.inputs._replace(prior=prior[self.inputs.order])
+        self.inputs = graph_inputs(problem, start, settings.lean)
         self.network = Sweep(self.inputs.sizes[:2], study.rng, hidden=settings.hidden, rounds=settings.rounds)
-        self.told = self.network.told(self.inputs, sweep_inputs(problem, self.inputs))
+        self.told = told(self.inputs, sweep_inputs(problem, self.inputs))
         self.parameters = Parameters(self.network.trainable_variables, settings.rate)
         self.reward = Reward(study, settings.reward)
         self.returns = np.zeros((0, problem.num_units))
@@ -156,7 +152,7 @@ class _Run:
         over, step_s = self._keys(rows)
         states, actions, rewards = [], [], [self.reward(over, step_s)]
         for unit in range(rows.shape[1]):
-            share = softmax(self.network.logits(self.told, rows, unit))
+            share = self.network.share(self.told, rows, unit)
             # a row is one placement's distribution: `pick` draws one device from each
             device = pick(self.study.rng.random((1, len(rows))), share)[0]
             states.append(rows.copy())
@@ -211,10 +207,10 @@ class _Run:
             episodes.actions.ravel(),
             (returns - baseline).T.ravel().astype(np.float32),
         )
-        found, told = self.network.gradients(self.told, visits, settings.entropy * left)
+        found, metrics = self.network.gradients(self.told, visits, settings.entropy * left)
         rate = settings.last_rate + (settings.rate - settings.last_rate) * left
         norm = self.parameters.descend(found, rate, settings.clip)
-        return self.last | {"baseline": float(baseline.mean()), "gradient": norm, **told}
+        return self.last | {"baseline": float(baseline.mean()), "gradient": norm, **metrics}
 
     def _state(self) -> dict[str, NDArray[Any]]:
         weight = np.array(self.reward.weight)

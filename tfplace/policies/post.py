@@ -14,7 +14,7 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.errors import InputError
 from tfplace.learning.baselines import moving_average, standardised
 from tfplace.learning.metrics import batch_metrics
-from tfplace.learning.prior import NEVER, prior_logits, softmax
+from tfplace.learning.prior import NEVER, prior_logits
 from tfplace.learning.rewards import Reward, RewardSettings
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.draws import device_share, pick
@@ -162,7 +162,7 @@ class _Run:
         study, settings = self.study, self.settings
         self._begin(starts)
         while True:
-            probability = softmax(self.logits)
+            probability = _softmax(self.logits)
             batch = self._draw(probability)
             metrics = self._improve(batch)
             if settings.window:
@@ -235,3 +235,9 @@ class _Run:
 
 def _nothing(blind: FloatArray) -> _Batch:
     return _Batch(np.zeros((0, len(blind)), np.int32), np.zeros(0, np.int64), np.zeros(0))
+
+
+def _softmax(logits: FloatArray) -> FloatArray:
+    """[G, D] probabilities."""
+    weight = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True), np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING
 from tfplace.core.arrays import IntArray
 from tfplace.learning.prior import prior_logits
 from tfplace.learning.settings import TrainSettings
-from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.base import Study
 from tfplace.study.grouped import in_groups
-from tfplace.study.price import best_start
 
 if TYPE_CHECKING:
     from tfplace.policies.networks.one_by_one import OneByOne
@@ -69,12 +67,11 @@ class Seq2Seq:
 
     def place(self, study: Study) -> IntArray:
         """Draws and learns until the study's budget is used up."""
-        from tfplace.learning.trainer import Training
+        from tfplace.learning.trainer import train
 
         grouped = in_groups(study, self.settings.groups)
-        with contextlib.suppress(BudgetSpentError):
-            start = best_start(grouped, [grouped.group(s) for s in self.starts])[0] if self.starts else None
-            Training(grouped, functools.partial(_learner, self.settings, start), self.settings.train).go()
+        starts = [grouped.group(start) for start in self.starts]
+        train(grouped, starts, functools.partial(_learner, self.settings), self.settings.train)
         assert study.best is not None
         return study.best
 

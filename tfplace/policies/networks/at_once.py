@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_probability import distributions as tfd
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.learning.controller import Drawn
 from tfplace.learning.graph_inputs import GraphInputs
 from tfplace.learning.losses import ppo_clip
-from tfplace.learning.prior import softmax
 from tfplace.policies.networks.one_shot import OneShot
 from tfplace.study.draws import pick
 
@@ -22,15 +22,14 @@ class AtOnce:
     Args:
       inputs: the problem.
       network: scores it.
-      prior: [U, D] logits that are added to the network's; by default those of the inputs.
       clip: of PPO.
+      epochs: see `Learner`.
       entropy: weight of the mean entropy of a choice, which is made large.
     """
 
-    def __init__(
-        self, inputs: GraphInputs, network: OneShot, prior: FloatArray | None = None, *, clip: float, entropy: float
-    ) -> None:
-        self._inputs = inputs if prior is None else inputs._replace(prior=prior.astype(np.float32)[inputs.order])
+    def __init__(self, inputs: GraphInputs, network: OneShot, *, clip: float, epochs: int, entropy: float) -> None:
+        self.epochs = epochs
+        self._inputs = inputs
         self._network = network
         self._clip = clip
         self._entropy = entropy
@@ -39,11 +38,10 @@ class AtOnce:
     def sample(self, count: int, seed: IntArray, updates: int) -> Drawn:
         """[B, U] devices, each unit's drawn by itself."""
         del updates
-        logits = self._network.logits(self._inputs)
-        share = softmax(logits)
-        rows = pick(np.random.default_rng(seed).random((count, len(logits))), share)
-        log_prob = np.log(share + 1e-30)
-        return Drawn(self._inputs.units_of(rows), {"rows": rows, "log_prob": log_prob[np.arange(len(logits)), rows]})
+        choice = tfd.Categorical(logits=self._network.logits(self._inputs))
+        share = choice.probs_parameter().numpy()
+        rows = pick(np.random.default_rng(seed).random((count, len(share))), share)
+        return Drawn(self._inputs.units_of(rows), {"rows": rows, "log_prob": choice.log_prob(rows).numpy()})
 
     def gradients(
         self, drawn: Drawn, advantage: FloatArray, weight: FloatArray
@@ -60,12 +58,8 @@ class AtOnce:
     ) -> tuple[tf.Tensor, Mapping[str, tf.Tensor]]:
         with tf.GradientTape() as tape:
             tape.watch(logits)
-            log_share = tf.nn.log_softmax(logits)
-            units = tf.range(tf.shape(rows)[1])[None] + tf.zeros_like(rows)
-            log_prob = tf.gather_nd(log_share, tf.stack([units, rows], axis=-1))
-            possible = log_share > -1e6
-            entropy = -tf.reduce_sum(tf.where(possible, tf.exp(log_share) * log_share, 0.0), axis=1)
-            mean_entropy = tf.reduce_mean(entropy)
-            count = tf.cast(tf.shape(rows)[1], tf.float32)
-            loss = ppo_clip(log_prob, old, advantage, self._clip, weight=weight) / count - self._entropy * mean_entropy
-        return tape.gradient(loss, logits), {"loss": loss, "entropy": mean_entropy}
+            choice = tfd.Categorical(logits=logits)
+            entropy, units = tf.reduce_mean(choice.entropy()), tf.cast(tf.shape(logits)[0], tf.float32)
+            apart = ppo_clip(choice.log_prob(rows), old, advantage, self._clip, weight=weight) / units
+            loss = apart - self._entropy * entropy
+        return tape.gradient(loss, logits), {"loss": loss, "entropy": entropy}

@@ -37,6 +37,8 @@ class Hierarchy:
       start: [U] devices that the first distributions lean towards: each device gets groups of its own.
     """
 
+    epochs = 1
+
     def __init__(
         self, problem: Problem, settings: HierarchicalSettings, rng: np.random.Generator, start: IntArray | None
     ) -> None:

@@ -28,6 +28,8 @@ class OneByOne:
       entropy: weight of the mean entropy of a choice, which is made large.
     """
 
+    epochs = 1
+
     def __init__(
         self,
         problem: Problem,

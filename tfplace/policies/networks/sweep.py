@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
+from tensorflow_probability import distributions as tfd
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.learning.graph_inputs import GraphInputs
@@ -19,7 +20,7 @@ _CHUNK = 32
 _FIRST_SCALE = 0.1
 
 
-class _Told(NamedTuple):
+class Told(NamedTuple):
     """Of `GraphInputs` and `SweepInputs`, as tensors."""
 
     units: tf.Tensor
@@ -81,7 +82,6 @@ class Sweep(snt.Module):
         self, features: tuple[int, int], rng: np.random.Generator, *, hidden: int, rounds: int, name: str = "placeto"
     ) -> None:
         super().__init__(name=name)
-        self._hidden = hidden
         self._static = snt.Linear(hidden, w_init=tf.zeros, name="static")
         self._present = snt.Linear(hidden, w_init=tf.zeros, name="present")
         self._transform = _TwoLayers(hidden, name="transform")
@@ -95,22 +95,17 @@ class Sweep(snt.Module):
         of_unit, of_device = features
         one = tf.ones([1, 1])
         no = tf.zeros([0], tf.int32)
-        told = _Told(tf.ones([1, of_unit]), no, no, tf.ones([1, of_device]), one, one, one[0], one, one, one, one)
+        told = Told(tf.ones([1, of_unit]), no, no, tf.ones([1, of_device]), one, one, one[0], one, one, one, one)
         self._logits(told, tf.zeros([1, 1], tf.int32), tf.zeros([1], tf.int32))
         draw_weights(self.trainable_variables, rng)
 
-    def told(self, inputs: GraphInputs, sweep: SweepInputs) -> _Told:
-        """The tensors of a problem."""
-        arrays = [getattr(inputs, name) for name in _Told._fields[:7]] + list(sweep)
-        return _Told(*(tf.constant(array) for array in arrays))
-
-    def logits(self, told: _Told, devices: IntArray, current: int) -> FloatArray:
-        """[N, D] for unit `current` of each of N placements, [N, G], of which units before it have been visited."""
+    def share(self, told: Told, devices: IntArray, current: int) -> FloatArray:
+        """[N, D] probabilities for unit `current` of each of N placements, [N, G]; those before it are visited."""
         rows = tf.constant(devices, tf.int32)
-        found = self._call(told, rows, tf.fill([len(devices)], current))
+        found = self._share(told, rows, tf.fill([len(devices)], current))
         return np.asarray(found.numpy(), np.float64)
 
-    def gradients(self, told: _Told, visits: Visits, entropy: float) -> tuple[list[tf.Tensor], Mapping[str, float]]:
+    def gradients(self, told: Told, visits: Visits, entropy: float) -> tuple[list[tf.Tensor], Mapping[str, float]]:
         """Of REINFORCE and the weighted entropy, mean over the visits; a few at a time, to bound memory.
 
         Args:
@@ -129,19 +124,19 @@ class Sweep(snt.Module):
         return total, {"loss": float(sums[0]), "entropy": float(sums[1])}
 
     @tf.function(reduce_retracing=True)
-    def _call(self, told: _Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
-        return self._logits(told, devices, current)
+    def _share(self, told: Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softmax(self._logits(told, devices, current))
 
     @tf.function(reduce_retracing=True)
-    def _back(self, told: _Told, visits: Visits, weight: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+    def _back(self, told: Told, visits: Visits, weight: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
-            log_share = tf.nn.log_softmax(self._logits(told, visits.devices, visits.current))
-            entropy = -tf.reduce_mean(tf.reduce_sum(tf.where(log_share > -1e6, tf.exp(log_share) * log_share, 0.0), 1))
-            loss = reinforce(tf.gather(log_share, visits.actions, batch_dims=1), visits.advantage) - weight * entropy
+            choice = tfd.Categorical(logits=self._logits(told, visits.devices, visits.current))
+            entropy = tf.reduce_mean(choice.entropy())
+            loss = reinforce(choice.log_prob(visits.actions), visits.advantage) - weight * entropy
         found = tape.gradient(loss, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return found, loss, entropy
 
-    def _logits(self, told: _Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
+    def _logits(self, told: Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
         placed = tf.one_hot(devices, tf.shape(told.devices)[0])  # [N, G, D]
         units = self._embedded(told, devices, current)  # [G, N, 2d]
         own = tf.gather(tf.transpose(units, [1, 0, 2]), current, batch_dims=1)
@@ -154,7 +149,7 @@ class Sweep(snt.Module):
         score = self._score(tf.nn.relu(summary + self._device(each)))[:, :, 0]
         return self._scale * score + tf.gather(told.prior, current)
 
-    def _embedded(self, told: _Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
+    def _embedded(self, told: Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
         """[G, N, 2d]."""
         place = tf.range(tf.shape(told.units)[0])[:, None]
         marks = tf.cast(tf.stack([place < current[None], place == current[None]], axis=-1), tf.float32)
@@ -172,7 +167,7 @@ class Sweep(snt.Module):
             ways.append(x)
         return tf.concat(ways, axis=-1)
 
-    def _relation(self, told: _Told, placed: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
+    def _relation(self, told: Told, placed: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
         """[N, D, 7] what the current unit has to do with each device."""
         here = tf.gather(placed, current, batch_dims=1)
         others = placed * (1.0 - tf.one_hot(current, tf.shape(placed)[1])[:, :, None])
@@ -190,3 +185,9 @@ class Sweep(snt.Module):
             beside,
         ]
         return tf.stack(columns, axis=-1)
+
+
+def told(inputs: GraphInputs, sweep: SweepInputs) -> Told:
+    """The tensors of a problem."""
+    arrays = [getattr(inputs, name) for name in Told._fields[: -len(SweepInputs._fields)]] + list(sweep)
+    return Told(*(tf.constant(array) for array in arrays))
