@@ -1,4 +1,4 @@
-"""Writes tfplace/core/presets/*.json: one CPU with 2, 4 or 8 GPUs of the papers' kinds. Run after any change here."""
+"""Writes tfplace/core/presets/*.json: one CPU with 2, 4 or 8 GPUs of the papers' kinds, also of two kinds. Run after any change here."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ KINDS: dict[str, tuple[str, str, dict[str, str], int]] = {
     "V100-PCIe": ("Tesla V100-PCIE-16GB", "Broadwell", PCIE_12, 1),
     "V100-NVLink": ("Tesla V100-SXM2-16GB", "Broadwell", PCIE_12, 1),
 }
+MIXED = ("V100-PCIe", "P100")
 # NVLinks between two GPUs: doubled between all four of a fully connected board, and a DGX-1V's hybrid cube mesh.
 MESH = {
     **dict.fromkeys([(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)], 1),
@@ -93,20 +94,37 @@ def pcie_links(count: int, per_board: int, numbers: dict[str, str]) -> list[dict
     ]
 
 
+def gpu(product: str) -> dict[str, Any]:
+    """What a device's entry says of a product."""
+    said = {"model": product} | {k: v for k, v in PRODUCTS[product].items() if k != "match"} | {"op_overhead": "5.7us"}
+    return said | {"source": f"{said['source']} op_overhead: {OVERHEAD}"}
+
+
 def preset(kind: str, count: int) -> dict[str, Any]:
     """The whole file of `count` GPUs of `kind`."""
     product, cpu, pcie, per_board = KINDS[kind]
-    gpu = {"model": product} | {k: v for k, v in PRODUCTS[product].items() if k != "match"} | {"op_overhead": "5.7us"}
-    gpu["source"] = f"{gpu['source']} op_overhead: {OVERHEAD}"
     links = pcie_links(count, per_board, pcie) + (nvlinks(count) if kind.endswith("NVLink") else [])
     what = "GK210 GPUs, two of which make one Tesla K80 board" if kind == "K80" else product
+    return box(f"{count}x{kind}", cpu, f"{count} {what}", [product] * count, links)
+
+
+def mixed(kinds: tuple[str, str], count: int) -> dict[str, Any]:
+    """The whole file of `count` GPUs of each of two kinds with the same host and PCIe, side by side on each uplink."""
+    (first, cpu, pcie, _), (second, *_) = (KINDS[kind] for kind in kinds)
+    links = pcie_links(2 * count, 1, pcie)
+    name = "+".join(f"{count}x{kind}" for kind in kinds)
+    return box(name, cpu, f"{count} {first} and {count} {second}", [first, second] * count, links)
+
+
+def box(name: str, cpu: str, what: str, products: list[str], links: list[dict[str, Any]]) -> dict[str, Any]:
+    """The whole file of one host with GPUs."""
     return {
         "format": "tfplace-topology/1",
-        "name": f"{count}x{kind}",
-        "source": f"One {cpu} CPU and {count} {what}. Data sheets, papers' constants and marked estimates: see each "
+        "name": name,
+        "source": f"One {cpu} CPU and {what}. Data sheets, papers' constants and marked estimates: see each "
         "device's and link's source.",
         "devices": [{"name": "CPU:0", "type": "CPU", **CPUS[cpu]}]
-        + [{"name": f"GPU:{i}", "type": "GPU", **gpu} for i in range(count)],
+        + [{"name": f"GPU:{i}", "type": "GPU", **gpu(product)} for i, product in enumerate(products)],
         "links": links,
     }
 
@@ -114,9 +132,9 @@ def preset(kind: str, count: int) -> dict[str, Any]:
 def main() -> None:
     """Writes every preset."""
     PRESETS.mkdir(exist_ok=True)
-    for kind in KINDS:
-        for count in (2, 4, 8):
-            (PRESETS / f"{count}x{kind}.json").write_text(json.dumps(preset(kind, count), indent=1) + "\n")
+    boxes = [preset(kind, count) for kind in KINDS for count in (2, 4, 8)]
+    for made in [*boxes, *(mixed(MIXED, count) for count in (2, 4))]:
+        (PRESETS / f"{made['name']}.json").write_text(json.dumps(made, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tfplace import Topology
@@ -10,14 +11,17 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("K80", "P100", "V100-PCIe", "V100-NVLink")
 
 
-def test_every_kind_comes_in_three_sizes():
-    assert set(Topology.presets()) == {f"{n}x{kind}" for n in (2, 4, 8) for kind in KINDS}
+MIXED = ("2xV100-PCIe+2xP100", "4xV100-PCIe+4xP100")
+
+
+def test_every_kind_comes_in_three_sizes_and_two_kinds_together():
+    assert set(Topology.presets()) == {f"{n}x{kind}" for n in (2, 4, 8) for kind in KINDS} | {*MIXED}
 
 
 @pytest.mark.parametrize("name", Topology.presets())
 def test_preset_loads_with_sources(name):
     topology = Topology.preset(name)
-    count = int(name[0])
+    count = sum(int(part[0]) for part in name.split("+"))
     assert topology.name == name
     assert topology.device_names == ("CPU:0", *(f"GPU:{i}" for i in range(count)))
     data = json.loads((ROOT / f"tfplace/core/presets/{name}.json").read_text())
@@ -32,6 +36,16 @@ def test_newer_gpus_are_faster(count):
         assert a.flops["float32"] < b.flops["float32"]
         assert a.memory_bandwidth <= b.memory_bandwidth
     assert k80.bandwidth[1, 2] < p100.bandwidth[1, 2] == pcie.bandwidth[1, 2] < nvlink.bandwidth[1, 2]
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_two_kinds_together_are_side_by_side(name):
+    topology = Topology.preset(name)
+    gpus = [device.model for device in topology.devices[1:]]
+    assert gpus[0] != gpus[1]
+    assert gpus == gpus[:2] * (len(gpus) // 2)
+    alone = Topology.preset(f"{len(gpus)}xP100")
+    np.testing.assert_array_equal(topology.bandwidth, alone.bandwidth)
 
 
 def test_uplinks_are_shared_and_nvlinks_are_not():

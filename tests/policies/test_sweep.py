@@ -3,11 +3,13 @@
 import networkx as nx
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.gradients import assert_gradients
 from tfplace.learning.graph_inputs import graph_inputs
-from tfplace.learning.sweep_inputs import SweepInputs, sweep_inputs
-from tfplace.policies.networks.sweep import Sweep, Visits, told
+from tfplace.learning.sweep_inputs import sweep_inputs
+from tfplace.learning.sweep_state import SweepState, sweep_rows
+from tfplace.policies.networks.sweep import Sweep, Sweeps, told
 from tfplace.policies.placeto import Placeto, PlacetoSettings, _Run
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -26,18 +28,31 @@ def network(inputs, seed=0):
 
 def policy_of(problem):
     inputs = graph_inputs(problem)
-    policy = network(inputs)
-    return inputs, policy, told(inputs, sweep_inputs(problem, inputs))
+    return inputs, network(inputs), told(inputs, sweep_inputs(inputs))
 
 
 def placements(inputs, count, seed=1):
-    shape = inputs.pairs.shape
-    return np.random.default_rng(seed).integers(shape[1], size=(count, shape[0])).astype(np.int32)
+    """[count, G] of devices that are allowed."""
+    keys = np.random.default_rng(seed).random((count, *inputs.pairs.shape))
+    return np.where(inputs.prior > -1e6, keys, -1).argmax(axis=2).astype(np.int32)
+
+
+def swept(problem, inputs, count, seed=1):
+    """As many sweeps from one placement to another."""
+    before, after = placements(inputs, count, seed), placements(inputs, count, seed + 1)
+    return Sweeps(before, SweepState(sweep_rows(problem, inputs), before).follow(after), after)
+
+
+def shares(policy, tensors, sweeps):
+    """[N, G, D] probabilities of all visits."""
+    summary = policy.summary(tensors, tf.constant(sweeps.before))
+    each = [policy.share(tensors, summary, sweeps.relations[:, t], t) for t in range(sweeps.before.shape[1])]
+    return np.stack(each, axis=1)
 
 
 def test_who_reaches_whom_is_what_networkx_says():
     inputs = graph_inputs(problem(40))
-    sweep = sweep_inputs(problem(40), inputs)
+    sweep = sweep_inputs(inputs)
     graph = nx.DiGraph(zip(inputs.src.tolist(), inputs.dst.tolist(), strict=True))
     graph.add_nodes_from(range(len(inputs.order)))
     for unit in graph:
@@ -49,56 +64,53 @@ def test_who_reaches_whom_is_what_networkx_says():
 
 
 def test_gradients_are_those_that_differences_say():
-    inputs, policy, tensors = policy_of(problem())
-    rng, count, weight = np.random.default_rng(2), 40, 0.3  # more than are computed at a time
-    devices = placements(inputs, count)
-    current = rng.integers(len(inputs.order), size=count).astype(np.int32)
-    visits = Visits(devices, current, devices[:, 0], rng.standard_normal(count).astype(np.float32))
+    here = problem()
+    inputs, policy, tensors = policy_of(here)
+    rng, weight = np.random.default_rng(2), 0.3
+    sweeps = swept(here, inputs, 4)
+    advantage = rng.standard_normal(sweeps.actions.shape)
 
     def loss():
-        total = 0.0
-        for n in range(count):
-            share = policy.share(tensors, devices[n : n + 1], int(current[n]))[0]
-            log_share = np.log(np.maximum(share, 1e-30))
-            entropy = -float((share * log_share).sum())
-            total -= visits.advantage[n] * max(log_share[visits.actions[n]], -50) + weight * entropy
-        return total / count
+        share = shares(policy, tensors, sweeps)
+        log_share = np.log(np.maximum(share, 1e-30))
+        taken = np.take_along_axis(log_share, sweeps.actions[:, :, None], axis=2)[:, :, 0]
+        return float(-(advantage * taken).mean() + weight * (share * log_share).sum(axis=2).mean())
 
-    visits = visits._replace(actions=np.array([np.flatnonzero(inputs.prior[c] > -1e6)[0] for c in current], np.int32))
-    found, metrics = policy.gradients(tensors, visits, weight)
+    found, metrics = policy.gradients(tensors, sweeps, advantage, weight)
     assert metrics["loss"] == pytest.approx(loss(), rel=1e-4)
     assert_gradients(policy.trainable_variables, found, loss, rng, abs_tolerance=2e-3)
 
 
 def test_the_names_of_devices_do_not_matter():
-    inputs, policy, tensors = policy_of(problem())
-    devices, names = placements(inputs, 4), np.array([2, 0, 1])
+    here = problem()
+    inputs, policy, tensors = policy_of(here)
+    sweeps, names = swept(here, inputs, 3), np.array([2, 0, 1])
     other = inputs._replace(devices=inputs.devices[names], pairs=inputs.pairs[:, names], prior=inputs.prior[:, names])
-    renamed = np.argsort(names)[devices].astype(np.int32)
-    again = told(other, SweepInputs(*(getattr(tensors, name).numpy() for name in SweepInputs._fields)))
-    for unit in range(0, len(inputs.order), 5):
-        expected = policy.share(tensors, devices, unit)[:, names]
-        np.testing.assert_allclose(policy.share(again, renamed, unit), expected, rtol=1e-4, atol=1e-6)
+    renamed = Sweeps(np.argsort(names)[sweeps.before], sweeps.relations[:, :, names], None)
+    found = shares(policy, told(other, sweep_inputs(other)), renamed)
+    np.testing.assert_allclose(found, shares(policy, tensors, sweeps)[:, :, names], rtol=1e-4, atol=1e-6)
 
 
-def test_the_names_of_units_do_not_matter_but_for_who_was_visited():
-    inputs, policy, tensors = policy_of(problem())
-    swapped = np.arange(len(inputs.order))
-    swapped[:4] = [2, 0, 3, 1]  # all visited before unit 10
-    place = np.argsort(swapped)
-    rows = {name: getattr(tensors, name).numpy()[swapped] for name in ("units", "pairs", "prior", "weight")}
-    square = {name: getattr(tensors, name).numpy()[swapped][:, swapped] for name in SweepInputs._fields}
-    edges = {name: place[getattr(tensors, name).numpy()].astype(np.int32) for name in ("src", "dst")}
-    devices = placements(inputs, 3)
-    found = policy.share(tensors._replace(**rows, **square, **edges), devices[:, swapped], 10)
-    np.testing.assert_allclose(found, policy.share(tensors, devices, 10), rtol=1e-4, atol=1e-6)
+def test_the_names_of_units_do_not_matter():
+    here = problem()
+    inputs, policy, tensors = policy_of(here)
+    sweeps, names = swept(here, inputs, 3), np.random.default_rng(0).permutation(len(inputs.order))
+    place = np.argsort(names).astype(np.int32)
+    rows = {name: getattr(inputs, name)[names] for name in ("order", "units", "pairs", "prior", "weight")}
+    other = inputs._replace(**rows, src=place[inputs.src], dst=place[inputs.dst])
+    renamed = Sweeps(sweeps.before[:, names], sweeps.relations[:, names], None)
+    found = shares(policy, told(other, sweep_inputs(other)), renamed)
+    np.testing.assert_allclose(found, shares(policy, tensors, sweeps)[:, names], rtol=1e-4, atol=1e-6)
 
 
-def test_where_the_others_are_matters():
-    inputs, policy, tensors = policy_of(problem())
-    devices = placements(inputs, 2)
-    share = policy.share(tensors, devices, 10)
-    assert np.abs(share[0] - share[1]).max() > 1e-5
+def test_where_the_others_were_and_are_matters():
+    here = problem()
+    inputs, policy, tensors = policy_of(here)
+    sweeps = swept(here, inputs, 2)
+    same = Sweeps(np.repeat(sweeps.before[:1], 2, axis=0), np.repeat(sweeps.relations[:1], 2, axis=0), None)
+    for other in (same._replace(before=sweeps.before), same._replace(relations=sweeps.relations)):
+        found = shares(policy, tensors, other)
+        assert np.abs(found[0] - found[1]).max() > 1e-5
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
@@ -106,8 +118,10 @@ def test_any_number_of_devices(devices):
     policy = network(graph_inputs(problem()))
     other = problem(30, devices, seed=1)
     inputs = graph_inputs(other)
-    share = policy.share(told(inputs, sweep_inputs(other, inputs)), placements(inputs, 2), 3)
-    assert share.shape == (2, devices)
+    found = shares(policy, told(inputs, sweep_inputs(inputs)), swept(other, inputs, 2))
+    assert found.shape == (2, other.num_units, devices)
+    np.testing.assert_allclose(found.sum(axis=2), 1, rtol=1e-5)
+    assert (found[:, inputs.prior < -1e6] == 0).all()
 
 
 # ---- episodes --------------------------------------------------------------------------------------------------------
@@ -122,20 +136,15 @@ def test_an_episode_visits_every_unit_once_and_its_rewards_are_the_simulators():
     here = problem()
     episodes, study = run(here)
     found = episodes._visit()
-    steps, count = found.actions.shape
-    assert steps == here.num_units
-    assert count == 4
+    before, actions = found.sweeps.before, found.sweeps.actions
+    assert actions.shape == (4, here.num_units)
     simulator, inputs = Simulator(here), episodes.inputs
-    for t in range(steps):
-        after = found.devices[t].copy()
-        after[:, t] = found.actions[t]
-        if t + 1 < steps:
-            np.testing.assert_array_equal(after, found.devices[t + 1])
-        step_s = [simulator(inputs.units_of(row)).step_s for row in after]
+    for t in range(here.num_units + 1):
+        now = np.concatenate([actions[:, :t], before[:, t:]], axis=1)
+        step_s = [simulator(inputs.units_of(row)).step_s for row in now]
         expected = -np.sqrt(np.array(step_s) / episodes.reward.unit_s)
-        np.testing.assert_allclose(found.rewards[t + 1], expected, rtol=1e-6)
-    moved = int((found.devices[np.arange(steps), :, np.arange(steps)] != found.actions).sum())
-    assert study.evaluations == count + moved  # what stays where it is costs nothing
+        np.testing.assert_allclose(found.rewards[:, t], expected, rtol=1e-6)
+    assert study.evaluations == 4 + int((before != actions).sum())  # what stays where it is costs nothing
 
 
 @pytest.mark.parametrize("intermediate", [True, False])
@@ -143,9 +152,9 @@ def test_returns_are_what_was_gained_from_a_step_on(intermediate):
     episodes, _ = run(problem(), intermediate=intermediate)
     found = episodes._visit()
     episodes._learn(found)
-    end = found.rewards[-1]
+    end = found.rewards[:, -1]
     for t, returns in enumerate(episodes.returns.T):
-        np.testing.assert_allclose(returns, end - found.rewards[t if intermediate else 0], atol=1e-12)
+        np.testing.assert_allclose(returns, end - found.rewards[:, t if intermediate else 0], atol=1e-12)
 
 
 def test_a_step_that_made_the_placement_faster_is_rewarded():
@@ -154,7 +163,7 @@ def test_a_step_that_made_the_placement_faster_is_rewarded():
     found = episodes._visit()
     episodes._learn(found)
     seconds = found.rewards**2
-    gained = seconds[0] - seconds[-1]
+    gained = seconds[:, 0] - seconds[:, -1]
     assert (np.sign(episodes.returns[:, 0]) == np.sign(gained)).all()
 
 

@@ -1,4 +1,4 @@
-"""What Placeto's policy sees beside `GraphInputs`: who reaches whom, and what is sent between units."""
+"""What Placeto's policy sees beside `GraphInputs`: who reaches whom."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from tfplace.core.arrays import BoolArray, IntArray
-from tfplace.core.problem import Problem
-from tfplace.group.unit_graph import unit_graph
 from tfplace.learning.features import Float32
 from tfplace.learning.graph_inputs import GraphInputs
 
@@ -22,33 +20,19 @@ class SweepInputs(NamedTuple):
       ancestors: [G, G] parts: row g is 1 / N at each of the N units from which a way leads to g.
       descendants: [G, G] the same of those to which one leads from g.
       parallel: [G, G] the same of those that are neither, nor g.
-      sent: [G, G] seconds that transfers from row to column would take, over the mean seconds of a unit.
     """
 
     ancestors: Float32
     descendants: Float32
     parallel: Float32
-    sent: Float32
 
 
-def sweep_inputs(problem: Problem, inputs: GraphInputs) -> SweepInputs:
+def sweep_inputs(inputs: GraphInputs) -> SweepInputs:
     """See `SweepInputs`; takes time and memory with the square of the number of units."""
-    count = problem.num_units
+    count = len(inputs.order)
     down = _reached(inputs.src, inputs.dst, count)
     up = down.T
-    beside = ~(up | down | np.eye(count, dtype=bool))
-    graph = unit_graph(problem)
-    place = np.empty(count, np.int64)
-    place[inputs.order] = np.arange(count)
-    between = np.zeros((count, count))
-    low, high = place[graph.low], place[graph.high]
-    between[low, high] = between[high, low] = graph.weight
-    edges = np.zeros((count, count), bool)
-    edges[inputs.src, inputs.dst] = True
-    mean_s = max(float(problem.unit_seconds.min(axis=1).mean()), 1e-12)
-    return SweepInputs(
-        _parts(up), _parts(down), _parts(beside), np.where(edges, between / mean_s, 0.0).astype(np.float32)
-    )
+    return SweepInputs(_parts(up), _parts(down), _parts(~(up | down | np.eye(count, dtype=bool))))
 
 
 def _parts(mask: BoolArray) -> Float32:

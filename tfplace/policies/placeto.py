@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
+from tfplace.core.problem import Problem
 from tfplace.errors import InputError
-from tfplace.learning.baselines import by_step
+from tfplace.learning.baselines import by_step, standardised
 from tfplace.learning.metrics import batch_metrics
+from tfplace.learning.pretrained import Pretrained
 from tfplace.learning.rewards import Reward, RewardSettings
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.devices import single_devices
@@ -21,8 +24,14 @@ from tfplace.study.draws import device_share, pick
 from tfplace.study.grouped import in_groups
 from tfplace.study.price import best_start
 
+if TYPE_CHECKING:
+    from tfplace.policies.networks.sweep import Sweep, Sweeps
+
 Initial = Literal["random", "single", "best"]
 _INITIAL = ("random", "single", "best")
+
+SHIPPED = "shipped"
+"""Stands for the weights that come with the package."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,7 @@ class PlacetoSettings:
       hidden: width of the network (the paper's is that of its features, 5 to 8).
       rounds: k, of message passing.
       episodes: placements that are worked on side by side, each an episode; the paper has 4 to 8 workers.
+      draws: sweeps that are drawn at once, or in an update of fine-tuning.
       initial: what an episode begins with: a "random" placement, everything on a "single" device, or the "best" so far.
       intermediate: whether each step is rewarded by what it gained, the paper's choice; else the last one alone, by
         what the whole episode gained.
@@ -50,6 +60,7 @@ class PlacetoSettings:
     hidden: int = 16
     rounds: int = 8
     episodes: int = 4
+    draws: int = 8
     initial: Initial = "random"
     intermediate: bool = True
     last: int = 10
@@ -63,25 +74,37 @@ class PlacetoSettings:
     def __post_init__(self) -> None:
         if self.initial not in _INITIAL:
             raise InputError(f"initial {self.initial!r}", f"one of {', '.join(_INITIAL)}")
-        if min(self.groups, self.episodes, self.last) < 1 or not (self.rate > 0 and self.clip > 0):
-            given = f"groups {self.groups}, episodes {self.episodes}, last {self.last}, rate {self.rate}"
-            raise InputError(f"{given} and clip {self.clip}", "numbers above 0")
+        if min(self.groups, self.episodes, self.draws, self.last) < 1 or not (self.rate > 0 and self.clip > 0):
+            numbers = f"groups {self.groups}, episodes {self.episodes}, draws {self.draws}, last {self.last}"
+            raise InputError(f"{numbers}, rate {self.rate} and clip {self.clip}", "numbers above 0")
 
 
 class Placeto:
-    """Visits all groups in topological order and draws a device for each, given where the others are now.
+    """Visits all groups in topological order and puts each on a device, given where the others are now.
 
     Section 3.1: the process; an episode visits every group once, and a step is rewarded by how much faster it made the
     placement. Section 3.2: the network (`Sweep`), REINFORCE, and the mean return at the same step of recent episodes as
     the baseline. Section 4.1: groups (`tfplace.group.co_placement.merge`).
 
+    With weights it places at once: everything on one device is swept over, and the result again, with every group where
+    the network would have it most; then some sweeps are drawn. The best of these few placements is the answer, unless
+    it is to be fine-tuned: further updates draw sweeps side by side, and each is rewarded by how its end compares with
+    the others'. Without weights it learns from nothing until the budget is used up.
+
     Departures. Those of `Sweep`. Features are those of `tfplace.learning.graph_inputs`. Rewards are differences of
     `Reward`, on a scale that is the same for all models, with a price for missing memory. A step that leaves a group
-    where it is costs no evaluation.
+    where it is costs no evaluation. Fine-tuning rewards the end alone, so that an update costs an evaluation an episode
+    and not one a step.
 
     Args:
-      starts: [U] placements; episodes begin with the best of them, and the first distribution leans towards it.
-      settings: constants.
+      starts: [U] placements; episodes begin with the best of them, and from nothing the first distribution leans
+        towards it.
+      settings: constants; with weights, theirs go before those of the network.
+      weights: "shipped", a file that scripts/train_policy.py wrote, or None.
+      fine_tune: updates after the first placements, with weights.
+
+    Raises:
+      InputError: a `fine_tune` below 0, or without weights.
     """
 
     citation = (
@@ -91,80 +114,154 @@ class Placeto:
 
     learned = True
 
-    def __init__(self, starts: Sequence[IntArray] = (), settings: PlacetoSettings | None = None) -> None:
+    def __init__(
+        self,
+        starts: Sequence[IntArray] = (),
+        settings: PlacetoSettings | None = None,
+        weights: str | Path | None = SHIPPED,
+        fine_tune: int = 0,
+    ) -> None:
         self.starts = tuple(starts)
         self.settings = settings or PlacetoSettings()
+        self.weights = weights
+        self.fine_tune = fine_tune
 
     def place(self, study: Study) -> IntArray:
-        """Visits and learns until the study's budget is used up."""
-        grouped = in_groups(study, self.settings.groups)
+        """Places, and learns as long as it is to."""
+        settings, known = self.settings, pretrained(self.weights)
+        if known is not None:
+            settings = replace(settings, **known.settings)
+        grouped = in_groups(study, settings.groups)
         with contextlib.suppress(BudgetSpentError):
             start = best_start(grouped, [grouped.group(s) for s in self.starts])[0] if self.starts else None
-            _Run(grouped, self.settings, start).go()
+            run = _Run(grouped, settings, start, known)
+            if known is None:
+                run.go()
+            else:
+                run.at_once()
+                run.tune(self.fine_tune)
         assert study.best is not None
         return study.best
 
 
-class _Episodes(NamedTuple):
-    """N episodes of T steps: [T, N, G] devices before each, [T, N] what was taken, [T + 1, N] rewards of all states."""
+class PlacetoScratch(Placeto):
+    """Placeto without pre-trained weights: learns on the graph it places, until the budget is used up."""
 
-    devices: IntArray
-    actions: IntArray
+    def __init__(self, starts: Sequence[IntArray] = (), settings: PlacetoSettings | None = None) -> None:
+        super().__init__(starts, settings, weights=None)
+
+
+def pretrained(weights: str | Path | None) -> Pretrained | None:
+    """What `Placeto.weights` stands for.
+
+    Raises:
+      InputError: there are none, or they are of another policy.
+    """
+    if weights is None:
+        return None
+    return Pretrained.shipped("placeto") if weights == SHIPPED else Pretrained.load(weights, "placeto")
+
+
+def network_of(sizes: tuple[int, int], settings: PlacetoSettings, rng: np.random.Generator) -> Sweep:
+    """An untrained network.
+
+    Args:
+      sizes: of a unit's and a device's features.
+      settings: constants.
+      rng: draws the first weights.
+    """
+    from tfplace.policies.networks.sweep import Sweep
+
+    return Sweep(sizes, rng, hidden=settings.hidden, rounds=settings.rounds)
+
+
+def alone(problem: Problem) -> IntArray:
+    """[U] what sweeps begin with at once: everything on the quickest device."""
+    return single_devices(problem)[0]
+
+
+class _Episodes(NamedTuple):
+    """N episodes, each of which is a sweep, and [N, G + 1] rewards of all their states."""
+
+    sweeps: Sweeps
     rewards: FloatArray
 
 
 class _Run:
     """One run on the units of a study, rows being units in topological order."""
 
-    def __init__(self, study: Study, settings: PlacetoSettings, start: IntArray | None) -> None:
+    def __init__(
+        self, study: Study, settings: PlacetoSettings, start: IntArray | None, known: Pretrained | None = None
+    ) -> None:
         from tfplace.learning.graph_inputs import graph_inputs
         from tfplace.learning.parameters import Parameters
-        from tfplace.learning.sweep_inputs import sweep_inputs
-        from tfplace.policies.networks.sweep import Sweep, told
+        from tfplace.policies.networks.sweeping import Sweeper
 
         problem = study.problem
         self.study = study
         self.settings = settings
         self.start = start
-        self.inputs = graph_inputs(problem, start, settings.lean)
-        self.network = Sweep(self.inputs.sizes[:2], study.rng, hidden=settings.hidden, rounds=settings.rounds)
-        self.told = told(self.inputs, sweep_inputs(problem, self.inputs))
-        self.parameters = Parameters(self.network.trainable_variables, settings.rate)
+        leant = start if known is None else None
+        self.inputs = graph_inputs(problem, leant, settings.lean)
+        network = network_of(self.inputs.sizes[:2], settings, study.rng)
+        if known is not None:
+            known.give(network.trainable_variables)
+        self.sweeper = Sweeper(problem, self.inputs, network)
+        self.parameters = Parameters(network.trainable_variables, settings.rate)
         self.reward = Reward(study, settings.reward)
         self.returns = np.zeros((0, problem.num_units))
+        self.updates = 0
         self.last: dict[str, float] = {}
 
     def go(self) -> None:
         """Until the study raises."""
-        kept = self.study.recall()
-        if kept is not None:
-            self.parameters.restore(kept)
-            self.returns = kept["returns"]
-            self.reward = Reward(self.study, self.settings.reward, float(kept["weight"]))
+        self._recall()
         while True:
             metrics = self._learn(self._visit())
             self.study.log(metrics)
             self.study.keep(self._state)
 
+    def at_once(self) -> None:
+        """Places without learning anything."""
+        first = self.inputs.rows_of(alone(self.study.problem) if self.start is None else self.start)[None]
+        once = self.sweeper.sweep(first).actions
+        self._keys(once)
+        self._keys(self.sweeper.sweep(once).actions)
+        self._keys(self.sweeper.sweep(np.repeat(first, self.settings.draws, axis=0), self.study.rng).actions)
+
+    def tune(self, updates: int) -> None:
+        """Learns from sweeps side by side, each of which is compared with the others' ends."""
+        self._recall()
+        settings, count = self.settings, self.settings.draws
+        first = self.inputs.rows_of(alone(self.study.problem) if self.start is None else self.start)[None]
+        while self.updates < updates:
+            sweeps = self.sweeper.sweep(np.repeat(first, count, axis=0), self.study.rng)
+            over, step_s = self._keys(sweeps.actions)
+            rewards = self.reward(over, step_s)
+            self.last = batch_metrics(over, step_s, rewards)
+            self.reward.adapt(over)
+            advantage = np.repeat(standardised(rewards)[:, None], sweeps.actions.shape[1], axis=1)
+            found, metrics = self.sweeper.network.gradients(self.sweeper.told, sweeps, advantage, 0.0)
+            norm = self.parameters.descend(found, settings.last_rate, settings.clip)
+            self.updates += 1
+            self.study.log(self.last | {"gradient": norm, **metrics})
+            self.study.keep(self._state)
+
     def _visit(self) -> _Episodes:
         """Episodes side by side, on the same policy."""
-        rows = self._begin()
-        over, step_s = self._keys(rows)
-        states, actions, rewards = [], [], [self.reward(over, step_s)]
-        for unit in range(rows.shape[1]):
-            share = self.network.share(self.told, rows, unit)
-            # a row is one placement's distribution: `pick` draws one device from each
-            device = pick(self.study.rng.random((1, len(rows))), share)[0]
-            states.append(rows.copy())
-            actions.append(device)
-            moved = np.flatnonzero(rows[:, unit] != device)
-            rows[:, unit] = device
-            if len(moved):
-                over[moved], step_s[moved] = self._keys(rows[moved])
+        before = self._begin()
+        over, step_s = self._keys(before)
+        rewards = [self.reward(over, step_s)]
+
+        def visited(devices: IntArray, moved: BoolArray) -> None:
+            if moved.any():
+                over[moved], step_s[moved] = self._keys(devices[moved])
             rewards.append(self.reward(over, step_s))
+
+        sweeps = self.sweeper.sweep(before, self.study.rng, visited)
         self.last = batch_metrics(over, step_s, rewards[-1])
         self.reward.adapt(over)
-        return _Episodes(np.stack(states), np.stack(actions), np.stack(rewards))
+        return _Episodes(sweeps, np.stack(rewards, axis=1))
 
     def _begin(self) -> IntArray:
         """[N, G] what the episodes begin with."""
@@ -192,26 +289,26 @@ class _Run:
 
     def _learn(self, episodes: _Episodes) -> dict[str, float]:
         """One step of Adam on all steps of the episodes."""
-        from tfplace.policies.networks.sweep import Visits
-
         settings, rewards = self.settings, episodes.rewards
-        returns = (rewards[-1] - rewards[:-1] if settings.intermediate else rewards[-1:] - rewards[:1]).T
-        returns = np.broadcast_to(returns, (rewards.shape[1], len(rewards) - 1))
+        first = rewards[:, :-1] if settings.intermediate else rewards[:, :1]
+        returns = np.broadcast_to(rewards[:, -1:] - first, episodes.sweeps.actions.shape)
         self.returns = np.concatenate([self.returns, returns])[-settings.last :]
         baseline = by_step(self.returns, settings.last)
         left = 1 - self.study.spent
-        steps, count = episodes.actions.shape
-        visits = Visits(
-            episodes.devices.reshape(steps * count, -1),
-            np.repeat(np.arange(steps, dtype=np.int32), count),
-            episodes.actions.ravel(),
-            (returns - baseline).T.ravel().astype(np.float32),
+        found, metrics = self.sweeper.network.gradients(
+            self.sweeper.told, episodes.sweeps, returns - baseline, settings.entropy * left
         )
-        found, metrics = self.network.gradients(self.told, visits, settings.entropy * left)
         rate = settings.last_rate + (settings.rate - settings.last_rate) * left
         norm = self.parameters.descend(found, rate, settings.clip)
         return self.last | {"baseline": float(baseline.mean()), "gradient": norm, **metrics}
 
     def _state(self) -> dict[str, NDArray[Any]]:
-        weight = np.array(self.reward.weight)
-        return self.parameters.state() | {"returns": self.returns, "weight": weight}
+        numbers = {"weight": np.array(self.reward.weight), "updates": np.array(self.updates)}
+        return self.parameters.state() | {"returns": self.returns, **numbers}
+
+    def _recall(self) -> None:
+        kept = self.study.recall()
+        if kept is not None:
+            self.parameters.restore(kept)
+            self.returns, self.updates = kept["returns"], int(kept["updates"])
+            self.reward = Reward(self.study, self.settings.reward, float(kept["weight"]))

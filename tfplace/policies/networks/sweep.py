@@ -1,4 +1,4 @@
-"""Placeto's network: where one unit should go, given where all the others are."""
+"""Placeto's network: where each unit should go, given where all the others are."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import sonnet as snt
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.arrays import FloatArray
+from tfplace.learning.features import Float32
 from tfplace.learning.graph_inputs import GraphInputs
 from tfplace.learning.losses import reinforce
 from tfplace.learning.sweep_inputs import SweepInputs
+from tfplace.learning.sweep_state import COLUMNS
 from tfplace.policies.networks.initial import draw_weights
 
-_CHUNK = 32
 _FIRST_SCALE = 0.1
 
 
@@ -29,20 +30,23 @@ class Told(NamedTuple):
     devices: tf.Tensor
     pairs: tf.Tensor
     prior: tf.Tensor
-    weight: tf.Tensor
     ancestors: tf.Tensor
     descendants: tf.Tensor
     parallel: tf.Tensor
-    sent: tf.Tensor
 
 
-class Visits(NamedTuple):
-    """N steps: [N, G] devices before each, [N] the unit that was visited, what it was given, and the advantage."""
+class Sweeps(NamedTuple):
+    """N sweeps over G units.
 
-    devices: Any
-    current: Any
+    Attributes:
+      before: [N, G] devices before each sweep.
+      relations: [N, G, D, COLUMNS] of each unit when it was visited; see `tfplace.learning.sweep_state`.
+      actions: [N, G] devices it was given.
+    """
+
+    before: Any
+    relations: Any
     actions: Any
-    advantage: Any
 
 
 class _TwoLayers(snt.Module):
@@ -60,16 +64,17 @@ class _TwoLayers(snt.Module):
 
 
 class Sweep(snt.Module):
-    """A distribution over devices for one unit of each of N placements.
+    """A distribution over devices for every unit of each of N placements.
 
     Addanki et al. 2019, section 3.2: a transform of each unit's features; k rounds of message passing
     x <- g(sum over producers of f(x)) + x0 along the edges and, with other weights, against them; summaries of the
     unit's ancestors, descendants and the rest, each g(mean of f(x)); a classifier.
 
     Departures. Means are taken where the paper sums, so that graphs of other sizes look alike. The device a unit is on
-    is told by that device's features; each device is scored by one network, from the unit's summary, the device's
-    features, and what the unit has to do with the device now, so that the number of devices is free and equal devices
-    are told apart by what is on them.
+    is told by that device's features. Messages are passed once a sweep, with units where they are before it, and not
+    once a visit, so that a sweep costs G times less; what has changed since is told exactly, by the relations of the
+    visited unit to each device. Each device is scored by one network, from the unit's summary, the device's features
+    and those relations, so that the number of devices is free and equal devices are told apart by what is on them.
 
     Args:
       features: (F, K), sizes of a unit's and a device's features.
@@ -87,78 +92,80 @@ class Sweep(snt.Module):
         self._transform = _TwoLayers(hidden, name="transform")
         self._rounds = rounds
         self._passing = [(_TwoLayers(hidden), _TwoLayers(hidden)) for _ in ("down", "up")]
-        self._pooling = [(_TwoLayers(2 * hidden), _TwoLayers(2 * hidden)) for _ in SweepInputs._fields[:3]]
-        self._unit = snt.Linear(2 * hidden, w_init=tf.zeros, name="unit")
-        self._device = snt.Linear(2 * hidden, w_init=tf.zeros, name="device")
-        self._score = _TwoLayers(2 * hidden, 1, name="score")
-        self._scale = tf.Variable(_FIRST_SCALE, name="scale")
+        self._pooling = [(_TwoLayers(2 * hidden), _TwoLayers(2 * hidden)) for _ in SweepInputs._fields]
+        self._unit = snt.Linear(4 * hidden, w_init=tf.zeros, name="unit")
+        self._device = snt.Linear(4 * hidden, w_init=tf.zeros, name="device")
+        self._score = _TwoLayers(4 * hidden, 1, name="score")
+        self.scale = tf.Variable(_FIRST_SCALE, name="scale")
         of_unit, of_device = features
         one = tf.ones([1, 1])
         no = tf.zeros([0], tf.int32)
-        told = Told(tf.ones([1, of_unit]), no, no, tf.ones([1, of_device]), one, one, one[0], one, one, one, one)
-        self._logits(told, tf.zeros([1, 1], tf.int32), tf.zeros([1], tf.int32))
+        told = Told(tf.ones([1, of_unit]), no, no, tf.ones([1, of_device]), one, one, one, one, one)
+        self._logits(told, self._summary(told, tf.zeros([1, 1], tf.int32)), tf.zeros([1, 1, 1, COLUMNS]))
         draw_weights(self.trainable_variables, rng)
 
-    def share(self, told: Told, devices: IntArray, current: int) -> FloatArray:
-        """[N, D] probabilities for unit `current` of each of N placements, [N, G]; those before it are visited."""
-        rows = tf.constant(devices, tf.int32)
-        found = self._share(told, rows, tf.fill([len(devices)], current))
-        return np.asarray(found.numpy(), np.float64)
+    @tf.function(reduce_retracing=True)
+    def summary(self, told: Told, before: tf.Tensor) -> tf.Tensor:
+        """[G, N, S] what the network makes of all units of [N, G] placements."""
+        return self._summary(told, before)
 
-    def gradients(self, told: Told, visits: Visits, entropy: float) -> tuple[list[tf.Tensor], Mapping[str, float]]:
-        """Of REINFORCE and the weighted entropy, mean over the visits; a few at a time, to bound memory.
+    def share(self, told: Told, summary: tf.Tensor, relation: Float32, row: int) -> FloatArray:
+        """[N, D] probabilities for the unit of one row.
 
         Args:
           told: the problem.
-          visits: N of them.
+          summary: of the placements before the sweep.
+          relation: [N, D, COLUMNS] of that unit now.
+          row: which one.
+        """
+        found = self._share(told, summary, tf.constant(relation), tf.constant(row))
+        return np.asarray(found.numpy(), np.float64)
+
+    def gradients(
+        self, told: Told, sweeps: Sweeps, advantage: FloatArray, entropy: float
+    ) -> tuple[list[tf.Tensor], Mapping[str, float]]:
+        """Of REINFORCE and the weighted entropy, mean over the visits.
+
+        Args:
+          told: the problem.
+          sweeps: N of them.
+          advantage: [N, G] of each visit.
           entropy: weight of the mean entropy, which is made large.
         """
-        count = len(visits.current)
-        total, sums = [tf.zeros_like(v) for v in self.trainable_variables], np.zeros(2)
-        for first in range(0, count, _CHUNK):
-            part = Visits(*(tf.constant(column[first : first + _CHUNK]) for column in visits))
-            share = int(part.current.shape[0]) / count
-            found, *said = self._back(told, part, tf.constant(entropy))
-            total = [a + share * b for a, b in zip(total, found, strict=True)]
-            sums += share * np.array([float(x) for x in said])
-        return total, {"loss": float(sums[0]), "entropy": float(sums[1])}
+        tensors = Sweeps(*(tf.constant(x) for x in sweeps))
+        found, loss, choice = self._back(told, tensors, tf.constant(advantage, tf.float32), tf.constant(entropy))
+        return found, {"loss": float(loss), "entropy": float(choice)}
 
     @tf.function(reduce_retracing=True)
-    def _share(self, told: Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
-        return tf.nn.softmax(self._logits(told, devices, current))
+    def _share(self, told: Told, summary: tf.Tensor, relation: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+        one = told._replace(pairs=told.pairs[row][None], prior=told.prior[row][None])
+        return tf.nn.softmax(self._logits(one, summary[row][None], relation[:, None])[:, 0])
 
     @tf.function(reduce_retracing=True)
-    def _back(self, told: Told, visits: Visits, weight: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+    def _back(
+        self, told: Told, sweeps: Sweeps, advantage: tf.Tensor, weight: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
-            choice = tfd.Categorical(logits=self._logits(told, visits.devices, visits.current))
+            choice = tfd.Categorical(logits=self._logits(told, self._summary(told, sweeps.before), sweeps.relations))
             entropy = tf.reduce_mean(choice.entropy())
-            loss = reinforce(choice.log_prob(visits.actions), visits.advantage) - weight * entropy
+            visits = tf.reshape(choice.log_prob(sweeps.actions), [-1]), tf.reshape(advantage, [-1])
+            loss = reinforce(*visits) - weight * entropy
         found = tape.gradient(loss, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return found, loss, entropy
 
-    def _logits(self, told: Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
-        placed = tf.one_hot(devices, tf.shape(told.devices)[0])  # [N, G, D]
-        units = self._embedded(told, devices, current)  # [G, N, 2d]
-        own = tf.gather(tf.transpose(units, [1, 0, 2]), current, batch_dims=1)
-        parts = [own]
+    def _summary(self, told: Told, before: tf.Tensor) -> tf.Tensor:
+        units = self._embedded(told, before)
+        parts = [units]
         for (f, g), near in zip(self._pooling, (told.ancestors, told.descendants, told.parallel), strict=True):
-            parts.append(g(tf.einsum("ng,gnd->nd", tf.gather(near, current), f(units))))
-        summary = self._unit(tf.concat(parts, axis=1))[:, None]
-        relation = self._relation(told, placed, current)
-        each = tf.concat([tf.broadcast_to(told.devices, [tf.shape(relation)[0], *told.devices.shape]), relation], 2)
-        score = self._score(tf.nn.relu(summary + self._device(each)))[:, :, 0]
-        return self._scale * score + tf.gather(told.prior, current)
+            parts.append(g(tf.einsum("gh,hnd->gnd", near, f(units))))
+        return self._unit(tf.concat(parts, axis=-1))
 
-    def _embedded(self, told: Told, devices: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
+    def _embedded(self, told: Told, before: tf.Tensor) -> tf.Tensor:
         """[G, N, 2d]."""
-        place = tf.range(tf.shape(told.units)[0])[:, None]
-        marks = tf.cast(tf.stack([place < current[None], place == current[None]], axis=-1), tf.float32)
-        on = tf.gather(told.devices, tf.transpose(devices))
-        x0 = self._static(told.units)[:, None] + self._present(tf.concat([on, marks], axis=-1))
-        x0 = self._transform(tf.nn.relu(x0))
-        ways = []
+        on = tf.gather(told.devices, tf.transpose(before))
+        x0 = self._transform(tf.nn.relu(self._static(told.units)[:, None] + self._present(on)))
+        ways, count = [], tf.shape(told.units)[0]
         for (f, g), (src, dst) in zip(self._passing, ((told.src, told.dst), (told.dst, told.src)), strict=True):
-            count = tf.shape(told.units)[0]
             degree = tf.math.unsorted_segment_sum(tf.ones_like(dst, tf.float32), dst, count)
             share = tf.gather(tf.math.divide_no_nan(1.0, degree), dst)[:, None, None]
             x = x0
@@ -167,24 +174,13 @@ class Sweep(snt.Module):
             ways.append(x)
         return tf.concat(ways, axis=-1)
 
-    def _relation(self, told: Told, placed: tf.Tensor, current: tf.Tensor) -> tf.Tensor:
-        """[N, D, 7] what the current unit has to do with each device."""
-        here = tf.gather(placed, current, batch_dims=1)
-        others = placed * (1.0 - tf.one_hot(current, tf.shape(placed)[1])[:, :, None])
-        load = tf.einsum("g,ngd->nd", told.weight, others)
-        into = tf.einsum("ng,ngd->nd", tf.gather(tf.transpose(told.sent), current), others)
-        out = tf.einsum("ng,ngd->nd", tf.gather(told.sent, current), others)
-        beside = tf.einsum("ng,g,ngd->nd", tf.gather(told.parallel, current), told.weight, others)
-        columns = [
-            here,
-            tf.gather(told.pairs, current),
-            load,
-            tf.math.log1p(into),
-            tf.math.log1p(out),
-            tf.cast(load == 0, tf.float32),
-            beside,
-        ]
-        return tf.stack(columns, axis=-1)
+    def _logits(self, told: Told, summary: tf.Tensor, relations: tf.Tensor) -> tf.Tensor:
+        """[N, G, D] from [G, N, S] and [N, G, D, COLUMNS], of as many units as are told `pairs` of."""
+        shape = tf.shape(relations)
+        columns = (told.devices[None, None], relations, told.pairs[None, :, :, None])
+        each = tf.concat([tf.broadcast_to(x, tf.concat([shape[:3], [x.shape[-1]]], axis=0)) for x in columns], axis=-1)
+        score = self._score(tf.nn.relu(tf.transpose(summary, [1, 0, 2])[:, :, None] + self._device(each)))
+        return self.scale * score[..., 0] + told.prior[None]
 
 
 def told(inputs: GraphInputs, sweep: SweepInputs) -> Told:

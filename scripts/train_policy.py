@@ -1,0 +1,148 @@
+"""Trains a policy on many graphs, so that it places graphs it has never seen.
+
+    python scripts/train_policy.py --policy=placeto --graphs=graphs --out=out/placeto
+    python scripts/train_policy.py --policy=placeto --graphs=graphs --without=ptb --out=out/no_ptb --weights=no_ptb.npz
+
+The graphs are those of scripts/make_families.py, FAMILY_INDEX.npz, and of scripts/make_zoo.py --graphs, NAME.npz. First
+`auto` finds the best known placement of each on each topology, in groups; the policy imitates those of the graphs to
+learn from, then goes on by reinforcement. Every so often it is examined on the graphs that are held out: step seconds
+over those of the best known placement, after one sweep (`once`), of the better of two, of the best with draws, and of a
+mean draw; simulated. The same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.compare.cells import Case  # noqa: E402
+from tfplace.pretrain.corpus import Entry, held_out  # noqa: E402
+from tfplace.registry import Registry  # noqa: E402
+from tfplace.report.progress import Stages  # noqa: E402
+from tfplace.version import VERSION  # noqa: E402
+
+_POLICY = flags.DEFINE_enum("policy", "placeto", ["placeto"], "Which one.")
+_GRAPHS = flags.DEFINE_string("graphs", None, "Directory of extracted graphs.", required=True)
+_FAMILIES = flags.DEFINE_list("families", ["cifar10", "nmt", "ptb"], "Whose members are learned from and held out.")
+_WITHOUT = flags.DEFINE_list("without", [], "Families of which everything is held out.")
+_ZOO = flags.DEFINE_list("zoo", [], "Models of the zoo as well; every fourth by SHA-256 is held out.")
+_TOPOLOGIES = flags.DEFINE_list("topologies", ["2xP100", "4xP100"], "Presets to learn on, from simple to hard.")
+_UNSEEN = flags.DEFINE_list("unseen", [], "Presets on which held-out graphs are tried, and none is learned from.")
+_IMITATE = flags.DEFINE_integer("imitate", 2000, "Updates that imitate.", 0)
+_REINFORCE = flags.DEFINE_integer("reinforce", 4000, "Updates after these, by reinforcement.", 0)
+_BATCH = flags.DEFINE_integer("batch", 2, "Graphs an update learns from.", 1)
+_CURRICULUM = flags.DEFINE_bool("curriculum", True, "Whether topologies come one after the other.")
+_EXAMINE = flags.DEFINE_integer("examine", 500, "Updates between examinations.", 1)
+_TEACHER = flags.DEFINE_integer("teacher", 10_000, "Evaluations that `auto` has for a best known placement.", 1)
+_WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
+_SEED = flags.DEFINE_integer("seed", 0, "Of everything random.")
+_OUT = flags.DEFINE_string("out", None, "Directory of the run; with best known placements in it.", required=True)
+_KNOWN = flags.DEFINE_string("known", None, "Directory of best known placements instead, to share them.")
+_WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights; by default weights.npz in the run's.")
+
+
+_FILES = ("graphs", "out", "known", "weights", "workers")
+_PUPILS = {"placeto": "tfplace.pretrain.placeto_pupil:placeto_pupil"}
+
+
+def main(argv: list[str]) -> None:
+    """Trains, and writes the weights with their card."""
+    del argv
+    load_tensorflow(gpus=False)
+    from tfplace.pretrain.student import Teaching
+    from tfplace.pretrain.training import Course, Training
+    from tfplace.workers.processes import Processes
+
+    out = Path(_OUT.value)
+    course = Course(
+        imitate=_IMITATE.value,
+        reinforce=_REINFORCE.value,
+        batch=_BATCH.value,
+        curriculum=_CURRICULUM.value,
+        examine=_EXAMINE.value,
+        seed=_SEED.value,
+    )
+    teaching = Teaching(Path(_KNOWN.value) if _KNOWN.value else out / "known", evaluations=_TEACHER.value)
+    pupil = functools.partial(Registry("policy", _PUPILS)[_POLICY.value], seed=_SEED.value)
+    with Stages(quiet=False) as stages:
+        shown = _Shown(stages)
+        training = Training(
+            _entries(),
+            pupil,
+            _POLICY.value,
+            course=course,
+            teaching=teaching,
+            folder=out,
+            engine=Processes(_WORKERS.value),
+            shown=shown,
+        )
+        learned = training.go()
+    path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
+    made = {"command": _command(), "tfplace": VERSION, "python": platform.python_version()}
+    dataclasses.replace(learned, card={**made, **learned.card}).save(path)
+    print(path)
+
+
+class _Shown:
+    """What the training says, on the terminal."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
+        self._stage = ""
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        if stage != self._stage:
+            self._stages.stage(stage)
+            self._stage = stage
+        self._stages.part(done, total)
+
+    def examined(self, update: int, exams: Mapping[str, Mapping[str, float]]) -> None:
+        for name, row in exams.items():
+            numbers = ", ".join(f"{key} {value:.3f}" for key, value in row.items())
+            self._stages.note(f"after {update} updates, {name}: {numbers}")
+
+
+def _entries() -> list[Entry]:
+    """Every graph on every topology; those that are held out also where nothing is learned."""
+    from models import families, zoo
+
+    graphs = []
+    for family in dict.fromkeys([*_FAMILIES.value, *_WITHOUT.value]):
+        test = range(families.SIZE) if family in _WITHOUT.value else families.split(family)[1]
+        graphs += [(f"{family}_{i}", family, i in test) for i in range(families.SIZE)]
+    tried = held_out(zoo.names())
+    for name in _ZOO.value:
+        zoo.describe(name)  # says which there are
+        graphs.append((name, "zoo", name in tried))
+    entries = []
+    for name, family, test in graphs:
+        path = Path(_GRAPHS.value) / f"{name}.npz"
+        if not path.exists():
+            raise SystemExit(
+                f"There is no {path}; scripts/make_families.py and scripts/make_zoo.py --graphs make graphs."
+            )
+        topologies = [*_TOPOLOGIES.value, *(_UNSEEN.value if test else [])]
+        entries += [Entry(path, Case(name, topology), family, test) for topology in topologies]
+    return entries
+
+
+def _command() -> str:
+    """The command with what was given to it, but for where files are."""
+    given = [
+        f.serialize() for f in flags.FLAGS.flags_by_module_dict()[sys.argv[0]] if f.present and f.name not in _FILES
+    ]
+    return " ".join(["python scripts/train_policy.py", *given])
+
+
+if __name__ == "__main__":
+    app.run(main)

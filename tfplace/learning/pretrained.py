@@ -1,0 +1,104 @@
+"""What a policy has learned, as a file: its parameters, and all that is needed to use them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfplace.errors import InputError
+
+FORMAT = "tfplace-policy/1"
+
+_SHIPPED = "weights"
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """Parameters of a policy that was trained on many graphs.
+
+    Attributes:
+      policy: which one, such as "placeto".
+      settings: the constants its network was built with.
+      values: of its variables, in their order.
+      card: how it was trained: the command, graphs, seeds, versions. For people, and for those who repeat it.
+    """
+
+    policy: str
+    settings: Mapping[str, Any]
+    values: Sequence[NDArray[Any]]
+    card: Mapping[str, Any]
+
+    @classmethod
+    def shipped(cls, policy: str) -> Pretrained:
+        """That of the package.
+
+        Raises:
+          InputError: there is none for this policy.
+        """
+        file = resources.files("tfplace.policies").joinpath(_SHIPPED, f"{policy}.npz")
+        if not file.is_file():
+            raise InputError(f"pre-trained weights of {policy}", "a policy that comes with some")
+        with file.open("rb") as opened:
+            return _read(opened, policy, f"the package's weights of {policy}")
+
+    @classmethod
+    def load(cls, path: str | Path, policy: str) -> Pretrained:
+        """That of a file which `save` wrote.
+
+        Raises:
+          InputError: no such file, or it is none of this policy.
+        """
+        try:
+            with Path(path).open("rb") as opened:
+                return _read(opened, policy, str(path))
+        except OSError as error:
+            raise InputError(f"{path} ({error.strerror})", "a file that scripts/train_policy.py wrote") from error
+
+    def save(self, path: str | Path) -> None:
+        """Writes the file, whole or not at all."""
+        path = Path(path)
+        head = {"format": FORMAT, "policy": self.policy, "settings": dict(self.settings), "card": dict(self.card)}
+        arrays = {f"value{i}": np.asarray(value, np.float32) for i, value in enumerate(self.values)}
+        part = path.with_name(path.name + ".part")
+        with part.open("wb") as file:
+            np.savez_compressed(file, head=np.array(json.dumps(head)), **arrays)  # type: ignore[arg-type]
+        part.replace(path)
+
+    def give(self, variables: Sequence[Any]) -> None:
+        """Assigns the parameters.
+
+        Raises:
+          InputError: the network has others.
+        """
+        ours, theirs = ([tuple(x.shape) for x in each] for each in (variables, self.values))
+        if ours != theirs:
+            raise InputError(
+                f"weights of {self.policy} of {len(theirs)} arrays of shapes {theirs[:3]}...",
+                f"{len(ours)} of shapes {ours[:3]}...",
+                "They are of another version of tfplace; train anew with scripts/train_policy.py.",
+            )
+        for variable, value in zip(variables, self.values, strict=True):
+            variable.assign(value)
+
+
+def _read(file: IO[bytes], policy: str, name: str) -> Pretrained:
+    try:
+        with np.load(file, allow_pickle=False) as data:
+            head = json.loads(str(data["head"]))
+            values = [data[f"value{i}"] for i in range(len(data.files) - 1)]
+    except (ValueError, KeyError, OSError) as error:
+        raise InputError(
+            f"{name}, which cannot be read ({error})", "a file that scripts/train_policy.py wrote"
+        ) from error
+    if head.get("format") != FORMAT or head.get("policy") != policy:
+        raise InputError(
+            f"{name}, of format {head.get('format')!r} for {head.get('policy')!r}", f"{FORMAT!r} for {policy!r}"
+        )
+    return Pretrained(policy, head["settings"], values, head["card"])

@@ -1,0 +1,1 @@
+"""Policies trained on many graphs, so that they place graphs they have never seen."""

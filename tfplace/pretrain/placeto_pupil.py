@@ -1,0 +1,230 @@
+"""Placeto, trained on many graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.problem import Problem
+from tfplace.group.co_placement import merge
+from tfplace.group.merge import merge_units
+from tfplace.learning.baselines import standardised
+from tfplace.learning.graph_inputs import GraphInputs, graph_inputs
+from tfplace.learning.sweep_state import SweepState
+from tfplace.policies.networks.sweep import Sweeps
+from tfplace.policies.networks.sweeping import Sweeper
+from tfplace.policies.placeto import PlacetoSettings, alone, network_of
+from tfplace.pretrain.pupil import Taught, reward
+from tfplace.pretrain.teacher import Known
+from tfplace.simulate.evaluate import Simulator
+from tfplace.study.devices import compute_devices
+
+_WRONG = (0.0, 0.02, 0.06, 0.15)
+"""Parts of the visited units that are elsewhere than the best known placement has them, in sweeps side by side."""
+
+_ELSEWHERE = (0.1, 0.3, 0.6)
+"""The same of what sweeps begin with."""
+
+_AGAIN = 0.25
+"""How often sweeps go over what a sweep has made, and not over everything on one device."""
+
+_SHARPER = 0.6
+
+SETTINGS = PlacetoSettings(hidden=32, rounds=4, draws=12)
+"""Of what is trained."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacetoLesson:
+    """A problem in groups; rows are those of its inputs.
+
+    Attributes:
+      problem: in groups.
+      simulator: of it.
+      inputs: of it.
+      sweeper: of it.
+      first: [G] what sweeps begin with.
+      best: [G] the best known placement; devices that are alike are named by their first use.
+      best_s: its step seconds.
+      may: [G, D] where rows may be.
+    """
+
+    problem: Problem
+    simulator: Simulator
+    inputs: GraphInputs
+    sweeper: Sweeper
+    first: IntArray
+    best: IntArray
+    best_s: float
+    may: BoolArray
+
+
+def placeto_pupil(problem: Problem, seed: int) -> PlacetoPupil:
+    """An untrained one, for any problem.
+
+    Args:
+      problem: any.
+      seed: of the first weights.
+    """
+    return PlacetoPupil(graph_inputs(problem).sizes[:2], SETTINGS, seed)
+
+
+class PlacetoPupil:
+    """A `Pupil`.
+
+    Imitation is of what each visit should do, in sweeps over several placements, of which some visits went wrong, so
+    that the policy learns to go on from its own mistakes (as in S. Ross, G. Gordon, D. Bagnell: A Reduction of
+    Imitation Learning and Structured Prediction to No-Regret Online Learning, AISTATS 2011, where the mistakes are its
+    own). Reinforcement is that of `Placeto`'s fine-tuning.
+
+    Args:
+      sizes: of a unit's and a device's features.
+      settings: constants.
+      seed: of the first weights.
+    """
+
+    def __init__(self, sizes: tuple[int, int], settings: PlacetoSettings, seed: int) -> None:
+        self._settings = settings
+        self._network = network_of(sizes, settings, np.random.default_rng(seed))
+
+    @property
+    def variables(self) -> Sequence[tf.Variable]:
+        """See `Pupil`."""
+        variables: Sequence[tf.Variable] = self._network.trainable_variables
+        return variables
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `Pupil`."""
+        return {name: getattr(self._settings, name) for name in ("groups", "hidden", "rounds")}
+
+    def lesson(self, problem: Problem, known: Known) -> PlacetoLesson:
+        """See `Pupil`."""
+        few = problem.num_units <= self._settings.groups
+        label = np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, self._settings.groups)
+        best = np.zeros(int(label.max(initial=-1)) + 1, np.int32)
+        best[label] = known.devices
+        grouped = merge_units(problem, label)
+        inputs = graph_inputs(grouped)
+        return PlacetoLesson(
+            grouped,
+            Simulator(grouped, threads=1),
+            inputs,
+            Sweeper(grouped, inputs, self._network),
+            inputs.rows_of(alone(grouped)),
+            named_by_use(inputs.rows_of(best), alike(grouped)),
+            known.key[1],
+            grouped.allowed[inputs.order],
+        )
+
+    def imitate(self, lesson: PlacetoLesson, rng: np.random.Generator) -> Taught:
+        """See `Pupil`."""
+        sides, units = len(_WRONG), len(lesson.first)
+        shape = (sides, units)
+        elsewhere = self._anywhere(lesson, sides, rng)
+        before = np.repeat(lesson.first[None], sides, axis=0)
+        for n, kind in enumerate(rng.integers(4, size=sides).tolist()):
+            if kind == 1:
+                moved = rng.random(units) < rng.choice(_ELSEWHERE)
+                before[n] = np.where(moved, elsewhere[n], lesson.best)
+            elif kind == 2:
+                before[n] = elsewhere[n]
+        wrong = rng.random(shape) < np.array(_WRONG)[:, None]
+        visited = np.where(wrong, self._anywhere(lesson, sides, rng), lesson.best)
+        relations = SweepState(lesson.sweeper.rows, before).follow(visited)
+        actions = np.repeat(lesson.best[None], sides, axis=0)
+        weight = 0.5 + 0.5 * units * lesson.inputs.weight  # a unit counts by itself, and by its seconds
+        found, metrics = self._network.gradients(
+            lesson.sweeper.told, Sweeps(before, relations, actions), np.broadcast_to(weight, shape), 0.0
+        )
+        return Taught(found, metrics)
+
+    def reinforce(self, lesson: PlacetoLesson, rng: np.random.Generator) -> Taught:
+        """See `Pupil`."""
+        first = lesson.first[None]
+        if rng.random() < _AGAIN:
+            first = lesson.sweeper.sweep(first).actions
+        sweeps = lesson.sweeper.sweep(np.repeat(first, self._settings.draws, axis=0), rng)
+        rewards, step_s = self._rewards(lesson, sweeps.actions)
+        advantage = np.repeat(standardised(rewards)[:, None], len(lesson.first), axis=1)
+        found, metrics = self._network.gradients(lesson.sweeper.told, sweeps, advantage, 0.0)
+        over_best = float(np.exp(np.log(step_s / lesson.best_s).mean()))
+        return Taught(found, {**metrics, "reward": float(rewards.mean()), "over_best": over_best})
+
+    def sharpen(self) -> None:
+        """See `Pupil`."""
+        self._network.scale.assign(self._network.scale / _SHARPER)
+
+    def examine(self, lesson: PlacetoLesson, rng: np.random.Generator) -> dict[str, float]:
+        """See `Pupil`: after one sweep, of the better of two, of the best with draws, and the mean draw."""
+        first = lesson.first[None]
+        once = lesson.sweeper.sweep(first).actions
+        twice = lesson.sweeper.sweep(once).actions
+        drawn = lesson.sweeper.sweep(np.repeat(first, self._settings.draws, axis=0), rng).actions
+        rewards, step_s = self._rewards(lesson, np.concatenate([once, twice, drawn]))
+        over_best = step_s / lesson.best_s
+        return {
+            "once": float(over_best[0]),
+            "twice": float(over_best[np.argmax(rewards[:2])]),
+            "best": float(over_best[np.argmax(rewards)]),
+            "drawn": float(np.exp(np.log(over_best[2:]).mean())),
+        }
+
+    def _rewards(self, lesson: PlacetoLesson, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        over, step_s = lesson.simulator.keys(lesson.inputs.units_of(rows))
+        return reward(lesson.problem, over, step_s), step_s
+
+    def _anywhere(self, lesson: PlacetoLesson, count: int, rng: np.random.Generator) -> IntArray:
+        """[count, G] random devices that compute, of rows that may be on some; others stay where they begin."""
+        compute = np.zeros(lesson.may.shape[1], bool)
+        compute[compute_devices(lesson.problem)] = True
+        may = lesson.may & compute
+        drawn = np.where(may, rng.random((count, *may.shape)), -1.0).argmax(axis=2)
+        return np.where(may.any(axis=1), drawn, lesson.first).astype(np.int32)
+
+
+def alike(problem: Problem) -> IntArray:
+    """[D] the lowest device that differs from each in nothing: type, speed, memory, rules and links to all others."""
+    topology, count = problem.topology, problem.num_devices
+    first = np.arange(count, dtype=np.int32)
+    for d in range(count):
+        for e in range(d):
+            swap = np.arange(count)
+            swap[[d, e]] = e, d
+            same = (
+                first[e] == e
+                and topology.devices[d].type == topology.devices[e].type
+                and problem.memory_limit[d] == problem.memory_limit[e]
+                and np.array_equal(problem.allowed[:, d], problem.allowed[:, e])
+                and np.array_equal(problem.costs.compute_s[:, d], problem.costs.compute_s[:, e])
+                and all(
+                    np.array_equal(table, table[np.ix_(swap, swap)])
+                    for table in (topology.bandwidth, topology.latency_s, topology.channels >= 0)
+                )
+            )
+            if same:
+                first[d] = e
+                break
+    return first
+
+
+def named_by_use(rows: IntArray, first: IntArray) -> IntArray:
+    """[G] the same placement, in which of devices that are alike the lowest is used first, then the next.
+
+    Args:
+      rows: [G] devices.
+      first: [D] of `alike`.
+    """
+    _, order = np.unique(rows, return_index=True)
+    used = rows[np.sort(order)].tolist()  # in the order of their first use
+    names = np.arange(len(first), dtype=np.int32)
+    for kind in np.unique(first).tolist():
+        members = np.flatnonzero(first == kind).tolist()
+        taken = [d for d in used if first[d] == kind]
+        names[[*taken, *(d for d in members if d not in taken)]] = members
+    return names[rows]

@@ -1,0 +1,62 @@
+"""The best known placements, to imitate and to compare with."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray
+from tfplace.core.files import write_whole
+from tfplace.core.problem import Problem
+from tfplace.core.stepcost import Key
+from tfplace.errors import InputError
+from tfplace.pretrain.corpus import Entry
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+from tfplace.search.grouped import OnGroups
+from tfplace.search.search import Search
+
+TEACHER, GROUPER = "auto", "merge"
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A placement of a problem: [U] devices, and what it costs."""
+
+    devices: IntArray
+    key: Key
+
+
+def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, evaluations: int, seed: int) -> Known:
+    """What `auto` finds on groups; kept in a file, which is read the next time.
+
+    Args:
+      entry: names the file.
+      problem: the entry's.
+      folder: of files.
+      groups: of `tfplace.group.co_placement.merge`, as policies place them.
+      evaluations: of the search.
+      seed: of the search.
+
+    Raises:
+      InputError: the file is of another graph or another search.
+    """
+    name = f"{entry.case.graph}@{entry.case.topology}{'-tight' if entry.case.tight else ''}.npz"
+    said = f"{problem.graph.fingerprint} {groups} {evaluations} {seed}"
+    path = folder / name
+    if path.exists():
+        with np.load(path, allow_pickle=False) as data:
+            if str(data["said"]) != said:
+                raise InputError(f"{path}, of {data['said']}", f"one of {said}", "Name another directory.")
+            return Known(data["devices"], (int(data["over"]), float(data["step_s"])))
+    search = Search(problem, Budget(evaluations=evaluations), seed)
+    devices = search.run(OnGroups(PLACERS[TEACHER](), GROUPER, groups), TEACHER)
+    over, step_s = search.evaluator.key(devices)
+    data = io.BytesIO()
+    np.savez_compressed(data, said=np.array(said), devices=devices.astype(np.int8), over=over, step_s=step_s)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(path, data.getvalue())
+    return Known(devices, (over, step_s))
