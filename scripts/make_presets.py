@@ -1,4 +1,4 @@
-"""Writes tfplace/core/presets/*.json: one CPU with 2, 4 or 8 GPUs of the papers' kinds, also of two kinds. Run after any change here."""
+"""Writes tfplace/core/presets/*.json: a CPU with 2, 4 or 8 GPUs of the papers' kinds. Run after any change here."""
 
 from __future__ import annotations
 

@@ -11,8 +11,6 @@ import tensorflow as tf
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray
 from tfplace.core.problem import Problem
-from tfplace.group.co_placement import merge
-from tfplace.group.merge import merge_units
 from tfplace.learning.baselines import standardised
 from tfplace.learning.graph_inputs import GraphInputs, graph_inputs
 from tfplace.learning.sweep_state import SweepState
@@ -20,7 +18,7 @@ from tfplace.policies.networks.sweep import Sweeps
 from tfplace.policies.networks.sweeping import Sweeper
 from tfplace.policies.placeto import PlacetoSettings, alone, network_of
 from tfplace.pretrain.pupil import Taught, reward
-from tfplace.pretrain.teacher import Known
+from tfplace.pretrain.teacher import Known, in_groups
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.devices import compute_devices
 
@@ -105,11 +103,9 @@ class PlacetoPupil:
 
     def lesson(self, problem: Problem, known: Known) -> PlacetoLesson:
         """See `Pupil`."""
-        few = problem.num_units <= self._settings.groups
-        label = np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, self._settings.groups)
-        best = np.zeros(int(label.max(initial=-1)) + 1, np.int32)
+        label, grouped = in_groups(problem, self._settings.groups)
+        best = np.zeros(grouped.num_units, np.int32)
         best[label] = known.devices
-        grouped = merge_units(problem, label)
         inputs = graph_inputs(grouped)
         return PlacetoLesson(
             grouped,

@@ -13,13 +13,14 @@ from tfplace.core.files import write_whole
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.errors import InputError
+from tfplace.group.co_placement import merge
+from tfplace.group.merge import merge_units
 from tfplace.pretrain.corpus import Entry
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.grouped import OnGroups
 from tfplace.search.search import Search
 
-TEACHER, GROUPER = "auto", "merge"
+TEACHER = "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,13 @@ class Known:
 
     devices: IntArray
     key: Key
+
+
+def in_groups(problem: Problem, count: int) -> tuple[IntArray, Problem]:
+    """[U] group of each unit, and the problem in these: those that policies place."""
+    few = problem.num_units <= count
+    label = np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, count)
+    return label, merge_units(problem, label)
 
 
 def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, evaluations: int, seed: int) -> Known:
@@ -52,9 +60,11 @@ def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, eva
             if str(data["said"]) != said:
                 raise InputError(f"{path}, of {data['said']}", f"one of {said}", "Name another directory.")
             return Known(data["devices"], (int(data["over"]), float(data["step_s"])))
-    search = Search(problem, Budget(evaluations=evaluations), seed)
-    devices = search.run(OnGroups(PLACERS[TEACHER](), GROUPER, groups), TEACHER)
-    over, step_s = search.evaluator.key(devices)
+    label, grouped = in_groups(problem, groups)
+    search = Search(grouped, Budget(evaluations=evaluations), seed)
+    found = search.run(PLACERS[TEACHER](), TEACHER)
+    over, step_s = search.evaluator.key(found)
+    devices = found[label]
     data = io.BytesIO()
     np.savez_compressed(data, said=np.array(said), devices=devices.astype(np.int8), over=over, step_s=step_s)
     folder.mkdir(parents=True, exist_ok=True)
