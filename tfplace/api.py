@@ -124,6 +124,8 @@ def place(
     run_dir: str | Path | None = None,
     resume: bool = True,
     controllers: int | Controllers = 0,
+    weights: str | Path | None = None,
+    fine_tune: int | None = None,
     tensorboard: str | Path | None = None,
 ) -> Placement:
     """Decides a device for every op.
@@ -157,6 +159,8 @@ def place(
       resume: False refuses a `run_dir` in which a search was begun.
       controllers: how many processes train a policy together, each with a part of every update's gradient, or a
         `tfplace.workers.base.Controllers` for more choice (docs/policies.md); 0 for this process alone.
+      weights: a file of scripts/train_policy.py, instead of what a policy that was trained beforehand comes with.
+      fine_tune: how many updates such a policy learns on this graph after it has placed it (docs/pretrained.md).
       tensorboard: a directory for TensorBoard: the best step time, and what a policy says of its training.
 
     Returns:
@@ -166,8 +170,8 @@ def place(
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
       InputError: an objective that the evaluator does not know, fewer than 1 group, a seed below 0, `init` for a
-        placer that goes on from nothing, controllers for one that has none, or a `run_dir` that is
-        another search's or in use.
+        placer that goes on from nothing, controllers, weights or fine-tuning for one that has none, or a
+        `run_dir` that is another search's or in use.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
@@ -220,6 +224,8 @@ def place(
             run_dir=run_dir,
             resume=resume,
             controllers=together,
+            weights=weights,
+            fine_tune=fine_tune,
             logged=logged,
         )
 

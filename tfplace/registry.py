@@ -79,6 +79,7 @@ PLACERS = Registry(
         "metis": "tfplace.placers.metis:Metis",
         "min_cut": "tfplace.placers.min_cut:MinCut",
         "placeto": "tfplace.policies.placeto:Placeto",
+        "placeto_scratch": "tfplace.policies.placeto:PlacetoScratch",
         "policy_gradient": "tfplace.policies.post:PolicyGradient",
         "post": "tfplace.policies.post:Post",
         "post_ce": "tfplace.policies.post:PostCrossEntropy",

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfplace.learning.settings import TrainSettings
 from tfplace.policies.gdp import Gdp, GdpSettings
 from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
-from tfplace.policies.placeto import Placeto, PlacetoSettings
+from tfplace.policies.placeto import PlacetoScratch, PlacetoSettings
 from tfplace.policies.post import PolicyGradient, Post, PostCrossEntropy, PostPpo, PostSettings
 from tfplace.policies.seq2seq import Seq2Seq, Seq2SeqSettings
 from tfplace.registry import PLACERS
@@ -40,7 +40,7 @@ VISITS = PlacetoSettings(hidden=8, rounds=2, rate=0.01, last_rate=0.003)
 POLICIES = {
     "gdp": lambda starts=(): Gdp(starts, SHOT),
     "hierarchical": lambda starts=(): Hierarchical(starts, HIERARCHY),
-    "placeto": lambda starts=(): Placeto(starts, VISITS),
+    "placeto_scratch": lambda starts=(): PlacetoScratch(starts, VISITS),
     "policy_gradient": PolicyGradient,
     "post": Post,
     "post_ce": PostCrossEntropy,

@@ -128,7 +128,7 @@ def test_any_number_of_devices(devices):
 
 
 def run(problem, evaluations=10_000, **settings):
-    study = Search(problem, Budget(evaluations=evaluations), 0).study("placeto")
+    study = Search(problem, Budget(evaluations=evaluations), 0).study("placeto_scratch")
     return _Run(study, PlacetoSettings(hidden=6, rounds=2, **settings), None), study
 
 

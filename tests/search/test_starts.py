@@ -16,7 +16,17 @@ from tfplace.search.search import Search
 from tfplace.study.grouped import Grouped
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
-POLICIES = ("gdp", "hierarchical", "placeto", "policy_gradient", "post", "post_ce", "post_ppo", "seq2seq")
+POLICIES = (
+    "gdp",
+    "hierarchical",
+    "placeto",
+    "placeto_scratch",
+    "policy_gradient",
+    "post",
+    "post_ce",
+    "post_ppo",
+    "seq2seq",
+)
 SEARCHES = ("annealing", "auto", "brkga", "cross_entropy", "hill_climbing", "local_search")
 
 

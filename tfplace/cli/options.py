@@ -33,6 +33,8 @@ def place_flags() -> flags.FlagValues:
     switch("resume", True, "Go on with the search that is in --run_dir; --noresume refuses it.", flag_values=fv)
     flags.DEFINE_integer("controllers", 0, "Processes that train a policy together.", 0, flag_values=fv)
     switch("asynchronous", False, "Apply each controller's gradient when it comes.", flag_values=fv)
+    text("weights", None, "A file of weights for a policy that was trained beforehand.", flag_values=fv)
+    flags.DEFINE_integer("fine_tune", None, "Updates such a policy learns on this graph.", 0, flag_values=fv)
     text("tensorboard", None, "Directory for TensorBoard.", flag_values=fv)
     text("budget", "30s", "Time to search, such as 30s or 2min, or '500 evaluations'.", flag_values=fv)
     text("profile", None, "A file of `tfplace profile` with measured op times.", flag_values=fv)

@@ -37,7 +37,7 @@ from tfplace.report.summary import summary_tables
 from tfplace.report.tensorboard import load_writer
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import check_grouper
-from tfplace.search.init import check_controllers, check_goes_on, check_init
+from tfplace.search.init import check_controllers, check_goes_on, check_init, check_pretrained
 from tfplace.workers.base import Controllers
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
         check_goes_on(fv.placer)
     if fv.tensorboard:
         load_writer()
+    if fv.weights or fv.fine_tune is not None:
+        check_pretrained(fv.placer, fv.fine_tune)
     if fv.controllers:
         check_controllers(fv.placer, fv.evaluator)
     elif fv.asynchronous:
@@ -204,6 +206,8 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
             run_dir=fv.run_dir,
             resume=fv.resume,
             controllers=_controllers(fv),
+            weights=fv.weights,
+            fine_tune=fv.fine_tune,
             tensorboard=fv.tensorboard,
         )
         if out is not None:

@@ -123,6 +123,10 @@ class Placeto:
     ) -> None:
         self.starts = tuple(starts)
         self.settings = settings or PlacetoSettings()
+        if fine_tune < 0 or (fine_tune and weights is None):
+            raise InputError(
+                f"fine_tune {fine_tune} {'with' if weights else 'without'} weights", "some updates, with weights"
+            )
         self.weights = weights
         self.fine_tune = fine_tune
 

@@ -62,5 +62,29 @@ def check_controllers(placer: str, source: str) -> None:
         )
 
 
+def check_pretrained(placer: str, fine_tune: int | None = None) -> None:
+    """Refuses placers that have learned nothing beforehand, and fewer than no updates.
+
+    Args:
+      placer: its name.
+      fine_tune: updates, if that is asked for.
+
+    Raises:
+      InputError: it is one of those, or a number below 0.
+      UnknownNameError: no such placer.
+    """
+    if not _is_pretrained(placer):
+        able = [name for name in PLACERS if _is_pretrained(name)]
+        raise InputError(
+            f"weights or fine_tune with placer {placer!r}", f"one of {', '.join(able)}", "Others learn from nothing."
+        )
+    if fine_tune is not None and fine_tune < 0:
+        raise InputError(f"fine_tune={fine_tune}", "a number of updates, at least 0")
+
+
+def _is_pretrained(placer: str) -> bool:
+    return getattr(PLACERS[placer](), "weights", None) is not None
+
+
 def _has_controllers(placer: str) -> bool:
     return bool(getattr(PLACERS[placer](), "has_controllers", False))

@@ -20,7 +20,7 @@ from tfplace.errors import InfeasibleError, InputError, WorkersError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
-from tfplace.search.init import check_controllers, check_goes_on, goes_on
+from tfplace.search.init import check_controllers, check_goes_on, check_pretrained, goes_on
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import CANNOT_GO_ON, Search
@@ -61,6 +61,8 @@ def search_placement(
     run_dir: str | Path | None = None,
     resume: bool = True,
     controllers: Controllers | None = None,
+    weights: str | Path | None = None,
+    fine_tune: int | None = None,
     logged: Callable[[int, Mapping[str, float]], None] | None = None,
 ) -> Placement:
     """Places `problem`; see `tfplace.place`, which this implements.
@@ -79,12 +81,14 @@ def search_placement(
       run_dir: keeps the search as it goes on, so that it can go on after its process has ended; see `RunDirectory`.
       resume: whether to go on with a run that is in `run_dir`.
       controllers: train a policy together.
+      weights: what a policy has learned on other graphs, as its class has it.
+      fine_tune: updates with which such a policy goes on.
       logged: called with the evaluations so far and what a policy says of its training.
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      InputError: fewer than 1 group, a seed below 0, a placer that goes on from nothing, controllers for one that has
-        none, or a `run_dir` in use or of another search.
+      InputError: fewer than 1 group, a seed below 0, a placer that goes on from nothing, controllers, weights or
+        fine-tuning for one that has none, or a `run_dir` in use or of another search.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer or grouper.
@@ -92,6 +96,10 @@ def search_placement(
     if seed < 0:
         raise InputError(f"seed {seed}", "a seed of at least 0")
     method: Placer = PLACERS[placer]()
+    learned = {name: value for name, value in (("weights", weights), ("fine_tune", fine_tune)) if value is not None}
+    if learned:
+        check_pretrained(placer, fine_tune)
+        method = PLACERS[placer](**learned)
     if grouper is not None:
         method = OnGroups(method, grouper, groups)
     limit = Budget.parse(budget)
@@ -106,6 +114,7 @@ def search_placement(
     bound_s = _bound_s(problem, evaluator)
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
     asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
+    asked |= {name: str(value) for name, value in learned.items()}
     if controllers is not None:
         asked |= {"controllers": controllers.engine.count, "asynchronous": controllers.asynchronous}
     with contextlib.ExitStack() as stack:

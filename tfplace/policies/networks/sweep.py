@@ -49,13 +49,30 @@ class Sweeps(NamedTuple):
     actions: Any
 
 
+class _Layer(snt.Module):
+    """A linear layer along the last axis.
+
+    All rows are multiplied at once: products of batches of matrices of several sizes end TensorFlow 2.21 with "could not
+    set native handle of a memory object", in oneDNN.
+    """
+
+    def __init__(self, size: int, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self._linear = snt.Linear(size, w_init=tf.zeros)
+        self._size = size
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        rows = self._linear(tf.reshape(x, [-1, x.shape[-1]]))
+        return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [self._size]], axis=0))
+
+
 class _TwoLayers(snt.Module):
     """Two layers of the same width with a ReLU between and, but for the last of a network, after them."""
 
     def __init__(self, size: int, out: int | None = None, name: str | None = None) -> None:
         super().__init__(name=name)
-        self._first = snt.Linear(size, w_init=tf.zeros)
-        self._second = snt.Linear(out or size, w_init=tf.zeros)
+        self._first = _Layer(size)
+        self._second = _Layer(out or size)
         self._last = out is not None
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
@@ -87,14 +104,14 @@ class Sweep(snt.Module):
         self, features: tuple[int, int], rng: np.random.Generator, *, hidden: int, rounds: int, name: str = "placeto"
     ) -> None:
         super().__init__(name=name)
-        self._static = snt.Linear(hidden, w_init=tf.zeros, name="static")
-        self._present = snt.Linear(hidden, w_init=tf.zeros, name="present")
+        self._static = _Layer(hidden, name="static")
+        self._present = _Layer(hidden, name="present")
         self._transform = _TwoLayers(hidden, name="transform")
         self._rounds = rounds
         self._passing = [(_TwoLayers(hidden), _TwoLayers(hidden)) for _ in ("down", "up")]
         self._pooling = [(_TwoLayers(2 * hidden), _TwoLayers(2 * hidden)) for _ in SweepInputs._fields]
-        self._unit = snt.Linear(4 * hidden, w_init=tf.zeros, name="unit")
-        self._device = snt.Linear(4 * hidden, w_init=tf.zeros, name="device")
+        self._unit = _Layer(4 * hidden, name="unit")
+        self._device = _Layer(4 * hidden, name="device")
         self._score = _TwoLayers(4 * hidden, 1, name="score")
         self.scale = tf.Variable(_FIRST_SCALE, name="scale")
         of_unit, of_device = features

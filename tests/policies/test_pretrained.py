@@ -1,0 +1,146 @@
+"""Policies that were trained beforehand: weights as files, placing at once, fine-tuning."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tfplace.api import place
+from tfplace.errors import InputError
+from tfplace.learning.graph_inputs import graph_inputs
+from tfplace.learning.pretrained import Pretrained
+from tfplace.policies.placeto import Placeto, PlacetoSettings, network_of
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+from tfplace.search.search import Search
+from tfplace.testing import random_problem
+
+SETTINGS = PlacetoSettings(groups=64, hidden=6, rounds=2)
+DRAWS = SETTINGS.draws
+
+
+def problem(units=20, devices=3, seed=0):
+    return random_problem(np.random.default_rng(seed), units, devices, unit=1e-3, ties=False)
+
+
+def weights(path, seed=0, **settings):
+    """A file of a network that has learned nothing."""
+    network = network_of(graph_inputs(problem()).sizes[:2], SETTINGS, np.random.default_rng(seed))
+    values = [variable.numpy() for variable in network.trainable_variables]
+    said = {"groups": 64, "hidden": 6, "rounds": 2, **settings}
+    Pretrained("placeto", said, values, {"command": "none"}).save(path)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    return weights(tmp_path / "placeto.npz")
+
+
+def run(file, here, evaluations=1000, seed=0, **more):
+    logged = []
+    search = Search(here, Budget(evaluations=evaluations), seed, logged=lambda n, m: logged.append(m))
+    devices = search.run(Placeto(weights=file, **more), "placeto")
+    here.expand(devices)
+    return devices, search, logged
+
+
+def test_a_file_is_read_as_it_was_written(file):
+    known = Pretrained.load(file, "placeto")
+    assert (known.policy, known.settings["hidden"], known.card) == ("placeto", 6, {"command": "none"})
+    network = network_of(graph_inputs(problem()).sizes[:2], SETTINGS, np.random.default_rng(1))
+    known.give(network.trainable_variables)
+    for variable, value in zip(network.trainable_variables, known.values, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 5, 8])
+def test_weights_place_any_problem_at_once(file, devices):
+    _, search, logged = run(file, problem(40, devices, seed=1))
+    assert search.evaluations <= 2 + DRAWS
+    assert not logged
+
+
+def test_placing_at_once_depends_on_the_seed_only_through_what_is_drawn(file):
+    one, other = (run(file, problem(), seed=seed)[1].history for seed in (0, 0))
+    assert [(f.evaluations, f.key) for f in one] == [(f.evaluations, f.key) for f in other]
+    first = [run(file, problem(), evaluations=1, seed=seed)[0] for seed in (0, 1)]
+    np.testing.assert_array_equal(*first)
+
+
+def test_fine_tuning_makes_as_many_updates_as_told(file):
+    _, search, logged = run(file, problem(), fine_tune=5)
+    assert len(logged) == 5
+    assert all(np.isfinite(m["gradient"]) and m["gradient"] > 0 for m in logged)
+    assert search.best_key <= run(file, problem())[1].best_key
+
+
+def test_fine_tuning_makes_what_is_drawn_better(file):
+    tuned = PlacetoSettings(groups=64, last_rate=0.01)
+    _, _, logged = run(file, problem(), evaluations=10_000, fine_tune=60, settings=tuned)
+    first, last = (np.mean([m["reward"] for m in part]) for part in (logged[:5], logged[-5:]))
+    assert last > first + 0.05
+
+
+def test_a_start_is_swept_over(file):
+    here = problem()
+    start = np.random.default_rng(0).integers(3, size=here.num_units).astype(np.int32)
+    start = np.where(here.allowed[np.arange(len(start)), start], start, here.allowed.argmax(axis=1)).astype(np.int32)
+    search = Search(here, Budget(evaluations=100), 0)
+    search.run(Placeto([start], weights=file), "placeto")
+    assert search.best_key <= search.evaluator.key(start)
+
+
+def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
+    here = problem()
+    asked = {"placer": "placeto", "weights": file, "fine_tune": 6, "baselines": (), "progress": False}
+    whole = place(here, budget=200, **asked)
+    place(here, budget=2 + 4 * DRAWS, run_dir=tmp_path / "part", **asked)
+    with pytest.raises(InputError, match="budget"):
+        place(here, budget=200, run_dir=tmp_path / "part", **asked)
+    again = [place(here, budget=200, run_dir=tmp_path / "run", **asked) for _ in range(2)]
+    assert all(np.array_equal(whole.op_device, one.op_device) for one in again)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.write_bytes(b"no such thing"), "cannot be read"),
+        (lambda path: path.write_bytes(path.read_bytes()[:300]), "cannot be read"),
+        (lambda path: path.unlink(), "No such file"),
+        (lambda path: weights(path, hidden=7), "another version"),
+        (lambda path: Pretrained("gdp", {}, [], {}).save(path), "for 'gdp'"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, damage, said):
+    path = weights(tmp_path / "w.npz")
+    damage(path)
+    with pytest.raises(InputError, match=said):
+        run(path, problem())
+
+
+def test_only_those_with_weights_have_weights(file):
+    here = problem()
+    with pytest.raises(InputError, match="one of placeto"):
+        place(here, placer="heft", fine_tune=3, budget=10)
+    with pytest.raises(InputError, match="fine_tune=-1"):
+        place(here, placer="placeto", fine_tune=-1, budget=10)
+    with pytest.raises(InputError, match="without weights"):
+        Placeto(weights=None, fine_tune=1)
+
+
+def test_there_are_weights_only_of_what_was_trained():
+    with pytest.raises(InputError, match="pre-trained weights of post"):
+        Pretrained.shipped("post")
+
+
+def test_a_head_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "w.npz"
+    with path.open("wb") as opened:
+        np.savez(opened, head=np.array(json.dumps({"format": "other", "policy": "placeto"})))
+    with pytest.raises(InputError, match="of format 'other'"):
+        Pretrained.load(path, "placeto")
+
+
+def test_shipped_weights_are_the_default():
+    assert PLACERS["placeto"]().weights == "shipped"
