@@ -185,7 +185,7 @@ class PlacetoPupil:
 
 
 def alike(problem: Problem) -> IntArray:
-    """[D] the lowest device that differs from each in nothing: type, speed, memory, rules and links to all others."""
+    """[D] the lowest device like each: of the same type, speed, memory, rules and links, but for what links share."""
     topology, count = problem.topology, problem.num_devices
     first = np.arange(count, dtype=np.int32)
     for d in range(count):
@@ -200,7 +200,7 @@ def alike(problem: Problem) -> IntArray:
                 and np.array_equal(problem.costs.compute_s[:, d], problem.costs.compute_s[:, e])
                 and all(
                     np.array_equal(table, table[np.ix_(swap, swap)])
-                    for table in (topology.bandwidth, topology.latency_s, topology.channels >= 0)
+                    for table in (topology.bandwidth, topology.latency_s)
                 )
             )
             if same:

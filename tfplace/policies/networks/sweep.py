@@ -52,8 +52,8 @@ class Sweeps(NamedTuple):
 class _Layer(snt.Module):
     """A linear layer along the last axis.
 
-    All rows are multiplied at once: products of batches of matrices of several sizes end TensorFlow 2.21 with "could not
-    set native handle of a memory object", in oneDNN.
+    All rows are multiplied at once: oneDNN products of batches of matrices, of one size after another, end the process
+    in TensorFlow 2.21 ("could not set native handle of a memory object").
     """
 
     def __init__(self, size: int, name: str | None = None) -> None:

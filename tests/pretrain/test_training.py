@@ -1,0 +1,208 @@
+"""Training on many small graphs: what it does, that it goes on after any end, and that the seed decides."""
+
+import dataclasses
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfplace.compare.cells import Case
+from tfplace.errors import InputError
+from tfplace.learning.pretrained import Pretrained
+from tfplace.policies.placeto import PlacetoSettings
+from tfplace.pretrain import placeto_pupil
+from tfplace.pretrain.corpus import Entry
+from tfplace.pretrain.student import Teaching
+from tfplace.pretrain.training import Course, Training
+from tfplace.testing.graphs import random_graph
+from tfplace.workers.here import Here
+from tfplace.workers.processes import Processes
+
+ROOT = Path(__file__).resolve().parents[2]
+COURSE = Course(imitate=6, reinforce=6, examine=6)
+
+
+@pytest.fixture
+def entries(tmp_path):
+    """Four graphs to learn from and one that is held out, each on two topologies."""
+    found = []
+    for index in range(5):
+        path = tmp_path / f"small_{index}.npz"
+        graph = random_graph(np.random.default_rng(index), 40)
+        dataclasses.replace(graph, name=f"small_{index}").save(path)
+        cases = [Case(f"small_{index}", topology) for topology in ("2xP100", "4xP100")]
+        found += [Entry(path, case, "small", index == 4) for case in cases]
+    return found
+
+
+class Told:
+    """What a training says."""
+
+    def __init__(self):
+        self.stages, self.exams = [], []
+
+    def progress(self, stage, done, total):
+        self.stages.append((stage, done, total))
+
+    def examined(self, update, exams):
+        self.exams.append((update, exams))
+
+
+class CutError(Exception):
+    """Raised in the middle of a training."""
+
+
+class CutAfter(Told):
+    def __init__(self, updates):
+        super().__init__()
+        self.updates = updates
+
+    def progress(self, stage, done, total):
+        if stage in {"imitate", "reinforce"} and done == self.updates:
+            raise CutError
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(placeto_pupil, "SETTINGS", PlacetoSettings(groups=16, hidden=6, rounds=2, draws=4))
+
+
+def training(entries, folder, told=None, course=COURSE, engine=None):
+    return Training(
+        entries,
+        functools.partial(placeto_pupil.placeto_pupil, seed=0),
+        "placeto",
+        course=course,
+        teaching=Teaching(folder.parent / "known", groups=16, evaluations=300),
+        folder=folder,
+        engine=engine or Here(),
+        shown=told or Told(),
+    )
+
+
+def same(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(one.values, other.values, strict=True))
+
+
+def test_a_training_ends_with_weights_and_a_card(entries, tmp_path):
+    told = Told()
+    learned = training(entries, tmp_path / "run", told).go()
+    assert [update for update, _ in told.exams] == [6, 12]
+    assert set(learned.card["exams"]) == {"small on 2xP100", "small on 4xP100"}
+    assert all(value > 0 for row in learned.card["exams"].values() for value in row.values())
+    assert learned.card["graphs"]["small on 4xP100"] == {"learned": 4, "held_out": 1}
+    assert learned.settings == {"groups": 16, "hidden": 6, "rounds": 2}
+    learned.save(tmp_path / "w.npz")
+    again = Pretrained.load(tmp_path / "w.npz", "placeto")
+    assert same(learned, again)
+    assert again.card == learned.card
+    stages = [stage for stage, _, _ in told.stages]
+    assert stages.index("imitate") < stages.index("reinforce")
+    assert len(list((tmp_path / "known").iterdir())) == len(entries)
+
+
+@pytest.mark.parametrize("updates", [1, 6, 7, 10])
+def test_a_training_that_was_cut_short_ends_as_one_that_was_not(entries, tmp_path, updates, monkeypatch):
+    whole = training(entries, tmp_path / "whole").go()
+    monkeypatch.setattr("tfplace.search.rundir.KEEP_S", 0.0)
+    with pytest.raises(CutError):
+        training(entries, tmp_path / "cut", CutAfter(updates)).go()
+    again = training(entries, tmp_path / "cut").go()
+    assert same(whole, again)
+    assert again.card["exams"] == whole.card["exams"]
+
+
+def test_a_training_that_is_over_says_the_same_again(entries, tmp_path):
+    first, second = (training(entries, tmp_path / "run").go() for _ in range(2))
+    assert same(first, second)
+    assert first.card["exams"] == second.card["exams"]
+
+
+def test_workers_change_nothing(entries, tmp_path):
+    course = dataclasses.replace(COURSE, imitate=2, reinforce=0)
+    alone = training(entries, tmp_path / "alone", course=course).go()
+    assert same(alone, training(entries, tmp_path / "three", course=course, engine=Here(3)).go())
+
+
+def test_another_course_is_refused_in_the_same_directory(entries, tmp_path):
+    training(entries, tmp_path / "run").go()
+    with pytest.raises(InputError, match="course"):
+        training(entries, tmp_path / "run", course=dataclasses.replace(COURSE, seed=1)).go()
+
+
+def test_topologies_come_one_after_the_other(entries, tmp_path):
+    one = training(entries, tmp_path / "run")
+    where = [{one.entries[n].case.topology for n in one._available(done)} for done in (0.0, 0.2, 0.3, 1.0)]
+    assert where == [{"2xP100"}, {"2xP100"}, {"2xP100", "4xP100"}, {"2xP100", "4xP100"}]
+    assert not any(one.entries[n].held_out for n in one._available(1.0))
+
+
+def test_rates_fall_in_each_stage():
+    course = Course(imitate=1000, reinforce=1000)
+    assert course.rate(0) < course.rate(60)
+    assert course.rate(60) > course.rate(999) > 0.1 * course.imitate_rate
+    assert course.rate(1000) < course.rate(1060) <= course.reinforce_rate
+    assert course.stage(999)[0] == "imitate"
+    assert course.stage(1000) == ("reinforce", 0.0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"imitate": -1}, {"imitate": 0, "reinforce": 0}, {"batch": 0}, {"reinforce_rate": 0}]
+)
+def test_courses_are_checked(wrong):
+    with pytest.raises(InputError):
+        Course(**wrong)
+
+
+def test_nothing_to_learn_from_is_refused(entries, tmp_path):
+    with pytest.raises(InputError, match="all held out"):
+        training([entry for entry in entries if entry.held_out], tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_killed_script_goes_on(tmp_path):
+    """kill -9 in the midst; the weights are those of a training that nothing happened to."""
+    from models import families
+
+    graphs = tmp_path / "graphs"
+    graphs.mkdir()
+    for index in range(families.SIZE):
+        graph = random_graph(np.random.default_rng(index), 40)
+        dataclasses.replace(graph, name=f"ptb_{index}").save(graphs / f"ptb_{index}.npz")
+
+    def command(out):
+        flags = [
+            "--families=ptb",
+            "--topologies=2xP100",
+            "--imitate=30",
+            "--reinforce=30",
+            "--examine=10",
+            "--teacher=200",
+        ]
+        script = [sys.executable, str(ROOT / "scripts/train_policy.py"), f"--graphs={graphs}", "--workers=2"]
+        return [*script, *flags, f"--out={out}", f"--known={tmp_path / 'known'}"]
+
+    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True)
+    process = subprocess.Popen(command(tmp_path / "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed/checkpoint.npz").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed/weights.npz").exists()
+    subprocess.run(command(tmp_path / "killed"), check=True, capture_output=True)
+    whole, again = (Pretrained.load(tmp_path / name / "weights.npz", "placeto") for name in ("whole", "killed"))
+    assert same(whole, again)
+
+
+def test_processes_teach_as_this_one_does(entries, tmp_path):
+    course = dataclasses.replace(COURSE, imitate=2, reinforce=2, examine=4)
+    alone = training(entries, tmp_path / "alone", course=course)
+    apart = training(entries, tmp_path / "apart", course=course, engine=Processes(1))
+    assert alone._config == apart._config
