@@ -7,7 +7,7 @@ The graphs are those of scripts/make_families.py, FAMILY_INDEX.npz, and of scrip
 `auto` finds the best known placement of each on each topology, in groups; the policy imitates those of the graphs to
 learn from, then goes on by reinforcement. Every so often it is examined on the graphs that are held out: step seconds
 over those of the best known placement, after one sweep (`once`), of the better of two, of the best with draws, and of a
-mean draw; simulated. The same command goes on where it was stopped.
+mean draw; `gdp` places at once and has no second sweep; simulated. The same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tfplace.registry import Registry  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 from tfplace.version import VERSION  # noqa: E402
 
-_POLICY = flags.DEFINE_enum("policy", "placeto", ["placeto"], "Which one.")
+_POLICY = flags.DEFINE_enum("policy", "placeto", ["placeto", "gdp"], "Which one.")
 _GRAPHS = flags.DEFINE_string("graphs", None, "Directory of extracted graphs.", required=True)
 _FAMILIES = flags.DEFINE_list("families", ["cifar10", "nmt", "ptb"], "Whose members are learned from and held out.")
 _WITHOUT = flags.DEFINE_list("without", [], "Families of which everything is held out.")
@@ -52,7 +52,10 @@ _WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights; by de
 
 
 _FILES = ("graphs", "out", "known", "weights", "workers")
-_PUPILS = {"placeto": "tfplace.pretrain.placeto_pupil:placeto_pupil"}
+_PUPILS = {
+    "gdp": "tfplace.pretrain.gdp_pupil:gdp_pupil",
+    "placeto": "tfplace.pretrain.placeto_pupil:placeto_pupil",
+}
 
 
 def main(argv: list[str]) -> None:

@@ -68,6 +68,7 @@ PLACERS = Registry(
         "exact": "tfplace.placers.exact:Exact",
         "expert": "tfplace.placers.expert:Expert",
         "gdp": "tfplace.policies.gdp:Gdp",
+        "gdp_scratch": "tfplace.policies.gdp:GdpScratch",
         "heft": "tfplace.placers.heft:Heft",
         "hierarchical": "tfplace.policies.hierarchical:Hierarchical",
         "hill_climbing": "tfplace.placers.hill_climbing:HillClimbing",

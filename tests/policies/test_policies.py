@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tfplace.learning.settings import TrainSettings
-from tfplace.policies.gdp import Gdp, GdpSettings
+from tfplace.policies.gdp import GdpScratch, GdpSettings
 from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
 from tfplace.policies.placeto import PlacetoScratch, PlacetoSettings
 from tfplace.policies.post import PolicyGradient, Post, PostCrossEntropy, PostPpo, PostSettings
@@ -38,7 +38,7 @@ SHOT = GdpSettings(
 )
 VISITS = PlacetoSettings(hidden=8, rounds=2, rate=0.01, last_rate=0.003)
 POLICIES = {
-    "gdp": lambda starts=(): Gdp(starts, SHOT),
+    "gdp_scratch": lambda starts=(): GdpScratch(starts, SHOT),
     "hierarchical": lambda starts=(): Hierarchical(starts, HIERARCHY),
     "placeto_scratch": lambda starts=(): PlacetoScratch(starts, VISITS),
     "policy_gradient": PolicyGradient,
@@ -178,7 +178,7 @@ def test_large_problems_are_placed_in_groups(name):
     problem = random_problem(np.random.default_rng(1), num_ops=300, num_devices=3, unit=1e-3)
     assert problem.num_units > 30
     placer = POLICIES[name]()
-    part = "segment" if name == "gdp" else "groups"
+    part = "segment" if name == "gdp_scratch" else "groups"
     placer.settings = dataclasses.replace(placer.settings, **{part: 20})
     devices = Search(problem, Budget(evaluations=30), seed=0).run(placer, name)
     problem.expand(devices)
@@ -256,7 +256,7 @@ def test_a_batch_is_learned_from_as_often_as_told():
     def rewards(epochs):
         logged = []
         search = Search(planted()[0], Budget(evaluations=60), seed=0, logged=lambda n, m: logged.append(m["reward"]))
-        search.run(Gdp(settings=dataclasses.replace(SHOT, epochs=epochs)), "gdp")
+        search.run(GdpScratch(settings=dataclasses.replace(SHOT, epochs=epochs)), "gdp")
         return logged
 
     once, thrice = rewards(1), rewards(3)

@@ -125,8 +125,8 @@ def test_only_those_with_weights_have_weights(file):
         place(here, placer="heft", fine_tune=3, budget=10)
     with pytest.raises(InputError, match="fine_tune=-1"):
         place(here, placer="placeto", fine_tune=-1, budget=10)
-    with pytest.raises(InputError, match="without weights"):
-        Placeto(weights=None, fine_tune=1)
+    with pytest.raises(InputError, match="fine_tune -1"):
+        Placeto(fine_tune=-1)
 
 
 def test_there_are_weights_only_of_what_was_trained():

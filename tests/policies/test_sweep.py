@@ -10,7 +10,7 @@ from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.sweep_inputs import sweep_inputs
 from tfplace.learning.sweep_state import SweepState, sweep_rows
 from tfplace.policies.networks.sweep import Sweep, Sweeps, told
-from tfplace.policies.placeto import Placeto, PlacetoSettings, _Run
+from tfplace.policies.placeto import PlacetoScratch, PlacetoSettings, _Run
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
@@ -191,4 +191,4 @@ def test_a_budget_may_end_in_an_episode():
 @pytest.mark.parametrize("settings", [{"initial": "none"}, {"episodes": 0}, {"rate": 0.0}])
 def test_settings_are_checked(settings):
     with pytest.raises(ValueError, match=f"{next(iter(settings))}"):
-        Placeto(settings=PlacetoSettings(**settings))
+        PlacetoScratch(settings=PlacetoSettings(**settings))

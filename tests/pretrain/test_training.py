@@ -16,8 +16,8 @@ from tfplace.compare.cells import Case
 from tfplace.errors import InputError
 from tfplace.learning.pretrained import Pretrained
 from tfplace.policies.placeto import PlacetoSettings
-from tfplace.pretrain import placeto_pupil
 from tfplace.pretrain.corpus import Entry
+from tfplace.pretrain.placeto_pupil import placeto_pupil
 from tfplace.pretrain.student import Teaching
 from tfplace.pretrain.training import Course, Training
 from tfplace.testing.graphs import random_graph
@@ -68,15 +68,13 @@ class CutAfter(Told):
             raise CutError
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    monkeypatch.setattr(placeto_pupil, "SETTINGS", PlacetoSettings(groups=16, hidden=6, rounds=2, draws=4))
+SETTINGS = PlacetoSettings(groups=16, hidden=6, rounds=2, draws=4)
 
 
 def training(entries, folder, told=None, course=COURSE, engine=None):
     return Training(
         entries,
-        functools.partial(placeto_pupil.placeto_pupil, seed=0),
+        functools.partial(placeto_pupil, seed=0, settings=SETTINGS),
         "placeto",
         course=course,
         teaching=Teaching(folder.parent / "known", groups=16, evaluations=300),
@@ -107,7 +105,7 @@ def test_a_training_ends_with_weights_and_a_card(entries, tmp_path):
     assert len(list((tmp_path / "known").iterdir())) == len(entries)
 
 
-@pytest.mark.parametrize("updates", [1, 6, 7, 10])
+@pytest.mark.parametrize("updates", [1, 7])
 def test_a_training_that_was_cut_short_ends_as_one_that_was_not(entries, tmp_path, updates, monkeypatch):
     whole = training(entries, tmp_path / "whole").go()
     monkeypatch.setattr("tfplace.search.rundir.KEEP_S", 0.0)
@@ -127,7 +125,9 @@ def test_a_training_that_is_over_says_the_same_again(entries, tmp_path):
 def test_workers_change_nothing(entries, tmp_path):
     course = dataclasses.replace(COURSE, imitate=2, reinforce=0)
     alone = training(entries, tmp_path / "alone", course=course).go()
-    assert same(alone, training(entries, tmp_path / "three", course=course, engine=Here(3)).go())
+    apart = training(entries, tmp_path / "apart", course=course, engine=Processes(2)).go()
+    for one, other in zip(alone.values, apart.values, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)  # a process computes with one thread
 
 
 def test_another_course_is_refused_in_the_same_directory(entries, tmp_path):
@@ -199,10 +199,3 @@ def test_a_killed_script_goes_on(tmp_path):
     subprocess.run(command(tmp_path / "killed"), check=True, capture_output=True)
     whole, again = (Pretrained.load(tmp_path / name / "weights.npz", "placeto") for name in ("whole", "killed"))
     assert same(whole, again)
-
-
-def test_processes_teach_as_this_one_does(entries, tmp_path):
-    course = dataclasses.replace(COURSE, imitate=2, reinforce=2, examine=4)
-    alone = training(entries, tmp_path / "alone", course=course)
-    apart = training(entries, tmp_path / "apart", course=course, engine=Processes(1))
-    assert alone._config == apart._config

@@ -53,7 +53,16 @@ SEARCHES = (
 )
 """Placers that go on until the budget is used up."""
 
-LEARNED = ("policy_gradient", "post_ce", "post_ppo", "post", "placeto_scratch", "gdp", "seq2seq", "hierarchical")
+LEARNED = (
+    "policy_gradient",
+    "post_ce",
+    "post_ppo",
+    "post",
+    "placeto_scratch",
+    "gdp_scratch",
+    "seq2seq",
+    "hierarchical",
+)
 """Policies that learn on the graph they place; see docs/policies.md."""
 
 YARDSTICKS = ("contiguous", "load_search", "exact")

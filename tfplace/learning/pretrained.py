@@ -17,7 +17,10 @@ from tfplace.errors import InputError
 
 FORMAT = "tfplace-policy/1"
 
-_SHIPPED = "weights"
+SHIPPED = "shipped"
+"""Stands for the weights that come with the package."""
+
+_FOLDER = "weights"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +40,22 @@ class Pretrained:
     card: Mapping[str, Any]
 
     @classmethod
+    def find(cls, weights: str | Path, policy: str) -> Pretrained:
+        """What a policy's `weights` stand for: `SHIPPED`, or a file.
+
+        Raises:
+          InputError: there are none, or they are of another policy.
+        """
+        return cls.shipped(policy) if weights == SHIPPED else cls.load(weights, policy)
+
+    @classmethod
     def shipped(cls, policy: str) -> Pretrained:
         """That of the package.
 
         Raises:
           InputError: there is none for this policy.
         """
-        file = resources.files("tfplace.policies").joinpath(_SHIPPED, f"{policy}.npz")
+        file = resources.files("tfplace.policies").joinpath(_FOLDER, f"{policy}.npz")
         if not file.is_file():
             raise InputError(f"pre-trained weights of {policy}", "a policy that comes with some")
         with file.open("rb") as opened:

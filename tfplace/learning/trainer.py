@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
@@ -31,6 +32,7 @@ def train(
     starts: Sequence[IntArray],
     learner: Callable[[IntArray | None, Study], Learner],
     settings: TrainSettings,
+    updates: float = math.inf,
 ) -> None:
     """Trains a policy until the study's budget is used up.
 
@@ -39,10 +41,11 @@ def train(
       starts: [U] placements, of which the policy leans towards the best.
       learner: makes the policy from that, if there is one, and a study.
       settings: constants.
+      updates: or until it has made so many.
     """
     with contextlib.suppress(BudgetSpentError):
         start = best_start(study, starts)[0] if starts else None
-        Training(study, functools.partial(learner, start), settings).go()
+        Training(study, functools.partial(learner, start), settings).go(updates)
 
 
 class Training:
@@ -64,8 +67,8 @@ class Training:
         self.updates = 0
         self._learner = learner
 
-    def go(self) -> None:
-        """Until the study's budget is used up.
+    def go(self, updates: float = math.inf) -> None:
+        """Until the study's budget is used up, or it has made so many updates.
 
         Raises:
           BudgetSpentError: from the study.
@@ -74,17 +77,17 @@ class Training:
         controllers = self.study.controllers
         self._recall(same=controllers is None or not controllers.asynchronous)
         if controllers is None:
-            self._alone()
+            self._alone(updates)
             return
         make = functools.partial(apart, self.study.replica(), self._learner, self.settings)
         with contextlib.closing(controllers.engine.start(make)) as workers:
             if controllers.asynchronous:
-                self._as_they_come(workers)
+                self._as_they_come(workers, updates)
             else:
-                self._all_together(workers, controllers.engine.count)
+                self._all_together(workers, controllers.engine.count, updates)
 
-    def _alone(self) -> None:
-        while True:
+    def _alone(self, updates: float) -> None:
+        while self.updates < updates:
             done = self.own.trial(self._order(0))
             self._learn({0: done})
             if done.gradients:
@@ -92,18 +95,18 @@ class Training:
                     self._descend([self.own.again()])
             self.study.keep(self._state)
 
-    def _all_together(self, workers: Workers, count: int) -> None:
+    def _all_together(self, workers: Workers, count: int, updates: float) -> None:
         """Synchronously: the mean of all gradients, in the controllers' order."""
-        while self.study.spent < 1:
+        while self.study.spent < 1 and self.updates < updates:
             parameters = self.parameters.values()
             futures = [workers.submit(trial, parameters, self._order(c)) for c in range(count)]
             self._learn({c: self._told(future.result()) for c, future in enumerate(futures)})
             self.study.keep(self._state)
 
-    def _as_they_come(self, workers: Workers) -> None:
+    def _as_they_come(self, workers: Workers, updates: float) -> None:
         """Asynchronously: each gradient when it is there, by as many controllers as there are workers."""
         running: dict[Future[Trial], int] = {}
-        while self.study.spent < 1:
+        while self.study.spent < 1 and self.updates < updates:
             parameters = self.parameters.values()
             for controller in sorted({*range(workers.count)} - {*running.values()}):
                 running[workers.submit(trial, parameters, self._order(controller))] = controller

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +14,15 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
 from tfplace.errors import InputError
+from tfplace.learning.pretrained import SHIPPED, Pretrained
 from tfplace.learning.settings import TrainSettings
-from tfplace.study.base import Study
+from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.batches import all_keys
+from tfplace.study.price import best_start
 
 if TYPE_CHECKING:
     from tfplace.policies.networks.at_once import AtOnce
+    from tfplace.policies.networks.one_shot import OneShot
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,13 @@ class GdpSettings:
             raise InputError(given, "numbers above 0")
 
 
-class Gdp:
+class GdpScratch:
     """A graph network reads the whole graph, a placer with attention over segments scores all devices for every unit.
 
     Section 3.1: the graph network (`tfplace.policies.networks.sage`). 3.2: the placer, and one-shot logits without a
     grouping stage (`tfplace.policies.networks.segments`). 3.3: superposition
     (`tfplace.policies.networks.superposition`). 3.4: PPO on minus the square root of the step time, against the mean of
-    all trials.
+    all trials. It learns from nothing, on the graph it places, until the budget is used up.
 
     Departures. Those of the parts named above. What is placed are units, which cannot be split. Features are those of
     `tfplace.learning.graph_inputs`, of which the paper has some; devices have features too, so that one policy serves
@@ -92,13 +98,62 @@ class Gdp:
         """Draws and learns until the study's budget is used up."""
         from tfplace.learning.trainer import train
 
-        train(study, self.starts, functools.partial(_learner, self.settings), self.settings.train)
+        train(study, self.starts, functools.partial(_learner, self.settings, None), self.settings.train)
         assert study.best is not None
         return study.best
 
 
-def _learner(settings: GdpSettings, start: IntArray | None, study: Study) -> AtOnce:
-    return learner_of(study.problem, settings, study.rng, start)
+class Gdp(GdpScratch):
+    """GDP with what it has learned on other graphs: places at once.
+
+    Every unit goes where the network would have it most; then some placements are drawn. The best of these is the
+    answer, unless it is to be fine-tuned, as it would be trained from nothing.
+
+    Args:
+      starts: [U] placements, of which the distribution leans towards the best.
+      settings: constants; those of the network are the weights' own.
+      weights: "shipped", or a file that scripts/train_policy.py wrote.
+      fine_tune: updates after the first placements.
+
+    Raises:
+      InputError: a `fine_tune` below 0.
+    """
+
+    def __init__(
+        self,
+        starts: Sequence[IntArray] = (),
+        settings: GdpSettings | None = None,
+        weights: str | Path = SHIPPED,
+        fine_tune: int = 0,
+    ) -> None:
+        super().__init__(starts, settings)
+        if fine_tune < 0:
+            raise InputError(f"fine_tune {fine_tune}", "a number of updates, at least 0")
+        self.weights = weights
+        self.fine_tune = fine_tune
+
+    def place(self, study: Study) -> IntArray:
+        """Places, and learns as long as it is to."""
+        from tfplace.learning.trainer import train
+
+        known = Pretrained.find(self.weights, "gdp")
+        settings = replace(self.settings, **known.settings)
+        with contextlib.suppress(BudgetSpentError):
+            start = best_start(study, self.starts)[0] if self.starts else None
+            learner = _learner(settings, known, start, study)
+            study.key(learner.likeliest())
+            seed = study.rng.integers(2**31, size=2).astype(np.int32)
+            all_keys(study, learner.sample(settings.train.batch, seed, 0).devices)
+            train(study, self.starts, functools.partial(_learner, settings, known), settings.train, self.fine_tune)
+        assert study.best is not None
+        return study.best
+
+
+def _learner(settings: GdpSettings, known: Pretrained | None, start: IntArray | None, study: Study) -> AtOnce:
+    learner = learner_of(study.problem, settings, study.rng, start)
+    if known is not None:
+        known.give(learner.variables)
+    return learner
 
 
 def learner_of(
@@ -114,11 +169,24 @@ def learner_of(
     """
     from tfplace.learning.graph_inputs import graph_inputs
     from tfplace.policies.networks.at_once import AtOnce
-    from tfplace.policies.networks.one_shot import OneShot
 
     inputs = graph_inputs(problem, start, settings.lean)
-    network = OneShot(
-        inputs.sizes,
+    network = network_of(inputs.sizes, settings, rng)
+    return AtOnce(inputs, network, clip=settings.clip, epochs=settings.epochs, entropy=settings.entropy)
+
+
+def network_of(sizes: tuple[int, int, int], settings: GdpSettings, rng: np.random.Generator) -> OneShot:
+    """An untrained network.
+
+    Args:
+      sizes: of a unit's, a device's and a graph's features.
+      settings: constants.
+      rng: draws the first weights.
+    """
+    from tfplace.policies.networks.one_shot import OneShot
+
+    return OneShot(
+        sizes,
         rng,
         hidden=settings.hidden,
         rounds=settings.rounds,
@@ -128,4 +196,3 @@ def learner_of(
         attention=settings.attention,
         conditioned=settings.superposition,
     )
-    return AtOnce(inputs, network, clip=settings.clip, epochs=settings.epochs, entropy=settings.entropy)

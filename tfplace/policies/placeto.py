@@ -16,7 +16,7 @@ from tfplace.core.problem import Problem
 from tfplace.errors import InputError
 from tfplace.learning.baselines import by_step, standardised
 from tfplace.learning.metrics import batch_metrics
-from tfplace.learning.pretrained import Pretrained
+from tfplace.learning.pretrained import SHIPPED, Pretrained
 from tfplace.learning.rewards import Reward, RewardSettings
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.devices import single_devices
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Initial = Literal["random", "single", "best"]
 _INITIAL = ("random", "single", "best")
-
-SHIPPED = "shipped"
-"""Stands for the weights that come with the package."""
 
 
 @dataclass(frozen=True)
@@ -79,32 +76,21 @@ class PlacetoSettings:
             raise InputError(f"{numbers}, rate {self.rate} and clip {self.clip}", "numbers above 0")
 
 
-class Placeto:
-    """Visits all groups in topological order and puts each on a device, given where the others are now.
+class PlacetoScratch:
+    """Visits all groups in topological order and draws a device for each, given where the others are now.
 
     Section 3.1: the process; an episode visits every group once, and a step is rewarded by how much faster it made the
     placement. Section 3.2: the network (`Sweep`), REINFORCE, and the mean return at the same step of recent episodes as
-    the baseline. Section 4.1: groups (`tfplace.group.co_placement.merge`).
-
-    With weights it places at once: everything on one device is swept over, and the result again, with every group where
-    the network would have it most; then some sweeps are drawn. The best of these few placements is the answer, unless
-    it is to be fine-tuned: further updates draw sweeps side by side, and each is rewarded by how its end compares with
-    the others'. Without weights it learns from nothing until the budget is used up.
+    the baseline. Section 4.1: groups (`tfplace.group.co_placement.merge`). It learns from nothing, on the graph it
+    places, until the budget is used up.
 
     Departures. Those of `Sweep`. Features are those of `tfplace.learning.graph_inputs`. Rewards are differences of
     `Reward`, on a scale that is the same for all models, with a price for missing memory. A step that leaves a group
-    where it is costs no evaluation. Fine-tuning rewards the end alone, so that an update costs an evaluation an episode
-    and not one a step.
+    where it is costs no evaluation.
 
     Args:
-      starts: [U] placements; episodes begin with the best of them, and from nothing the first distribution leans
-        towards it.
-      settings: constants; with weights, theirs go before those of the network.
-      weights: "shipped", a file that scripts/train_policy.py wrote, or None.
-      fine_tune: updates after the first placements, with weights.
-
-    Raises:
-      InputError: a `fine_tune` below 0, or without weights.
+      starts: [U] placements; episodes begin with the best of them, and the first distribution leans towards it.
+      settings: constants.
     """
 
     citation = (
@@ -114,56 +100,66 @@ class Placeto:
 
     learned = True
 
+    def __init__(self, starts: Sequence[IntArray] = (), settings: PlacetoSettings | None = None) -> None:
+        self.starts = tuple(starts)
+        self.settings = settings or PlacetoSettings()
+
+    def place(self, study: Study) -> IntArray:
+        """Visits and learns until the study's budget is used up."""
+        with contextlib.suppress(BudgetSpentError):
+            self._run(study).go()
+        assert study.best is not None
+        return study.best
+
+    def _run(self, study: Study, known: Pretrained | None = None) -> _Run:
+        settings = self.settings if known is None else replace(self.settings, **known.settings)
+        grouped = in_groups(study, settings.groups)
+        start = best_start(grouped, [grouped.group(s) for s in self.starts])[0] if self.starts else None
+        return _Run(grouped, settings, start, known)
+
+
+class Placeto(PlacetoScratch):
+    """Placeto with what it has learned on other graphs: places at once.
+
+    Everything on one device is swept over, and the result again, with every group where the network would have it most;
+    then some sweeps are drawn. The best of these few placements is the answer, unless it is to be fine-tuned: further
+    updates draw sweeps side by side, and each is rewarded by how its end compares with the others'.
+
+    Departures, beside those of `PlacetoScratch`. Fine-tuning rewards the end alone, so that an update costs an
+    evaluation an episode and not one a step.
+
+    Args:
+      starts: [U] placements; the best of them is swept over instead of everything on one device.
+      settings: constants; those of the network are the weights' own.
+      weights: "shipped", or a file that scripts/train_policy.py wrote.
+      fine_tune: updates after the first placements.
+
+    Raises:
+      InputError: a `fine_tune` below 0.
+    """
+
     def __init__(
         self,
         starts: Sequence[IntArray] = (),
         settings: PlacetoSettings | None = None,
-        weights: str | Path | None = SHIPPED,
+        weights: str | Path = SHIPPED,
         fine_tune: int = 0,
     ) -> None:
-        self.starts = tuple(starts)
-        self.settings = settings or PlacetoSettings()
-        if fine_tune < 0 or (fine_tune and weights is None):
-            raise InputError(
-                f"fine_tune {fine_tune} {'with' if weights else 'without'} weights", "some updates, with weights"
-            )
+        super().__init__(starts, settings)
+        if fine_tune < 0:
+            raise InputError(f"fine_tune {fine_tune}", "a number of updates, at least 0")
         self.weights = weights
         self.fine_tune = fine_tune
 
     def place(self, study: Study) -> IntArray:
         """Places, and learns as long as it is to."""
-        settings, known = self.settings, pretrained(self.weights)
-        if known is not None:
-            settings = replace(settings, **known.settings)
-        grouped = in_groups(study, settings.groups)
+        known = Pretrained.find(self.weights, "placeto")
         with contextlib.suppress(BudgetSpentError):
-            start = best_start(grouped, [grouped.group(s) for s in self.starts])[0] if self.starts else None
-            run = _Run(grouped, settings, start, known)
-            if known is None:
-                run.go()
-            else:
-                run.at_once()
-                run.tune(self.fine_tune)
+            run = self._run(study, known)
+            run.at_once()
+            run.tune(self.fine_tune)
         assert study.best is not None
         return study.best
-
-
-class PlacetoScratch(Placeto):
-    """Placeto without pre-trained weights: learns on the graph it places, until the budget is used up."""
-
-    def __init__(self, starts: Sequence[IntArray] = (), settings: PlacetoSettings | None = None) -> None:
-        super().__init__(starts, settings, weights=None)
-
-
-def pretrained(weights: str | Path | None) -> Pretrained | None:
-    """What `Placeto.weights` stands for.
-
-    Raises:
-      InputError: there are none, or they are of another policy.
-    """
-    if weights is None:
-        return None
-    return Pretrained.shipped("placeto") if weights == SHIPPED else Pretrained.load(weights, "placeto")
 
 
 def network_of(sizes: tuple[int, int], settings: PlacetoSettings, rng: np.random.Generator) -> Sweep:
@@ -227,7 +223,7 @@ class _Run:
 
     def at_once(self) -> None:
         """Places without learning anything."""
-        first = self.inputs.rows_of(alone(self.study.problem) if self.start is None else self.start)[None]
+        first = self._first()
         once = self.sweeper.sweep(first).actions
         self._keys(once)
         self._keys(self.sweeper.sweep(once).actions)
@@ -236,8 +232,7 @@ class _Run:
     def tune(self, updates: int) -> None:
         """Learns from sweeps side by side, each of which is compared with the others' ends."""
         self._recall()
-        settings, count = self.settings, self.settings.draws
-        first = self.inputs.rows_of(alone(self.study.problem) if self.start is None else self.start)[None]
+        settings, count, first = self.settings, self.settings.draws, self._first()
         while self.updates < updates:
             sweeps = self.sweeper.sweep(np.repeat(first, count, axis=0), self.study.rng)
             over, step_s = self._keys(sweeps.actions)
@@ -250,6 +245,10 @@ class _Run:
             self.updates += 1
             self.study.log(self.last | {"gradient": norm, **metrics})
             self.study.keep(self._state)
+
+    def _first(self) -> IntArray:
+        """[1, G] what is swept over with weights."""
+        return self.inputs.rows_of(alone(self.study.problem) if self.start is None else self.start)[None]
 
     def _visit(self) -> _Episodes:
         """Episodes side by side, on the same policy."""

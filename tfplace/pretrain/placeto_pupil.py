@@ -17,6 +17,7 @@ from tfplace.learning.sweep_state import SweepState
 from tfplace.policies.networks.sweep import Sweeps
 from tfplace.policies.networks.sweeping import Sweeper
 from tfplace.policies.placeto import PlacetoSettings, alone, network_of
+from tfplace.pretrain.naming import alike, named_by_use
 from tfplace.pretrain.pupil import Taught, reward
 from tfplace.pretrain.teacher import Known, in_groups
 from tfplace.simulate.evaluate import Simulator
@@ -62,14 +63,15 @@ class PlacetoLesson:
     may: BoolArray
 
 
-def placeto_pupil(problem: Problem, seed: int) -> PlacetoPupil:
+def placeto_pupil(problem: Problem, seed: int, settings: PlacetoSettings = SETTINGS) -> PlacetoPupil:
     """An untrained one, for any problem.
 
     Args:
       problem: any.
       seed: of the first weights.
+      settings: constants.
     """
-    return PlacetoPupil(graph_inputs(problem).sizes[:2], SETTINGS, seed)
+    return PlacetoPupil(graph_inputs(problem).sizes[:2], settings, seed)
 
 
 class PlacetoPupil:
@@ -154,7 +156,7 @@ class PlacetoPupil:
 
     def sharpen(self) -> None:
         """See `Pupil`."""
-        self._network.scale.assign(self._network.scale / _SHARPER)
+        self._network.sharpen(_SHARPER)
 
     def examine(self, lesson: PlacetoLesson, rng: np.random.Generator) -> dict[str, float]:
         """See `Pupil`: after one sweep, of the better of two, of the best with draws, and the mean draw."""
@@ -182,45 +184,3 @@ class PlacetoPupil:
         may = lesson.may & compute
         drawn = np.where(may, rng.random((count, *may.shape)), -1.0).argmax(axis=2)
         return np.where(may.any(axis=1), drawn, lesson.first).astype(np.int32)
-
-
-def alike(problem: Problem) -> IntArray:
-    """[D] the lowest device like each: of the same type, speed, memory, rules and links, but for what links share."""
-    topology, count = problem.topology, problem.num_devices
-    first = np.arange(count, dtype=np.int32)
-    for d in range(count):
-        for e in range(d):
-            swap = np.arange(count)
-            swap[[d, e]] = e, d
-            same = (
-                first[e] == e
-                and topology.devices[d].type == topology.devices[e].type
-                and problem.memory_limit[d] == problem.memory_limit[e]
-                and np.array_equal(problem.allowed[:, d], problem.allowed[:, e])
-                and np.array_equal(problem.costs.compute_s[:, d], problem.costs.compute_s[:, e])
-                and all(
-                    np.array_equal(table, table[np.ix_(swap, swap)])
-                    for table in (topology.bandwidth, topology.latency_s)
-                )
-            )
-            if same:
-                first[d] = e
-                break
-    return first
-
-
-def named_by_use(rows: IntArray, first: IntArray) -> IntArray:
-    """[G] the same placement, in which of devices that are alike the lowest is used first, then the next.
-
-    Args:
-      rows: [G] devices.
-      first: [D] of `alike`.
-    """
-    _, order = np.unique(rows, return_index=True)
-    used = rows[np.sort(order)].tolist()  # in the order of their first use
-    names = np.arange(len(first), dtype=np.int32)
-    for kind in np.unique(first).tolist():
-        members = np.flatnonzero(first == kind).tolist()
-        taken = [d for d in used if first[d] == kind]
-        names[[*taken, *(d for d in members if d not in taken)]] = members
-    return names[rows]

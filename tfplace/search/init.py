@@ -83,7 +83,7 @@ def check_pretrained(placer: str, fine_tune: int | None = None) -> None:
 
 
 def _is_pretrained(placer: str) -> bool:
-    return getattr(PLACERS[placer](), "weights", None) is not None
+    return hasattr(PLACERS[placer](), "weights")
 
 
 def _has_controllers(placer: str) -> bool:

@@ -43,6 +43,10 @@ class AtOnce:
         rows = pick(np.random.default_rng(seed).random((count, len(share))), share)
         return Drawn(self._inputs.units_of(rows), {"rows": rows, "log_prob": choice.log_prob(rows).numpy()})
 
+    def likeliest(self) -> IntArray:
+        """[U] every unit where it is likeliest."""
+        return self._inputs.units_of(self._network.logits(self._inputs).argmax(axis=1).astype(np.int32))
+
     def gradients(
         self, drawn: Drawn, advantage: FloatArray, weight: FloatArray
     ) -> tuple[list[tf.Tensor], Mapping[str, tf.Tensor]]:

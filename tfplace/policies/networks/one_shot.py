@@ -73,6 +73,10 @@ class OneShot(snt.Module):
         self._placer(nothing, start, graph, tf.zeros([1, of_device]))
         draw_weights(self.trainable_variables, rng)
 
+    def sharpen(self, by: float) -> None:
+        """Divides logits, but for the prior, by a number."""
+        self._placer.sharpen(by)
+
     def logits(self, inputs: GraphInputs) -> FloatArray:
         """[U, D] for the rows of the inputs."""
         units, graph = self._encode(_told(inputs))

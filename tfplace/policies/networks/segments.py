@@ -63,7 +63,12 @@ class SegmentPlacer(snt.Module):
         self._unit = Superposed(hidden, conditioned, name="unit")
         self._device = snt.nets.MLP([hidden, hidden], w_init=tf.zeros, name="device")
         self._slower = tf.Variable(-1.0, name="slower")
-        self._scale = tf.Variable(_FIRST_SCALE, name="scale")
+        self.scale = tf.Variable(_FIRST_SCALE, name="scale")
+
+    def sharpen(self, by: float) -> None:
+        """Divides logits, but for the prior, by a number."""
+        for weight in (self.scale, self._slower):
+            weight.assign(weight / by)
 
     def start(self, size: int) -> Memory:
         """Before the first segment of `size`."""
@@ -86,7 +91,7 @@ class SegmentPlacer(snt.Module):
             kept.append(tf.stop_gradient(x))
             x = layer(x, tf.stop_gradient(memory.rows[i]), beyond, graph)
         near = tf.matmul(self._unit(x, graph), self._device(devices), transpose_b=True)
-        near *= self._scale * self._hidden**-0.5
+        near *= self.scale * self._hidden**-0.5
         return near + self._slower * segment.pairs + segment.prior, Memory(tf.stack(kept), segment.there)
 
 

@@ -121,6 +121,10 @@ class Sweep(snt.Module):
         self._logits(told, self._summary(told, tf.zeros([1, 1], tf.int32)), tf.zeros([1, 1, 1, COLUMNS]))
         draw_weights(self.trainable_variables, rng)
 
+    def sharpen(self, by: float) -> None:
+        """Divides logits, but for the prior, by a number."""
+        self.scale.assign(self.scale / by)
+
     @tf.function(reduce_retracing=True)
     def summary(self, told: Told, before: tf.Tensor) -> tf.Tensor:
         """[G, N, S] what the network makes of all units of [N, G] placements."""

@@ -1,0 +1,74 @@
+"""Lessons of GDP."""
+
+import numpy as np
+import pytest
+
+from tfplace.learning.graph_inputs import graph_inputs
+from tfplace.learning.parameters import Parameters
+from tfplace.learning.settings import TrainSettings
+from tfplace.policies.gdp import GdpSettings
+from tfplace.pretrain.gdp_pupil import GdpPupil
+from tfplace.pretrain.teacher import Known
+from tfplace.simulate.evaluate import Simulator
+from tfplace.study.draws import device_share, pick
+from tfplace.testing import random_problem
+
+
+def lesson_of(seed=0, batch=12):
+    problem = random_problem(np.random.default_rng(seed), 20, 3, unit=1e-3, ties=False)
+    train = TrainSettings(batch=batch, decay=None, pessimistic=False)
+    settings = GdpSettings(hidden=8, heads=2, rounds=1, layers=1, segment=16, train=train)
+    pupil = GdpPupil(graph_inputs(problem).sizes, settings, seed)
+    rows = pick(np.random.default_rng(seed).random((1, problem.num_units)), device_share(problem))[0]
+    return pupil, pupil.lesson(problem, Known(rows, Simulator(problem).key(rows)))
+
+
+def test_what_is_imitated_becomes_likelier():
+    pupil, lesson = lesson_of()
+    losses, parameters = [], Parameters(pupil.variables, 0.02)
+    for _ in range(60):
+        taught = pupil.imitate(lesson, np.random.default_rng(0))
+        losses.append(taught.metrics["loss"])
+        parameters.descend(taught.gradients, 0.02, 1.0)
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_the_gradient_of_imitation_is_that_of_its_loss():
+    pupil, lesson = lesson_of()
+    taught = pupil.imitate(lesson, np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    ways = [rng.standard_normal(v.shape).astype(np.float32) for v in pupil.variables]
+    slope = sum(float((g.numpy() * way).sum()) for g, way in zip(taught.gradients, ways, strict=True))
+    ends = []
+    for sign in (1, -2):  # from one side to the other
+        for variable, way in zip(pupil.variables, ways, strict=True):
+            variable.assign_add(sign * 1e-3 * way)
+        ends.append(pupil.imitate(lesson, np.random.default_rng(0)).metrics["loss"])
+    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-3, rel=0.05, abs=1e-3)
+
+
+def test_reinforcement_makes_what_is_drawn_better():
+    pupil, lesson = lesson_of(2)
+    rng = np.random.default_rng(0)
+    rewards, parameters = [], Parameters(pupil.variables, 0.02)
+    for _ in range(60):
+        taught = pupil.reinforce(lesson, rng)
+        rewards.append(taught.metrics["reward"])
+        parameters.descend(taught.gradients, 0.02, 1.0)
+    assert np.mean(rewards[-10:]) > np.mean(rewards[:10]) + 0.05
+
+
+def test_sharper_choices_are_likelier():
+    pupil, lesson = lesson_of(3)
+    before = pupil.examine(lesson, np.random.default_rng(0))
+    pupil.sharpen()
+    after = pupil.examine(lesson, np.random.default_rng(0))
+    assert before["once"] == after["once"]
+    assert before["drawn"] != after["drawn"]
+
+
+def test_an_examination_is_of_steps_over_the_best_known():
+    pupil, lesson = lesson_of(4)
+    found = pupil.examine(lesson, np.random.default_rng(0))
+    assert found["best"] <= found["once"] * (1 + 1e-12)
+    assert found == pupil.examine(lesson, np.random.default_rng(0))

@@ -1,0 +1,138 @@
+"""GDP, trained on many graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from scipy.special import log_softmax, softmax
+
+from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.problem import Problem
+from tfplace.learning.baselines import standardised
+from tfplace.learning.graph_inputs import GraphInputs, graph_inputs
+from tfplace.policies.gdp import GdpSettings, network_of
+from tfplace.pretrain.naming import alike, named_by_use
+from tfplace.pretrain.pupil import Taught, reward
+from tfplace.pretrain.teacher import Known
+from tfplace.simulate.evaluate import Simulator
+from tfplace.study.draws import pick
+
+SETTINGS = GdpSettings()
+"""Of what is trained."""
+
+_SHARPER = 0.6
+_LEAST = -30.0
+
+
+@dataclass(frozen=True, eq=False)
+class GdpLesson:
+    """A problem; rows are those of its inputs.
+
+    Attributes:
+      problem: whose units are placed.
+      simulator: of it.
+      inputs: of it.
+      best: [U] the best known placement; devices that are alike are named by their first use.
+      best_s: its step seconds.
+    """
+
+    problem: Problem
+    simulator: Simulator
+    inputs: GraphInputs
+    best: IntArray
+    best_s: float
+
+
+def gdp_pupil(problem: Problem, seed: int, settings: GdpSettings = SETTINGS) -> GdpPupil:
+    """An untrained one, for any problem.
+
+    Args:
+      problem: any.
+      seed: of the first weights.
+      settings: constants.
+    """
+    return GdpPupil(graph_inputs(problem).sizes, settings, seed)
+
+
+class GdpPupil:
+    """A `Pupil`.
+
+    Imitation is of each unit's device, all at once. Reinforcement is REINFORCE on placements drawn side by side, each
+    compared with the others: the paper's PPO needs several updates on one batch, and here each batch is another graph.
+
+    Args:
+      sizes: of a unit's, a device's and a graph's features.
+      settings: constants.
+      seed: of the first weights.
+    """
+
+    def __init__(self, sizes: tuple[int, int, int], settings: GdpSettings, seed: int) -> None:
+        self._settings = settings
+        self._network = network_of(sizes, settings, np.random.default_rng(seed))
+
+    @property
+    def variables(self) -> Sequence[tf.Variable]:
+        """See `Pupil`."""
+        variables: Sequence[tf.Variable] = self._network.trainable_variables
+        return variables
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `Pupil`."""
+        names = ("hidden", "rounds", "heads", "layers", "segment", "attention", "superposition")
+        return {name: getattr(self._settings, name) for name in names}
+
+    def lesson(self, problem: Problem, known: Known) -> GdpLesson:
+        """See `Pupil`."""
+        inputs = graph_inputs(problem)
+        best = named_by_use(inputs.rows_of(known.devices), alike(problem))
+        return GdpLesson(problem, Simulator(problem, threads=1), inputs, best.astype(np.int32), known.key[1])
+
+    def imitate(self, lesson: GdpLesson, rng: np.random.Generator) -> Taught:
+        """See `Pupil`."""
+        del rng
+        logits, count = self._network.logits(lesson.inputs), len(lesson.best)
+        log_share = log_softmax(logits, axis=1)
+        wanted = np.eye(logits.shape[1])[lesson.best]
+        weight = (0.5 + 0.5 * count * lesson.inputs.weight) / count  # a unit counts by itself, and by its seconds
+        loss = -float((weight * np.maximum(log_share[np.arange(count), lesson.best], _LEAST)).sum())
+        by_logits = weight[:, None] * (np.exp(log_share) - wanted)
+        return Taught(self._network.gradients(lesson.inputs, by_logits), {"loss": loss})
+
+    def reinforce(self, lesson: GdpLesson, rng: np.random.Generator) -> Taught:
+        """See `Pupil`."""
+        share = softmax(self._network.logits(lesson.inputs), axis=1)
+        rows = self._drawn(share, rng)
+        rewards, step_s = self._rewards(lesson, rows)
+        # the gradient of log p by the logits is the choice less the probabilities, of which the advantages sum up to 0
+        taken = np.eye(share.shape[1])[rows]
+        by_logits = -np.einsum("b,bud->ud", standardised(rewards), taken) / rows.size
+        metrics = {"reward": float(rewards.mean()), "over_best": float(np.exp(np.log(step_s / lesson.best_s).mean()))}
+        return Taught(self._network.gradients(lesson.inputs, by_logits), metrics)
+
+    def sharpen(self) -> None:
+        """See `Pupil`."""
+        self._network.sharpen(_SHARPER)
+
+    def examine(self, lesson: GdpLesson, rng: np.random.Generator) -> dict[str, float]:
+        """See `Pupil`: with each unit where it is likeliest, of the best with draws, and of the mean draw."""
+        logits = self._network.logits(lesson.inputs)
+        rows = np.concatenate([logits.argmax(axis=1)[None], self._drawn(softmax(logits, axis=1), rng)])
+        rewards, step_s = self._rewards(lesson, rows.astype(np.int32))
+        over_best = step_s / lesson.best_s
+        return {
+            "once": float(over_best[0]),
+            "best": float(over_best[np.argmax(rewards)]),
+            "drawn": float(np.exp(np.log(over_best[1:]).mean())),
+        }
+
+    def _drawn(self, share: FloatArray, rng: np.random.Generator) -> IntArray:
+        return pick(rng.random((self._settings.train.batch, len(share))), share)
+
+    def _rewards(self, lesson: GdpLesson, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        over, step_s = lesson.simulator.keys(lesson.inputs.units_of(rows))
+        return reward(lesson.problem, over, step_s), step_s
