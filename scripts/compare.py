@@ -4,6 +4,7 @@
     python scripts/compare.py                         # the whole zoo, 60 s a search, 3 seeds; half a day on two cores
     python scripts/compare.py --learned --quick       # policies, 200 evaluations a search; some minutes
     python scripts/compare.py --learned               # policies, 2,400 evaluations a search, 5 seeds; hours
+    python scripts/compare.py --unseen                # trained policies on held-out graphs; hours, mostly of auto
     python scripts/compare.py --models=gnmt_8 --placers=auto,heft --budget=60s
 
 All step times are simulated. Results are written cell by cell; the same command goes on where it was stopped. Each cell
@@ -34,6 +35,7 @@ from tfplace.search.budget import Budget  # noqa: E402
 
 _QUICK = flags.DEFINE_bool("quick", False, "A few small models with small budgets, to see that it works.")
 _LEARNED = flags.DEFINE_bool("learned", False, "Policies at equal evaluations on equal groups; see docs/policies.md.")
+_UNSEEN = flags.DEFINE_bool("unseen", False, "Policies that were trained on other graphs; see docs/pretrained.md.")
 _MODELS = flags.DEFINE_list("models", [], "Models of the zoo; by default those of the suite.")
 _TOPOLOGIES = flags.DEFINE_list("topologies", [], "Presets; by default the suite's.")
 _TIGHT = flags.DEFINE_bool("tight", True, "Whether to add cases with memory so tight that no device holds everything.")
@@ -63,7 +65,8 @@ def main(argv: list[str]) -> None:
         cases = [(_graph(name, suite, stages), case) for name in models for case in _cases(name, suite)]
         todo = tasks(cases, suite.placers, suite.seeds, budget, journal)
         stages.stage(f"{len(todo)} cells of {budget}")
-        prepare = functools.partial(load_tensorflow, gpus=False) if _LEARNED.value else None
+        learned = _LEARNED.value or _UNSEEN.value
+        prepare = functools.partial(load_tensorflow, gpus=False) if learned else None
         failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part, prepare=prepare)
     _show(journal, suite, out)
     for task, error in failed:
@@ -75,7 +78,7 @@ def main(argv: list[str]) -> None:
 def _suite() -> suites.Suite:
     """The suite that is asked for, with what the other flags change."""
     plain, learned = (suites.QUICK, suites.QUICK_POLICIES) if _QUICK.value else (suites.FULL, suites.POLICIES)
-    suite = learned if _LEARNED.value else plain
+    suite = _held_out() if _UNSEEN.value else learned if _LEARNED.value else plain
     changes = {
         "models": tuple(_MODELS.value),
         "topologies": tuple(_TOPOLOGIES.value),
@@ -87,18 +90,35 @@ def _suite() -> suites.Suite:
     return dataclasses.replace(suite, **given, **({} if _TIGHT.value else {"tight": ()}))
 
 
+def _held_out() -> suites.Suite:
+    """Members of families that policies are not trained on."""
+    from models import families
+
+    members = tuple(f"{name}_{index}" for name in families.names() for index in families.split(name)[1])
+    return dataclasses.replace(suites.UNSEEN, models=members)
+
+
 def _models(suite: suites.Suite) -> Sequence[str]:
     from models import zoo
 
     for name in suite.models:
-        zoo.describe(name)  # says which there are
+        if not _family(name):
+            zoo.describe(name)  # says which there are
     return suite.models or zoo.names()
+
+
+def _family(model: str) -> str:
+    """Of a member's name; empty for a model of the zoo."""
+    from models import families, zoo
+
+    family = model.rpartition("_")[0]
+    return family if family in families.names() and model not in zoo.names() else ""
 
 
 def _cases(model: str, suite: suites.Suite) -> list[Case]:
     from models import zoo
 
-    return suite.cases(model, zoo.ENTRIES[model].devices)
+    return suite.cases(model, () if _family(model) else zoo.ENTRIES[model].devices)
 
 
 def _graph(model: str, suite: suites.Suite, stages: Stages) -> Path:
@@ -119,9 +139,10 @@ def _graph(model: str, suite: suites.Suite, stages: Stages) -> Path:
 def _extract(model: str, path: Path, parameters: dict[str, int]) -> None:
     load_tensorflow(gpus=False)
     import tfplace
-    from models import zoo
+    from models import families, zoo
 
-    built = zoo.build(model, **parameters)
+    family = _family(model)
+    built = families.member(family, int(model.rpartition("_")[2])) if family else zoo.build(model, **parameters)
     tfplace.extract(built.model, built.batch, name=model).save(path)
 
 
@@ -130,19 +151,23 @@ def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
     from tfplace.compare.policies_table import policies_tables
     from tfplace.compare.standings import placers_of, standings
     from tfplace.compare.tables import replace_between
-    from tfplace.report.plots import heat_map
+    from tfplace.compare.unseen_table import curves, unseen_tables
+    from tfplace.report.plots import cumulative, heat_map
 
     rows = [row for row in standings(journal) if row.runs]
-    text = (policies_tables if _LEARNED.value else compare_tables)(rows)
+    tables = unseen_tables if _UNSEEN.value else policies_tables if _LEARNED.value else compare_tables
+    text = tables(rows)
     print(text)
     if _PAGE.value:
         page = Path(_PAGE.value)
         page.write_text(replace_between(page.read_text(), suite.page, text))
+    plot = _PLOT.value or out.with_suffix(".png")
+    if _UNSEEN.value:
+        cumulative(plot, curves(rows), axes=("step over that of auto with 60 s", "part of the held-out cases"))
+        return
     names = placers_of(rows)
     over = [[row.median_s(name) / row.facts.bound_s for name in names] for row in rows]
-    heat_map(
-        _PLOT.value or out.with_suffix(".png"), [str(r.facts.case) for r in rows], names, over, what="step over bound"
-    )
+    heat_map(plot, [str(r.facts.case) for r in rows], names, over, what="step over bound")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ PLACERS = Registry(
         "min_cut": "tfplace.placers.min_cut:MinCut",
         "placeto": "tfplace.policies.placeto:Placeto",
         "placeto_scratch": "tfplace.policies.placeto:PlacetoScratch",
+        "placeto_untrained": "tfplace.policies.placeto:PlacetoUntrained",
         "policy_gradient": "tfplace.policies.post:PolicyGradient",
         "post": "tfplace.policies.post:Post",
         "post_ce": "tfplace.policies.post:PostCrossEntropy",

@@ -121,7 +121,7 @@ def test_other_files_are_refused(tmp_path, damage, said):
 
 def test_only_those_with_weights_have_weights(file):
     here = problem()
-    with pytest.raises(InputError, match="one of placeto"):
+    with pytest.raises(InputError, match="one of gdp, placeto, placeto_untrained"):
         place(here, placer="heft", fine_tune=3, budget=10)
     with pytest.raises(InputError, match="fine_tune=-1"):
         place(here, placer="placeto", fine_tune=-1, budget=10)

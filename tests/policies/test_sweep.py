@@ -3,7 +3,6 @@
 import networkx as nx
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.gradients import assert_gradients
 from tfplace.learning.graph_inputs import graph_inputs
@@ -45,8 +44,8 @@ def swept(problem, inputs, count, seed=1):
 
 def shares(policy, tensors, sweeps):
     """[N, G, D] probabilities of all visits."""
-    summary = policy.summary(tensors, tf.constant(sweeps.before))
-    each = [policy.share(tensors, summary, sweeps.relations[:, t], t) for t in range(sweeps.before.shape[1])]
+    scorer = policy.scorer(tensors, sweeps.before)
+    each = [scorer.share(t, sweeps.relations[:, t]) for t in range(sweeps.before.shape[1])]
     return np.stack(each, axis=1)
 
 

@@ -18,9 +18,11 @@ from tfplace.testing import make_graph, make_problem, make_topology, random_prob
 
 POLICIES = (
     "gdp",
+    "gdp_scratch",
     "hierarchical",
     "placeto",
     "placeto_scratch",
+    "placeto_untrained",
     "policy_gradient",
     "post",
     "post_ce",

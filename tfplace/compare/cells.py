@@ -65,6 +65,9 @@ LEARNED = (
 )
 """Policies that learn on the graph they place; see docs/policies.md."""
 
+AT_ONCE = ("placeto_untrained", "gdp", "placeto")
+"""Policies that were trained beforehand and place at once, and one of them without its training."""
+
 YARDSTICKS = ("contiguous", "load_search", "exact")
 """Placers for throughput or for small graphs, which are not run unless they are named; see docs/objectives.md."""
 

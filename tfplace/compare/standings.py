@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tfplace.compare.cells import CONSTRUCTIVE, LEARNED, SEARCHES, YARDSTICKS, Case, Facts, Run
+from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE, LEARNED, SEARCHES, YARDSTICKS, Case, Facts, Run
 from tfplace.compare.journal import Journal
 
 ROOM = 0.8
@@ -124,6 +124,6 @@ def seed_spread(rows: Sequence[Standing], placer: str) -> tuple[float, ...]:
 
 def placers_of(rows: Sequence[Standing]) -> list[str]:
     """Every placer that was run: constructive ones first, then searches, then others by name."""
-    known = (*CONSTRUCTIVE, *SEARCHES, *LEARNED, *YARDSTICKS)
+    known = (*CONSTRUCTIVE, *AT_ONCE, *SEARCHES, *LEARNED, *YARDSTICKS)
     ran = {name for row in rows for name in row.runs}
     return [name for name in known if name in ran] + sorted(ran - {*known})

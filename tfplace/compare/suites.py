@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfplace.compare.cells import CONSTRUCTIVE, LEARNED, SEARCHES, Case
+from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE, LEARNED, SEARCHES, Case
 
 
 @dataclass(frozen=True)
@@ -103,3 +103,14 @@ QUICK_POLICIES = Suite(
     groups=64,
     parameters=_SMALL,
 )
+
+UNSEEN = Suite(
+    (*CONSTRUCTIVE, *AT_ONCE, "auto"),
+    "60s",
+    3,
+    "benchmarks/unseen.jsonl",
+    "unseen",
+    topologies=("2xP100", "4xP100", "2xV100-PCIe+2xP100", "8xP100"),
+    tight=(),
+)
+"""Policies that were trained on some graphs, on others; whose models are the members of families that are held out."""

@@ -153,13 +153,29 @@ class Placeto(PlacetoScratch):
 
     def place(self, study: Study) -> IntArray:
         """Places, and learns as long as it is to."""
-        known = Pretrained.find(self.weights, "placeto")
+        known = self._known(study)
         with contextlib.suppress(BudgetSpentError):
             run = self._run(study, known)
             run.at_once()
             run.tune(self.fine_tune)
         assert study.best is not None
         return study.best
+
+    def _known(self, study: Study) -> Pretrained:
+        del study
+        return Pretrained.find(self.weights, "placeto")
+
+
+class PlacetoUntrained(Placeto):
+    """Placeto at once with the weights it begins with: what its network does without any training, to compare."""
+
+    def _known(self, study: Study) -> Pretrained:
+        from tfplace.learning.graph_inputs import graph_inputs
+
+        known = super()._known(study)
+        settings = replace(self.settings, **known.settings)
+        network = network_of(graph_inputs(study.problem).sizes[:2], settings, study.rng)
+        return replace(known, values=[variable.numpy() for variable in network.trainable_variables])
 
 
 def network_of(sizes: tuple[int, int], settings: PlacetoSettings, rng: np.random.Generator) -> Sweep:

@@ -74,6 +74,32 @@ def heat_map(
     plt.close(figure)
 
 
+def cumulative(path: str | Path, curves: Mapping[str, Sequence[float]], *, axes: tuple[str, str]) -> None:
+    """Writes which part of some numbers is at most so large, a curve for each name.
+
+    Args:
+      path: of the picture; its ending decides the format.
+      curves: name -> numbers above 0; infinite ones count, but are not reached.
+      axes: what the horizontal and the vertical axis show.
+
+    Raises:
+      InputError: matplotlib is missing.
+    """
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    for name, numbers in curves.items():
+        ordered = sorted(number for number in numbers if math.isfinite(number))
+        parts = [(i + 1) / len(numbers) for i in range(len(ordered))]
+        axis.step([*ordered, max(ordered, default=1.0)], [0.0, *parts], where="pre", label=name)
+    axis.set(xlabel=axes[0], ylabel=axes[1], xscale="log", ylim=(0, 1))
+    axis.set_xticks([1, 1.2, 1.5, 2, 3, 5, 10], ["1", "1.2", "1.5", "2", "3", "5", "10"])
+    axis.minorticks_off()
+    axis.grid(alpha=0.3)
+    axis.legend()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def _pyplot() -> Any:
     try:
         import matplotlib

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
+from scipy.special import softmax
 from tensorflow_probability import distributions as tfd
 
-from tfplace.core.arrays import FloatArray
+from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.learning.features import Float32
 from tfplace.learning.graph_inputs import GraphInputs
 from tfplace.learning.losses import reinforce
@@ -49,6 +50,40 @@ class Sweeps(NamedTuple):
     actions: Any
 
 
+class Scorer(NamedTuple):
+    """The network's last layers as plain arrays: a visit is less work than a call of TensorFlow.
+
+    Attributes:
+      summary: [G, N, S] of the units.
+      devices: [D, S].
+      relation: [COLUMNS, S] weights.
+      pairs: [G, D, S].
+      hidden: [S, S] weights and [S] biases.
+      last: [S, 1] weights and [1] biases.
+      prior: [G, D].
+    """
+
+    summary: Float32
+    devices: Float32
+    relation: Float32
+    pairs: Float32
+    hidden: tuple[Float32, Float32]
+    last: tuple[Float32, Float32]
+    prior: Float32
+
+    def share(self, row: int, relation: Float32) -> FloatArray:
+        """[N, D] probabilities for the unit of one row.
+
+        Args:
+          row: which one.
+          relation: [N, D, COLUMNS] of that unit now.
+        """
+        x = self.summary[row][:, None] + self.devices + self.pairs[row] + relation @ self.relation
+        for weight, bias in (self.hidden, self.last):
+            x = np.maximum(x, 0) @ weight + bias
+        return np.asarray(softmax((x[:, :, 0] + self.prior[row]).astype(np.float64), axis=1), np.float64)
+
+
 class _Layer(snt.Module):
     """A linear layer along the last axis.
 
@@ -58,11 +93,11 @@ class _Layer(snt.Module):
 
     def __init__(self, size: int, name: str | None = None) -> None:
         super().__init__(name=name)
-        self._linear = snt.Linear(size, w_init=tf.zeros)
+        self.linear = snt.Linear(size, w_init=tf.zeros)
         self._size = size
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        rows = self._linear(tf.reshape(x, [-1, x.shape[-1]]))
+        rows = self.linear(tf.reshape(x, [-1, x.shape[-1]]))
         return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [self._size]], axis=0))
 
 
@@ -74,6 +109,11 @@ class _TwoLayers(snt.Module):
         self._first = _Layer(size)
         self._second = _Layer(out or size)
         self._last = out is not None
+
+    @property
+    def layers(self) -> tuple[snt.Linear, snt.Linear]:
+        """Both."""
+        return self._first.linear, self._second.linear
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         y = self._second(tf.nn.relu(self._first(x)))
@@ -125,22 +165,21 @@ class Sweep(snt.Module):
         """Divides logits, but for the prior, by a number."""
         self.scale.assign(self.scale / by)
 
-    @tf.function(reduce_retracing=True)
-    def summary(self, told: Told, before: tf.Tensor) -> tf.Tensor:
-        """[G, N, S] what the network makes of all units of [N, G] placements."""
-        return self._summary(told, before)
-
-    def share(self, told: Told, summary: tf.Tensor, relation: Float32, row: int) -> FloatArray:
-        """[N, D] probabilities for the unit of one row.
-
-        Args:
-          told: the problem.
-          summary: of the placements before the sweep.
-          relation: [N, D, COLUMNS] of that unit now.
-          row: which one.
-        """
-        found = self._share(told, summary, tf.constant(relation), tf.constant(row))
-        return np.asarray(found.numpy(), np.float64)
+    def scorer(self, told: Told, before: IntArray) -> Scorer:
+        """What gives every unit's distribution in sweeps over [N, G] placements."""
+        summary = self._summary(told, tf.constant(before)).numpy()
+        weight, bias = (v.numpy() for v in (self._device.linear.w, self._device.linear.b))
+        of_device, of_relation, of_pair = np.split(weight, [told.devices.shape[1], -1])
+        hidden, last = self._score.layers
+        return Scorer(
+            summary + bias,
+            told.devices.numpy() @ of_device,
+            of_relation,
+            told.pairs.numpy()[:, :, None] * of_pair,
+            (hidden.w.numpy(), hidden.b.numpy()),
+            (last.w.numpy() * self.scale.numpy(), last.b.numpy() * self.scale.numpy()),
+            told.prior.numpy(),
+        )
 
     def gradients(
         self, told: Told, sweeps: Sweeps, advantage: FloatArray, entropy: float
@@ -156,11 +195,6 @@ class Sweep(snt.Module):
         tensors = Sweeps(*(tf.constant(x) for x in sweeps))
         found, loss, choice = self._back(told, tensors, tf.constant(advantage, tf.float32), tf.constant(entropy))
         return found, {"loss": float(loss), "entropy": float(choice)}
-
-    @tf.function(reduce_retracing=True)
-    def _share(self, told: Told, summary: tf.Tensor, relation: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
-        one = told._replace(pairs=told.pairs[row][None], prior=told.prior[row][None])
-        return tf.nn.softmax(self._logits(one, summary[row][None], relation[:, None])[:, 0])
 
     @tf.function(reduce_retracing=True)
     def _back(

@@ -42,11 +42,11 @@ class Sweeper:
           rng: draws devices; without it each unit goes where the network would have it most.
           visited: called after each visit with [N, G] devices and [N] in which of them the unit has moved.
         """
-        state, summary = SweepState(self.rows, before), self.network.summary(self.told, before)
+        state, scorer = SweepState(self.rows, before), self.network.scorer(self.told, before)
         relations = []
         for row in range(before.shape[1]):
             relations.append(state.relate(row))
-            share = self.network.share(self.told, summary, relations[-1], row)
+            share = scorer.share(row, relations[-1])
             # a row of shares is one placement's distribution: `pick` draws one device from each
             device = share.argmax(axis=1) if rng is None else pick(rng.random((1, len(share))), share)[0]
             moved = state.devices[:, row] != device

@@ -1,0 +1,66 @@
+"""Policies on graphs that are held out: the suite, tables and curves."""
+
+import math
+
+import pytest
+
+from tfplace.compare import suites
+from tfplace.compare.cells import Case, Facts, Run
+from tfplace.compare.standings import Standing
+from tfplace.compare.unseen_table import curves, goals_text, groups_table, over_optimised, overall_table
+from tfplace.registry import PLACERS
+from tfplace.report.plots import cumulative
+
+
+def standing(graph, topology="2xP100", **step_s):
+    case = Case(graph, topology)
+    runs = {
+        name: [Run(case, name, seed, s, 0 if s else 5, 10, 1.0, 1.0) for seed, s in enumerate(found)]
+        for name, found in step_s.items()
+    }
+    return Standing(Facts(case, 10, 8, 3, 0.5, "f"), runs)
+
+
+ROWS = [
+    standing("ptb_1", auto=[1.0, 2.0, 3.0], heft=[3.0], single=[4.0], placeto=[2.2, 2.0, 2.1], random=[8.0]),
+    standing("ptb_2", auto=[1.0], heft=[1.5], single=[None], placeto=[0.9]),
+    standing("nmt_3", "4xP100", auto=[1.0], heft=[1.0], single=[2.0], placeto=[1.21]),
+]
+
+
+def test_the_suite_is_of_placers_that_there_are():
+    assert {*suites.UNSEEN.placers} <= {*PLACERS}
+    assert {"auto", "heft", "m_sct", "random", "placeto", "placeto_untrained"} <= {*suites.UNSEEN.placers}
+    cases = suites.UNSEEN.cases("ptb_1", ())
+    assert not any(case.tight or case.groups for case in cases)
+    assert [case.topology for case in cases][-1] == "8xP100"
+
+
+def test_ratios_are_of_medians_to_autos():
+    assert over_optimised(ROWS, "placeto") == pytest.approx([1.05, 0.9, 1.21])
+    assert over_optimised(ROWS, "single") == pytest.approx([2.0, math.inf, 2.0])
+    assert over_optimised(ROWS, "random") == pytest.approx([4.0])
+
+
+def test_the_tables_say_geometric_means_and_what_does_not_fit():
+    lines = {line.split("|")[1].strip(): line for line in groups_table(ROWS).splitlines()}
+    assert "ptb on 2xP100" in lines["step over auto with 60 s"]
+    assert f"{math.sqrt(1.05 * 0.9):.3f}" in lines["placeto"]
+    assert "2.000 (1 do not fit)" in lines["single"]
+    overall = {
+        line.split("|")[1].strip(): [c.strip() for c in line.split("|")] for line in overall_table(ROWS).splitlines()
+    }
+    assert overall["placeto"][2:7] == ["3", f"{(1.05 * 0.9 * 1.21) ** (1 / 3):.3f}", "1.050", "1.21", "2 of 3"]
+
+
+def test_policies_are_set_against_the_best_constructive_placer():
+    ratio = (2.1 / 3.0 * 0.9 / 1.5 * 1.21 / 1.0) ** (1 / 3)
+    assert goals_text(ROWS).startswith(f"placeto: {ratio:.3f} of the best of 13")
+    assert "faster in 2 of 3" in goals_text(ROWS)
+
+
+def test_curves_are_a_picture(tmp_path):
+    found = curves(ROWS)
+    assert set(found) == {"heft", "random", "placeto"}
+    cumulative(tmp_path / "curves.png", found | {"single": [2.0, math.inf]}, axes=("step", "part"))
+    assert (tmp_path / "curves.png").stat().st_size > 5000

@@ -1,0 +1,99 @@
+"""Policies on graphs they have never seen, beside what is found for each graph by itself, as text."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE
+from tfplace.compare.standings import Standing, placers_of
+from tfplace.compare.tables import table
+
+OPTIMISED = "auto"
+"""What every placement is compared with: the search of each graph by itself."""
+
+_NEAR = 1.1
+
+
+def unseen_tables(rows: Sequence[Standing]) -> str:
+    """All there is to say."""
+    return "\n\n".join((groups_table(rows), overall_table(rows), f"```\n{goals_text(rows)}\n```"))
+
+
+def over_optimised(rows: Sequence[Standing], placer: str) -> list[float]:
+    """A placer's step over the optimised one, of each case in which both were run; infinite if it does not fit."""
+    ratios = [row.median_s(placer) / row.median_s(OPTIMISED) for row in rows]
+    return [ratio for ratio in ratios if not math.isnan(ratio)]
+
+
+def groups_table(rows: Sequence[Standing]) -> str:
+    """For each placer, family and topology the geometric mean of the step over the optimised one."""
+    groups = list(dict.fromkeys(_group(row) for row in rows))
+    head = ("step over auto with 60 s", *groups)
+    return table(
+        head,
+        [
+            (name, *(_shown(over_optimised([r for r in rows if _group(r) == group], name)) for group in groups))
+            for name in placers_of(rows)
+        ],
+    )
+
+
+def overall_table(rows: Sequence[Standing]) -> str:
+    """For each placer geometric mean, median, worst case, and how often it is near the optimised one."""
+    lines = []
+    for name in placers_of(rows):
+        ratios = over_optimised(rows, name)
+        near = sum(ratio <= _NEAR for ratio in ratios)
+        fits = [ratio for ratio in ratios if math.isfinite(ratio)]
+        worst = f"{max(fits):.2f}" if fits else "-"
+        lines.append(
+            (
+                name,
+                str(len(ratios)),
+                _shown(ratios),
+                f"{statistics.median(ratios):.3f}",
+                worst,
+                f"{near} of {len(ratios)}",
+            )
+        )
+    return table(("all cases", "cases", "geometric mean", "median", "worst", "within 10 %"), lines)
+
+
+def goals_text(rows: Sequence[Standing]) -> str:
+    """Each policy against the best of all constructive placers, case by case and on the whole."""
+    lines = []
+    for name in AT_ONCE:
+        pairs = [(row.median_s(name), row.best_constructive[1]) for row in rows if math.isfinite(row.median_s(name))]
+        if pairs:
+            better = sum(mine < best for mine, best in pairs)
+            ratio = _geometric([mine / best for mine, best in pairs])
+            lines.append(
+                f"{name}: {ratio:.3f} of the best of {len(CONSTRUCTIVE)} constructive placers (geometric mean), "
+                f"faster in {better} of {len(pairs)} cases"
+            )
+    return "\n".join(lines)
+
+
+def curves(rows: Sequence[Standing]) -> dict[str, list[float]]:
+    """Placer -> its ratios, for a plot of how many cases are within which factor."""
+    shown = ("random", "placeto_untrained", "heft", "m_sct", "etf", "gdp", "placeto")
+    return {name: over_optimised(rows, name) for name in shown if any(name in row.runs for row in rows)}
+
+
+def _group(row: Standing) -> str:
+    return f"{row.facts.case.graph.rpartition('_')[0]} on {row.facts.case.topology}"
+
+
+def _shown(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "-"
+    unfit = sum(not math.isfinite(ratio) for ratio in ratios)
+    fits = [ratio for ratio in ratios if math.isfinite(ratio)]
+    text = f"{_geometric(fits):.3f}" if fits else "-"
+    return text + (f" ({unfit} do not fit)" if unfit else "")
+
+
+def _geometric(values: Sequence[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))
