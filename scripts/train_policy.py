@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.compare.cells import Case  # noqa: E402
+from tfplace.core.files import write_whole  # noqa: E402
 from tfplace.pretrain.corpus import Entry, held_out  # noqa: E402
 from tfplace.registry import Registry  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
@@ -48,7 +49,7 @@ _WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of everything random.")
 _OUT = flags.DEFINE_string("out", None, "Directory of the run; with best known placements in it.", required=True)
 _KNOWN = flags.DEFINE_string("known", None, "Directory of best known placements instead, to share them.")
-_WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights; by default weights.npz in the run's.")
+_WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights, and .md its card; by default in the run's.")
 
 
 _FILES = ("graphs", "out", "known", "weights", "workers")
@@ -62,6 +63,7 @@ def main(argv: list[str]) -> None:
     """Trains, and writes the weights with their card."""
     del argv
     load_tensorflow(gpus=False)
+    from tfplace.pretrain.card import card_text
     from tfplace.pretrain.student import Teaching
     from tfplace.pretrain.training import Course, Training
     from tfplace.workers.processes import Processes
@@ -92,7 +94,9 @@ def main(argv: list[str]) -> None:
         learned = training.go()
     path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
     made = {"command": _command(), "tfplace": VERSION, "python": platform.python_version()}
-    dataclasses.replace(learned, card={**made, **learned.card}).save(path)
+    trained = dataclasses.replace(learned, card={**made, **learned.card})
+    trained.save(path)
+    write_whole(path.with_suffix(".md"), card_text(trained))
     print(path)
 
 

@@ -101,9 +101,9 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
         f"`hierarchical` in {wins('hierarchical', 'random_search')}"
     )
     assert of_others in page
-    for name in ("gdp", "placeto"):
+    for name in ("gdp_scratch", "placeto_scratch"):
         assert f"`{name}` is faster than random search in {wins(name, 'random_search')}" in page
-    assert f"slower than one device in {wins('single', 'placeto').partition(' ')[0]}:" in page
+    assert f"slower than one device in {wins('single', 'placeto_scratch').partition(' ')[0]}:" in page
     learned = [run for row in rows for name in LEARNED for run in row.runs[name]]
     assert len(learned) == (4 * 10 + 2 * 5 + 2 * 3) * int(cases) and all(run.step_s for run in learned)
 

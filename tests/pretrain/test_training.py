@@ -16,6 +16,7 @@ from tfplace.compare.cells import Case
 from tfplace.errors import InputError
 from tfplace.learning.pretrained import Pretrained
 from tfplace.policies.placeto import PlacetoSettings
+from tfplace.pretrain.card import card_text
 from tfplace.pretrain.corpus import Entry
 from tfplace.pretrain.placeto_pupil import placeto_pupil
 from tfplace.pretrain.student import Teaching
@@ -96,6 +97,12 @@ def test_a_training_ends_with_weights_and_a_card(entries, tmp_path):
     assert all(value > 0 for row in learned.card["exams"].values() for value in row.values())
     assert learned.card["graphs"]["small on 4xP100"] == {"learned": 4, "held_out": 1}
     assert learned.settings == {"groups": 16, "hidden": 6, "rounds": 2}
+    row = learned.card["held_out"]["small_4 on 4xP100"]
+    assert row["best_known_s"] > 0
+    assert row["once"] == pytest.approx(learned.card["exams"]["small on 4xP100"]["once"])
+    assert set(learned.card["fingerprints"]) == {f"small_{i}" for i in range(5)}
+    page = card_text(dataclasses.replace(learned, card={"command": "x", "tfplace": "1", "python": "3", **learned.card}))
+    assert f"{row['twice']:.3f}" in page and "| small on 2xP100 | 4" in page
     learned.save(tmp_path / "w.npz")
     again = Pretrained.load(tmp_path / "w.npz", "placeto")
     assert same(learned, again)

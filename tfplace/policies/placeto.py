@@ -57,7 +57,7 @@ class PlacetoSettings:
     hidden: int = 16
     rounds: int = 8
     episodes: int = 4
-    draws: int = 8
+    draws: int = 12
     initial: Initial = "random"
     intermediate: bool = True
     last: int = 10

@@ -34,7 +34,7 @@ _AGAIN = 0.25
 
 _SHARPER = 0.6
 
-SETTINGS = PlacetoSettings(hidden=32, rounds=4, draws=12)
+SETTINGS = PlacetoSettings(hidden=32, rounds=4)
 """Of what is trained."""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.pretrain.corpus import Entry
 from tfplace.pretrain.pupil import Pupil, Taught
@@ -55,6 +56,10 @@ class Student:
         entry, of = self._entries[number], self._teaching
         return best_known(entry, entry.problem(), of.folder, groups=of.groups, evaluations=of.evaluations, seed=of.seed)
 
+    def fingerprint(self, number: int) -> str:
+        """Of the graph of an entry."""
+        return OpGraph.load(self._entries[number].path).fingerprint
+
     def pupil(self, number: int) -> Pupil[Any]:
         """The policy; made for an entry's problem, but it serves all."""
         if self._pupil is None:
@@ -69,9 +74,10 @@ class Student:
         return self._lessons[number]
 
 
-def teach(student: Student, number: int) -> None:
-    """Finds the best known placement of an entry, if its file is not there: a task of workers."""
-    student.known(number)
+def teach(student: Student, number: int) -> tuple[str, float]:
+    """The fingerprint of an entry's graph, and its best known step seconds, found if needed: a task of workers."""
+    known = student.known(number)
+    return student.fingerprint(number), known.key[1]
 
 
 def learn(student: Student, stage: str, values: Sequence[NDArray[Any]], number: int, seed: Sequence[int]) -> Taught:

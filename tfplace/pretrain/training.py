@@ -142,6 +142,9 @@ class Training:
         self.parameters = Parameters(self._pupil.variables, course.imitate_rate)
         self.update = 0
         self.exams: dict[str, dict[str, float]] = {}
+        self._each: dict[str, Mapping[str, float]] = {}
+        self._fingerprints: dict[str, str] = {}
+        self._known_s: dict[str, float] = {}
         self._config = {
             "policy": policy,
             "settings": dict(self._pupil.settings),
@@ -177,7 +180,9 @@ class Training:
         futures = [workers.submit(teach, n) for n in range(len(self.entries))]
         for done, future in enumerate(futures):
             self._shown.progress("best known placements", done, len(futures))
-            future.result()
+            entry, (fingerprint, known_s) = self.entries[done], future.result()
+            self._fingerprints[entry.case.graph] = fingerprint
+            self._known_s[str(entry.case)] = known_s
 
     def _step(self, workers: Workers) -> dict[str, float]:
         course, update = self.course, self.update
@@ -215,7 +220,8 @@ class Training:
         for done, (n, future) in enumerate(zip(held, futures, strict=True)):
             self._shown.progress("held-out graphs", done, len(held))
             entry = self.entries[n]
-            found.setdefault(f"{entry.family} on {entry.case.topology}", []).append(future.result())
+            self._each[str(entry.case)] = row = future.result()
+            found.setdefault(f"{entry.family} on {entry.case.topology}", []).append(row)
         self.exams = {
             name: {key: _geometric(row[key] for row in rows) for key in rows[0]} for name, rows in found.items()
         }
@@ -227,7 +233,15 @@ class Training:
         for entry in self.entries:
             row = counts.setdefault(f"{entry.family} on {entry.case.topology}", {"learned": 0, "held_out": 0})
             row["held_out" if entry.held_out else "learned"] += 1
-        return {"updates": self.update, "graphs": counts, "exams": self.exams, "config": self._config}
+        each = {case: {"best_known_s": self._known_s[case], **row} for case, row in self._each.items()}
+        return {
+            "updates": self.update,
+            "graphs": counts,
+            "exams": self.exams,
+            "held_out": each,
+            "fingerprints": self._fingerprints,
+            "config": {name: value for name, value in self._config.items() if name != "entries"},
+        }
 
     def _state(self) -> dict[str, NDArray[Any]]:
         return self.parameters.state() | {"update": np.array(self.update)}

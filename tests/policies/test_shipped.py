@@ -1,0 +1,48 @@
+"""The weights that come with the package do what their cards say."""
+
+from importlib import resources
+
+import keras
+import pytest
+
+import tfplace
+from models import families
+from tfplace.compare.cells import Case, problem_of
+from tfplace.learning.pretrained import Pretrained
+from tfplace.pretrain.card import card_text
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+from tfplace.search.search import Search
+
+POLICIES = ("gdp", "placeto")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_card_is_that_of_the_weights(policy):
+    folder = resources.files("tfplace.policies").joinpath("weights")
+    assert folder.joinpath(f"{policy}.md").read_text() == card_text(Pretrained.shipped(policy))
+    assert len(folder.joinpath(f"{policy}.npz").read_bytes()) < 2**20
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    """One that is held out, of each family, built anew."""
+    found = {}
+    for family in families.names():
+        index = families.split(family)[1][0]
+        keras.backend.clear_session()
+        built = families.member(family, index)
+        found[built.name] = tfplace.extract(built.model, built.batch, name=built.name)
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_graphs_that_are_held_out_are_placed_as_the_card_says(policy, graphs):
+    card = Pretrained.shipped(policy).card
+    assert len(graphs) == 3
+    for name, graph in graphs.items():
+        assert graph.fingerprint == card["fingerprints"][name]
+        row = card["held_out"][f"{name} on 4xP100"]
+        search = Search(problem_of(graph, Case(name, "4xP100")), Budget(evaluations=1), 0)
+        search.run(PLACERS[policy](), policy)
+        assert search.best_key == (0, pytest.approx(row["once"] * row["best_known_s"], rel=1e-3))

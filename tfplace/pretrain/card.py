@@ -1,0 +1,59 @@
+"""A model card: what was trained, on what, how it does, and what not to expect, as a page."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from tfplace.compare.tables import table
+from tfplace.learning.pretrained import Pretrained
+
+_COLUMNS = {
+    "once": "at once",
+    "twice": "better of two sweeps",
+    "best": "best with draws",
+    "drawn": "a mean draw",
+}
+
+
+def card_text(trained: Pretrained) -> str:
+    """The page of a file of weights."""
+    card = trained.card
+    course, teaching = (card["config"][name] for name in ("course", "teaching"))
+    numbers = sum(value.size for value in trained.values)
+    lines = [
+        f"# `{trained.policy}`: a policy that was trained beforehand",
+        f'{numbers:,} parameters. How it works: `help(tfplace.registry.PLACERS["{trained.policy}"])`.',
+        "## Training",
+        f"    {card['command']}",
+        f"With tfplace {card['tfplace']} and Python {card['python']}; seed {course['seed']}. {course['imitate']:,} "
+        f"updates imitated the best placements that `auto` found with {teaching['evaluations']:,} evaluations on "
+        f"{teaching['groups']} groups, {course['reinforce']:,} reinforced what turned out well; {course['batch']} "
+        "graphs each.",
+        table(("graphs", "learned from", "held out"), [_counts(name, row) for name, row in card["graphs"].items()]),
+        f"Fingerprints of all {len(card['fingerprints'])} graphs are in the file; together they are "
+        f"`{_digest(card['fingerprints'])}`.",
+        "## On graphs that were held out",
+        "Simulated step seconds over those of the best known placement (as above), geometric means. Below 1 the policy "
+        "is better than that search was.",
+        _exams(card["exams"]),
+        "## Limits",
+        "Trained on recurrent and convolutional models of these families alone, with ample memory, on analytic costs "
+        "of these GPUs; elsewhere it may be far off, and `auto`, which takes longer, is the better choice. It places "
+        "groups or units as the simulator sees them; nothing was measured.",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def _counts(name: str, row: dict[str, int]) -> tuple[str, ...]:
+    return name, str(row["learned"]), str(row["held_out"])
+
+
+def _exams(exams: dict[str, dict[str, Any]]) -> str:
+    keys = [key for key in _COLUMNS if key in next(iter(exams.values()))]
+    rows = [(name, *(f"{row[key]:.3f}" for key in keys)) for name, row in exams.items()]
+    return table(("", *(_COLUMNS[key] for key in keys)), rows)
+
+
+def _digest(fingerprints: dict[str, str]) -> str:
+    return hashlib.sha256("".join(f"{k} {v}\n" for k, v in sorted(fingerprints.items())).encode()).hexdigest()[:16]
