@@ -12,6 +12,7 @@ from tfplace.compare.policies_table import policies_tables
 from tfplace.compare.standings import goals, standings
 from tfplace.compare.tables import fidelity_tables, speed_table
 from tfplace.learning.metrics import TAGS
+from tfplace.learning.pretrained import Pretrained
 from tfplace.report.tensorboard import BEST, TRAINING
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,6 +107,13 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
     assert f"slower than one device in {wins('single', 'placeto_scratch').partition(' ')[0]}:" in page
     learned = [run for row in rows for name in LEARNED for run in row.runs[name]]
     assert len(learned) == (4 * 10 + 2 * 5 + 2 * 3) * int(cases) and all(run.step_s for run in learned)
+
+
+def test_what_is_said_of_trained_policies_is_what_their_cards_say():
+    exams = Pretrained.shipped("placeto").card["exams"]
+    best = [row["best"] for row in exams.values()]
+    said = f"`placeto` takes {min(best):.2f} to {max(best):.2f} times the step of a search with 10,000 evaluations"
+    assert said in _unwrapped("README.md")
 
 
 def _unwrapped(name):
