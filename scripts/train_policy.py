@@ -41,6 +41,8 @@ _TOPOLOGIES = flags.DEFINE_list("topologies", ["2xP100", "4xP100"], "Presets to 
 _UNSEEN = flags.DEFINE_list("unseen", [], "Presets on which held-out graphs are tried, and none is learned from.")
 _IMITATE = flags.DEFINE_integer("imitate", 2000, "Updates that imitate.", 0)
 _REINFORCE = flags.DEFINE_integer("reinforce", 4000, "Updates after these, by reinforcement.", 0)
+_IMITATE_RATE = flags.DEFINE_float("imitate_rate", 3e-3, "Of Adam at first, in imitation.", 0.0)
+_REINFORCE_RATE = flags.DEFINE_float("reinforce_rate", 5e-4, "The same of reinforcement.", 0.0)
 _BATCH = flags.DEFINE_integer("batch", 2, "Graphs an update learns from.", 1)
 _CURRICULUM = flags.DEFINE_bool("curriculum", True, "Whether topologies come one after the other.")
 _EXAMINE = flags.DEFINE_integer("examine", 500, "Updates between examinations.", 1)
@@ -73,6 +75,8 @@ def main(argv: list[str]) -> None:
         imitate=_IMITATE.value,
         reinforce=_REINFORCE.value,
         batch=_BATCH.value,
+        imitate_rate=_IMITATE_RATE.value,
+        reinforce_rate=_REINFORCE_RATE.value,
         curriculum=_CURRICULUM.value,
         examine=_EXAMINE.value,
         seed=_SEED.value,

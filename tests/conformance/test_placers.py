@@ -22,8 +22,6 @@ BUILT_IN = (
     "etf",
     "exact",
     "expert",
-    "gdp",
-    "gdp_scratch",
     "heft",
     "hierarchical",
     "hill_climbing",
@@ -35,8 +33,6 @@ BUILT_IN = (
     "metis",
     "min_cut",
     "placeto",
-    "placeto_scratch",
-    "placeto_untrained",
     "policy_gradient",
     "post",
     "post_ce",
@@ -114,20 +110,6 @@ class TestExpert(PlacerSuite):
         return PLACERS["expert"]()
 
 
-class TestGdp(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["gdp"]()
-
-
-class TestGdpScratch(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        from tfplace.policies.gdp import GdpScratch, GdpSettings
-
-        return GdpScratch(settings=GdpSettings(hidden=8, heads=2, rounds=1, layers=1, segment=16))
-
-
 class TestHeft(PlacerSuite):
     @pytest.fixture
     def placer(self):
@@ -198,20 +180,6 @@ class TestPlaceto(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["placeto"]()
-
-
-class TestPlacetoScratch(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        from tfplace.policies.placeto import PlacetoScratch, PlacetoSettings
-
-        return PlacetoScratch(settings=PlacetoSettings(hidden=4, rounds=1))
-
-
-class TestPlacetoUntrained(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["placeto_untrained"]()
 
 
 class TestPolicyGradient(PlacerSuite):

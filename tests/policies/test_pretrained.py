@@ -130,8 +130,8 @@ def test_only_those_with_weights_have_weights(file):
 
 
 def test_there_are_weights_only_of_what_was_trained():
-    with pytest.raises(InputError, match="pre-trained weights of post"):
-        Pretrained.shipped("post")
+    with pytest.raises(InputError, match="gdp with the package's weights, of which there are none"):
+        place(problem(), placer="gdp", budget=10, baselines=())
 
 
 def test_a_head_that_is_none_is_refused(tmp_path):

@@ -14,7 +14,7 @@ from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 
-POLICIES = ("gdp", "placeto")
+POLICIES = ("placeto",)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -65,8 +65,8 @@ LEARNED = (
 )
 """Policies that learn on the graph they place; see docs/policies.md."""
 
-AT_ONCE = ("placeto_untrained", "gdp", "placeto")
-"""Policies that were trained beforehand and place at once, and one of them without its training."""
+AT_ONCE = ("placeto_untrained", "placeto")
+"""Policies that were trained beforehand and place at once, and the same without their training."""
 
 YARDSTICKS = ("contiguous", "load_search", "exact")
 """Placers for throughput or for small graphs, which are not run unless they are named; see docs/objectives.md."""

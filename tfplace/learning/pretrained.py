@@ -57,7 +57,11 @@ class Pretrained:
         """
         file = resources.files("tfplace.policies").joinpath(_FOLDER, f"{policy}.npz")
         if not file.is_file():
-            raise InputError(f"pre-trained weights of {policy}", "a policy that comes with some")
+            raise InputError(
+                f"{policy} with the package's weights, of which there are none",
+                "weights, a file that scripts/train_policy.py wrote",
+                f"Or a policy that learns from nothing, such as {policy}_scratch.",
+            )
         with file.open("rb") as opened:
             return _read(opened, policy, f"the package's weights of {policy}")
 
