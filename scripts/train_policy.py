@@ -95,7 +95,10 @@ def main(argv: list[str]) -> None:
             engine=Processes(_WORKERS.value),
             shown=shown,
         )
-        learned = training.go()
+        try:
+            learned = training.go()
+        except KeyboardInterrupt:
+            raise SystemExit(f"Stopped after {training.update} updates; the same command goes on.") from None
     path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
     made = {"command": _command(), "tfplace": VERSION, "python": platform.python_version()}
     trained = dataclasses.replace(learned, card={**made, **learned.card})

@@ -76,9 +76,15 @@ def test_a_planted_problem_is_solved_and_what_is_drawn_gets_better(name):
     assert all(m["failed"] == 0 and m["step_s"] > search.best_key[1] * (1 - 1e-9) for m in logged)
 
 
-@pytest.mark.parametrize("leant", [False, True])
-@pytest.mark.parametrize("keep_s", [0.0, 1e9])
-@everyone
+LEARNERS = ("post", "seq2seq")
+"""One of each kind that is cheap to run in every way; of the others what differs is their own state."""
+
+
+@pytest.mark.parametrize(
+    ("name", "keep_s", "leant"),
+    [(name, keep_s, leant) for name in LEARNERS for keep_s in (0.0, 1e9) for leant in (False, True)]
+    + [(name, *way) for name in POLICIES if name not in LEARNERS for way in ((0.0, True), (1e9, False))],
+)
 def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, keep_s, leant, tmp_path):
     """From its last checkpoint, or, where none was kept, told everything again; with a start and without."""
     problem = random_problem(np.random.default_rng(4), num_ops=25, num_devices=3, unit=1e-3)

@@ -89,7 +89,7 @@ def same(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one.values, other.values, strict=True))
 
 
-def test_a_training_ends_with_weights_and_a_card(entries, tmp_path):
+def test_a_training_ends_with_weights_and_a_card_however_often_it_is_begun(entries, tmp_path):
     told = Told()
     learned = training(entries, tmp_path / "run", told).go()
     assert [update for update, _ in told.exams] == [6, 12]
@@ -111,22 +111,22 @@ def test_a_training_ends_with_weights_and_a_card(entries, tmp_path):
     assert stages.index("imitate") < stages.index("reinforce")
     assert len(list((tmp_path / "known").iterdir())) == len(entries)
 
-
-@pytest.mark.parametrize("updates", [1, 7])
-def test_a_training_that_was_cut_short_ends_as_one_that_was_not(entries, tmp_path, updates, monkeypatch):
-    whole = training(entries, tmp_path / "whole").go()
-    monkeypatch.setattr("tfplace.search.rundir.KEEP_S", 0.0)
+    cut = CutAfter(8)  # the last checkpoint is that of the examination after 6
     with pytest.raises(CutError):
-        training(entries, tmp_path / "cut", CutAfter(updates)).go()
-    again = training(entries, tmp_path / "cut").go()
-    assert same(whole, again)
-    assert again.card["exams"] == whole.card["exams"]
+        training(entries, tmp_path / "cut", cut).go()
+    once_more = [training(entries, tmp_path / folder).go() for folder in ("cut", "run")]
+    for other in once_more:  # one that was cut short, and one that was over
+        assert same(learned, other)
+        assert other.card == learned.card
+    with pytest.raises(InputError, match="course"):
+        training(entries, tmp_path / "run", course=dataclasses.replace(COURSE, seed=1)).go()
 
 
-def test_a_training_that_is_over_says_the_same_again(entries, tmp_path):
-    first, second = (training(entries, tmp_path / "run").go() for _ in range(2))
-    assert same(first, second)
-    assert first.card["exams"] == second.card["exams"]
+def test_nothing_need_be_held_out(entries, tmp_path):
+    course = dataclasses.replace(COURSE, imitate=1, reinforce=0)
+    learned = training([e for e in entries if not e.held_out], tmp_path / "run", course=course).go()
+    page = card_text(dataclasses.replace(learned, card={"command": "x", "tfplace": "1", "python": "3", **learned.card}))
+    assert "None were held out." in page
 
 
 def test_workers_change_nothing(entries, tmp_path):
@@ -135,12 +135,6 @@ def test_workers_change_nothing(entries, tmp_path):
     apart = training(entries, tmp_path / "apart", course=course, engine=Processes(2)).go()
     for one, other in zip(alone.values, apart.values, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)  # a process computes with one thread
-
-
-def test_another_course_is_refused_in_the_same_directory(entries, tmp_path):
-    training(entries, tmp_path / "run").go()
-    with pytest.raises(InputError, match="course"):
-        training(entries, tmp_path / "run", course=dataclasses.replace(COURSE, seed=1)).go()
 
 
 def test_topologies_come_one_after_the_other(entries, tmp_path):

@@ -50,6 +50,8 @@ def _counts(name: str, row: dict[str, int]) -> tuple[str, ...]:
 
 
 def _exams(exams: dict[str, dict[str, Any]]) -> str:
+    if not exams:
+        return "None were held out."
     keys = [key for key in _COLUMNS if key in next(iter(exams.values()))]
     rows = [(name, *(f"{row[key]:.3f}" for key in keys)) for name, row in exams.items()]
     return table(("", *(_COLUMNS[key] for key in keys)), rows)

@@ -154,7 +154,12 @@ class Training:
         }
 
     def go(self) -> Pretrained:
-        """Trains to the course's end, or goes on with it; an interruption ends it early, with what has been learned."""
+        """Trains to the course's end, from where it was.
+
+        Raises:
+          InputError: the folder is of another training, or in use.
+          WorkersError: workers do not come back.
+        """
         with (
             RunDirectory(self._folder, self._config) as run,
             contextlib.closing(self._engine.start(self._student)) as workers,
