@@ -49,6 +49,10 @@ _PLOT = flags.DEFINE_string("plot", None, "The plot; by default beside the resul
 _PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten.")
 
 
+flags.mark_bool_flags_as_mutual_exclusive(["learned", "unseen"])
+flags.mark_bool_flags_as_mutual_exclusive(["quick", "unseen"])
+
+
 def main(argv: list[str]) -> None:
     """Runs what is missing and prints where every placer stands."""
     del argv

@@ -49,15 +49,14 @@ _EXAMINE = flags.DEFINE_integer("examine", 500, "Updates between examinations.",
 _TEACHER = flags.DEFINE_integer("teacher", 10_000, "Evaluations that `auto` has for a best known placement.", 1)
 _WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of everything random.")
-_OUT = flags.DEFINE_string("out", None, "Directory of the run; with best known placements in it.", required=True)
+_OUT = flags.DEFINE_string("out", None, "Directory of the run, with best known placements in it.", required=True)
 _KNOWN = flags.DEFINE_string("known", None, "Directory of best known placements instead, to share them.")
 _WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights, and .md its card; by default in the run's.")
 
-
 _FILES = ("graphs", "out", "known", "weights", "workers")
 _PUPILS = {
-    "gdp": "tfplace.pretrain.gdp_pupil:gdp_pupil",
-    "placeto": "tfplace.pretrain.placeto_pupil:placeto_pupil",
+    "gdp": "tfplace.pretrain.gdp_pupil:GdpPupil",
+    "placeto": "tfplace.pretrain.placeto_pupil:PlacetoPupil",
 }
 
 

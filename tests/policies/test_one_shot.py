@@ -16,8 +16,8 @@ def problem(units=20, devices=3, seed=0):
     return random_problem(np.random.default_rng(seed), units, devices, unit=1e-3, ties=False)
 
 
-def network(inputs, segment=8, seed=0, **settings):
-    return OneShot(inputs.sizes, np.random.default_rng(seed), **SMALL | {"segment": segment} | settings)
+def network(segment=8, seed=0, **settings):
+    return OneShot(np.random.default_rng(seed), **SMALL | {"segment": segment} | settings)
 
 
 def renamed(inputs, rows):
@@ -41,7 +41,7 @@ def allowed(logits):
 @pytest.mark.parametrize("settings", [{}, {"attention": False}, {"conditioned": False}])
 def test_gradients_are_those_that_differences_say(settings):
     inputs = graph_inputs(problem())
-    policy = network(inputs, segment=32, **settings)
+    policy = network(segment=32, **settings)
     rng = np.random.default_rng(1)
     upstream = rng.standard_normal(inputs.pairs.shape) * (inputs.prior > -1e6)
     found = policy.gradients(inputs, upstream)
@@ -54,7 +54,7 @@ def test_gradients_are_those_that_differences_say(settings):
 
 def test_gradients_through_segments_are_those_of_one_tape():
     inputs = graph_inputs(problem(30))
-    policy = network(inputs, segment=8)
+    policy = network(segment=8)
     upstream = np.random.default_rng(1).standard_normal(inputs.pairs.shape).astype(np.float32)
     with tf.GradientTape() as tape:
         units, graph = policy._encode(_told(inputs))
@@ -70,19 +70,19 @@ def test_gradients_through_segments_are_those_of_one_tape():
 
 def test_padding_changes_nothing():
     inputs = graph_inputs(problem(20))
-    exact, padded = (network(inputs, segment=size).logits(inputs) for size in (len(inputs.order), 64))
+    exact, padded = (network(segment=size).logits(inputs) for size in (len(inputs.order), 64))
     np.testing.assert_allclose(exact, padded, rtol=1e-4, atol=1e-5)
 
 
 def test_without_attention_segments_change_nothing():
     inputs = graph_inputs(problem(30))
-    short, long = (network(inputs, segment=size, attention=False).logits(inputs) for size in (4, 64))
+    short, long = (network(segment=size, attention=False).logits(inputs) for size in (4, 64))
     np.testing.assert_allclose(short, long, rtol=1e-4, atol=1e-5)
 
 
 def test_a_segment_sees_the_one_before_and_none_further_back():
     inputs = graph_inputs(problem(30))
-    policy = network(inputs, segment=8, rounds=0, conditioned=False, layers=1)
+    policy = network(segment=8, rounds=0, conditioned=False, layers=1)
     changed = inputs._replace(units=inputs.units.copy())
     changed.units[0] += 1.0
     differs = np.abs(policy.logits(inputs) - policy.logits(changed)).max(axis=1) > 1e-6
@@ -92,14 +92,14 @@ def test_a_segment_sees_the_one_before_and_none_further_back():
 
 def test_the_names_of_units_do_not_matter():
     inputs = graph_inputs(problem(20))
-    policy = network(inputs, segment=32)
+    policy = network(segment=32)
     rows = np.random.default_rng(2).permutation(len(inputs.order))
     np.testing.assert_allclose(policy.logits(inputs)[rows], policy.logits(renamed(inputs, rows)), rtol=1e-3, atol=1e-4)
 
 
 def test_the_names_of_devices_do_not_matter():
     inputs = graph_inputs(problem(20))
-    policy = network(inputs)
+    policy = network()
     names = [2, 0, 1]
     other = inputs._replace(devices=inputs.devices[names], pairs=inputs.pairs[:, names], prior=inputs.prior[:, names])
     np.testing.assert_allclose(policy.logits(inputs)[:, names], policy.logits(other), rtol=1e-4, atol=1e-5)
@@ -107,7 +107,7 @@ def test_the_names_of_devices_do_not_matter():
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
 def test_any_number_of_devices(devices):
-    policy = network(graph_inputs(problem()))
+    policy = network()
     inputs = graph_inputs(problem(40, devices, seed=1))
     logits = policy.logits(inputs)
     assert logits.shape == (len(inputs.order), devices)
@@ -117,5 +117,5 @@ def test_any_number_of_devices(devices):
 def test_what_is_never_allowed_has_no_probability():
     inputs = graph_inputs(problem(20))
     inputs.prior[::3, 1] = -1e9
-    logits = network(inputs).logits(inputs)
+    logits = network().logits(inputs)
     assert (logits[::3, 1] < -1e6).all()

@@ -9,6 +9,7 @@ from tfplace.api import place
 from tfplace.errors import InputError
 from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.pretrained import Pretrained
+from tfplace.policies.networks.sweeping import Sweeper
 from tfplace.policies.placeto import Placeto, PlacetoSettings, network_of
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
@@ -25,7 +26,7 @@ def problem(units=20, devices=3, seed=0):
 
 def weights(path, seed=0, **settings):
     """A file of a network that has learned nothing."""
-    network = network_of(graph_inputs(problem()).sizes[:2], SETTINGS, np.random.default_rng(seed))
+    network = network_of(SETTINGS, np.random.default_rng(seed))
     values = [variable.numpy() for variable in network.trainable_variables]
     said = {"groups": 64, "hidden": 6, "rounds": 2, **settings}
     Pretrained("placeto", said, values, {"command": "none"}).save(path)
@@ -48,7 +49,7 @@ def run(file, here, evaluations=1000, seed=0, **more):
 def test_a_file_is_read_as_it_was_written(file):
     known = Pretrained.load(file, "placeto")
     assert (known.policy, known.settings["hidden"], known.card) == ("placeto", 6, {"command": "none"})
-    network = network_of(graph_inputs(problem()).sizes[:2], SETTINGS, np.random.default_rng(1))
+    network = network_of(SETTINGS, np.random.default_rng(1))
     known.give(network.trainable_variables)
     for variable, value in zip(network.trainable_variables, known.values, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
@@ -86,9 +87,16 @@ def test_a_start_is_swept_over(file):
     here = problem()
     start = np.random.default_rng(0).integers(3, size=here.num_units).astype(np.int32)
     start = np.where(here.allowed[np.arange(len(start)), start], start, here.allowed.argmax(axis=1)).astype(np.int32)
-    search = Search(here, Budget(evaluations=100), 0)
-    search.run(Placeto([start], weights=file), "placeto")
-    assert search.best_key <= search.evaluator.key(start)
+    swept = []
+    with pytest.MonkeyPatch.context() as patch:
+        sweep = Sweeper.sweep
+        patch.setattr(Sweeper, "sweep", lambda self, before, *more: swept.append(before) or sweep(self, before, *more))
+        search = Search(here, Budget(evaluations=100), 0)
+        search.run(Placeto([start], weights=file), "placeto")
+    expected = graph_inputs(here).rows_of(start)
+    np.testing.assert_array_equal(swept[0], [expected])
+    assert not np.array_equal(swept[1], swept[0])  # over what came of that
+    np.testing.assert_array_equal(swept[2], [expected] * DRAWS)
 
 
 def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
@@ -98,6 +106,9 @@ def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
     place(here, budget=2 + 4 * DRAWS, run_dir=tmp_path / "part", **asked)
     with pytest.raises(InputError, match="budget"):
         place(here, budget=200, run_dir=tmp_path / "part", **asked)
+    other = weights(tmp_path / "other.npz", seed=1)
+    with pytest.raises(InputError, match="weights"):
+        place(here, budget=2 + 4 * DRAWS, run_dir=tmp_path / "part", **asked | {"weights": other})
     again = [place(here, budget=200, run_dir=tmp_path / "run", **asked) for _ in range(2)]
     assert all(np.array_equal(whole.op_device, one.op_device) for one in again)
 
@@ -123,6 +134,8 @@ def test_only_those_with_weights_have_weights(file):
     here = problem()
     with pytest.raises(InputError, match="one of gdp, placeto, placeto_untrained"):
         place(here, placer="heft", fine_tune=3, budget=10)
+    with pytest.raises(InputError, match="which is no file"):
+        place(here, placer="placeto", weights="no_such.npz", budget=10)
     with pytest.raises(InputError, match="fine_tune=-1"):
         place(here, placer="placeto", fine_tune=-1, budget=10)
     with pytest.raises(InputError, match="fine_tune -1"):

@@ -21,13 +21,13 @@ def problem(units=20, devices=3, seed=0):
     return random_problem(np.random.default_rng(seed), units, devices, unit=1e-3, ties=False)
 
 
-def network(inputs, seed=0):
-    return Sweep(inputs.sizes[:2], np.random.default_rng(seed), hidden=6, rounds=2)
+def network(seed=0):
+    return Sweep(np.random.default_rng(seed), hidden=6, rounds=2)
 
 
 def policy_of(problem):
     inputs = graph_inputs(problem)
-    return inputs, network(inputs), told(inputs, sweep_inputs(inputs))
+    return inputs, network(), told(inputs, sweep_inputs(inputs))
 
 
 def placements(inputs, count, seed=1):
@@ -114,7 +114,7 @@ def test_where_the_others_were_and_are_matters():
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
 def test_any_number_of_devices(devices):
-    policy = network(graph_inputs(problem()))
+    policy = network()
     other = problem(30, devices, seed=1)
     inputs = graph_inputs(other)
     found = shares(policy, told(inputs, sweep_inputs(inputs)), swept(other, inputs, 2))

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
-from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.parameters import Parameters
 from tfplace.learning.settings import TrainSettings
 from tfplace.policies.gdp import GdpSettings
@@ -18,7 +18,7 @@ def lesson_of(seed=0, batch=12):
     problem = random_problem(np.random.default_rng(seed), 20, 3, unit=1e-3, ties=False)
     train = TrainSettings(batch=batch, decay=None, pessimistic=False)
     settings = GdpSettings(hidden=8, heads=2, rounds=1, layers=1, segment=16, train=train)
-    pupil = GdpPupil(graph_inputs(problem).sizes, settings, seed)
+    pupil = GdpPupil(seed, settings)
     rows = pick(np.random.default_rng(seed).random((1, problem.num_units)), device_share(problem))[0]
     return pupil, pupil.lesson(problem, Known(rows, Simulator(problem).key(rows)))
 
@@ -60,11 +60,16 @@ def test_reinforcement_makes_what_is_drawn_better():
 
 def test_sharper_choices_are_likelier():
     pupil, lesson = lesson_of(3)
-    before = pupil.examine(lesson, np.random.default_rng(0))
+
+    def likeliest():
+        share = softmax(pupil._network.logits(lesson.inputs) - lesson.inputs.prior, axis=1)
+        return share.argmax(axis=1), share.max(axis=1)
+
+    where, share = likeliest()
     pupil.sharpen()
-    after = pupil.examine(lesson, np.random.default_rng(0))
-    assert before["once"] == after["once"]
-    assert before["drawn"] != after["drawn"]
+    again, sharper = likeliest()
+    np.testing.assert_array_equal(where, again)
+    assert (sharper > share).all()
 
 
 def test_an_examination_is_of_steps_over_the_best_known():

@@ -9,7 +9,6 @@ from tfplace.core.constraints import Constraints
 from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs
 from tfplace.group.problem import formulate
-from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.parameters import Parameters
 from tfplace.policies.placeto import PlacetoSettings
 from tfplace.pretrain.corpus import held_out
@@ -59,9 +58,7 @@ def test_names_by_use_change_hardly_anything_but_names(seed, topology):
 
 
 def lesson_of(problem, seed=0, draws=6):
-    pupil = PlacetoPupil(
-        graph_inputs(problem).sizes[:2], PlacetoSettings(groups=64, hidden=6, rounds=2, draws=draws), seed
-    )
+    pupil = PlacetoPupil(seed, PlacetoSettings(groups=64, hidden=6, rounds=2, draws=draws))
     rows = pick(np.random.default_rng(seed).random((1, problem.num_units)), device_share(problem))[0]
     return pupil, pupil.lesson(problem, Known(rows, Simulator(problem).key(rows))), rows
 

@@ -18,7 +18,7 @@ from tfplace.learning.pretrained import Pretrained
 from tfplace.policies.placeto import PlacetoSettings
 from tfplace.pretrain.card import card_text
 from tfplace.pretrain.corpus import Entry
-from tfplace.pretrain.placeto_pupil import placeto_pupil
+from tfplace.pretrain.placeto_pupil import PlacetoPupil
 from tfplace.pretrain.student import Teaching
 from tfplace.pretrain.training import Course, Training
 from tfplace.testing.graphs import random_graph
@@ -75,7 +75,7 @@ SETTINGS = PlacetoSettings(groups=16, hidden=6, rounds=2, draws=4)
 def training(entries, folder, told=None, course=COURSE, engine=None):
     return Training(
         entries,
-        functools.partial(placeto_pupil, seed=0, settings=SETTINGS),
+        functools.partial(PlacetoPupil, seed=0, settings=SETTINGS),
         "placeto",
         course=course,
         teaching=Teaching(folder.parent / "known", groups=16, evaluations=300),

@@ -113,8 +113,8 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
         check_goes_on(fv.placer)
     if fv.tensorboard:
         load_writer()
-    if fv.weights or fv.fine_tune is not None:
-        check_pretrained(fv.placer, fv.fine_tune)
+    if fv.weights is not None or fv.fine_tune is not None:
+        check_pretrained(fv.placer, fv.weights, fv.fine_tune)
     if fv.controllers:
         check_controllers(fv.placer, fv.evaluator)
     elif fv.asynchronous:

@@ -11,7 +11,7 @@ from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
 from tfplace.group.unit_graph import variable_bytes
-from tfplace.learning.features import Float32, mean_over_units, shape_rows, unit_edges
+from tfplace.learning.features import DIMENSIONS, OUTPUTS, Float32, mean_over_units, shape_rows, unit_edges
 from tfplace.learning.prior import prior_logits
 from tfplace.schedule.ranks import downward_rank, upward_rank
 from tfplace.schedule.tasks import Tasks, make_tasks
@@ -24,6 +24,16 @@ WAVES = 4
 """Of the place of a device among those that compute: equal devices differ in nothing else."""
 
 _LEAST, _NEGLIGIBLE = 1e-4, 1e-3
+
+
+UNIT_FEATURES = TYPE_BUCKETS + OUTPUTS * DIMENSIONS + 10
+"""F, of every problem's `GraphInputs`."""
+
+DEVICE_FEATURES = WAVES + 8
+"""K."""
+
+GRAPH_FEATURES = 5
+"""G."""
 
 
 class GraphInputs(NamedTuple):
@@ -50,11 +60,6 @@ class GraphInputs(NamedTuple):
     graph: Float32
     prior: Float32
     weight: Float32
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """(F, K, G): features of a unit, of a device and of the graph."""
-        return self.units.shape[1], self.devices.shape[1], len(self.graph)
 
     def rows_of(self, unit_device: IntArray) -> IntArray:
         """[..., U] devices of the problem's units, in the order of the rows."""

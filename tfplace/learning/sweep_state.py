@@ -22,6 +22,8 @@ COLUMNS = 15
 """Of a relation; see `relate`."""
 
 _NEVER_S = 1e6
+"""What a unit takes where it may not be, in mean seconds of a unit: `prior` masks it there."""
+
 kernel = nb.njit(cache=True, error_model="numpy")
 
 

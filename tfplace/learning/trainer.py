@@ -32,7 +32,6 @@ def train(
     starts: Sequence[IntArray],
     learner: Callable[[IntArray | None, Study], Learner],
     settings: TrainSettings,
-    updates: float = math.inf,
 ) -> None:
     """Trains a policy until the study's budget is used up.
 
@@ -41,11 +40,10 @@ def train(
       starts: [U] placements, of which the policy leans towards the best.
       learner: makes the policy from that, if there is one, and a study.
       settings: constants.
-      updates: or until it has made so many.
     """
     with contextlib.suppress(BudgetSpentError):
         start = best_start(study, starts)[0] if starts else None
-        Training(study, functools.partial(learner, start), settings).go(updates)
+        Training(study, functools.partial(learner, start), settings).go()
 
 
 class Training:

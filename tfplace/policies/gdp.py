@@ -134,17 +134,19 @@ class Gdp(GdpScratch):
 
     def place(self, study: Study) -> IntArray:
         """Places, and learns as long as it is to."""
-        from tfplace.learning.trainer import train
+        from tfplace.learning.trainer import Training
 
         known = Pretrained.find(self.weights, "gdp")
         settings = replace(self.settings, **known.settings)
         with contextlib.suppress(BudgetSpentError):
             start = best_start(study, self.starts)[0] if self.starts else None
-            learner = _learner(settings, known, start, study)
+            make = functools.partial(_learner, settings, known, start)
+            learner = make(study)
             study.key(learner.likeliest())
             seed = study.rng.integers(2**31, size=2).astype(np.int32)
             all_keys(study, learner.sample(settings.train.batch, seed, 0).devices)
-            train(study, self.starts, functools.partial(_learner, settings, known), settings.train, self.fine_tune)
+            if self.fine_tune:
+                Training(study, make, settings.train).go(self.fine_tune)
         assert study.best is not None
         return study.best
 
@@ -171,22 +173,20 @@ def learner_of(
     from tfplace.policies.networks.at_once import AtOnce
 
     inputs = graph_inputs(problem, start, settings.lean)
-    network = network_of(inputs.sizes, settings, rng)
+    network = network_of(settings, rng)
     return AtOnce(inputs, network, clip=settings.clip, epochs=settings.epochs, entropy=settings.entropy)
 
 
-def network_of(sizes: tuple[int, int, int], settings: GdpSettings, rng: np.random.Generator) -> OneShot:
+def network_of(settings: GdpSettings, rng: np.random.Generator) -> OneShot:
     """An untrained network.
 
     Args:
-      sizes: of a unit's, a device's and a graph's features.
       settings: constants.
       rng: draws the first weights.
     """
     from tfplace.policies.networks.one_shot import OneShot
 
     return OneShot(
-        sizes,
         rng,
         hidden=settings.hidden,
         rounds=settings.rounds,

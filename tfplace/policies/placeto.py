@@ -170,25 +170,21 @@ class PlacetoUntrained(Placeto):
     """Placeto at once with the weights it begins with: what its network does without any training, to compare."""
 
     def _known(self, study: Study) -> Pretrained:
-        from tfplace.learning.graph_inputs import graph_inputs
-
         known = super()._known(study)
-        settings = replace(self.settings, **known.settings)
-        network = network_of(graph_inputs(study.problem).sizes[:2], settings, study.rng)
+        network = network_of(replace(self.settings, **known.settings), study.rng)
         return replace(known, values=[variable.numpy() for variable in network.trainable_variables])
 
 
-def network_of(sizes: tuple[int, int], settings: PlacetoSettings, rng: np.random.Generator) -> Sweep:
+def network_of(settings: PlacetoSettings, rng: np.random.Generator) -> Sweep:
     """An untrained network.
 
     Args:
-      sizes: of a unit's and a device's features.
       settings: constants.
       rng: draws the first weights.
     """
     from tfplace.policies.networks.sweep import Sweep
 
-    return Sweep(sizes, rng, hidden=settings.hidden, rounds=settings.rounds)
+    return Sweep(rng, hidden=settings.hidden, rounds=settings.rounds)
 
 
 def alone(problem: Problem) -> IntArray:
@@ -219,7 +215,7 @@ class _Run:
         self.start = start
         leant = start if known is None else None
         self.inputs = graph_inputs(problem, leant, settings.lean)
-        network = network_of(self.inputs.sizes[:2], settings, study.rng)
+        network = network_of(settings, study.rng)
         if known is not None:
             known.give(network.trainable_variables)
         self.sweeper = Sweeper(problem, self.inputs, network)

@@ -38,9 +38,9 @@ def card_text(trained: Pretrained) -> str:
         "is better than that search was.",
         _exams(card["exams"]),
         "## Limits",
-        "Trained on recurrent and convolutional models of these families alone, with ample memory, on analytic costs "
-        "of these GPUs; elsewhere it may be far off, and `auto`, which takes longer, is the better choice. It places "
-        "groups or units as the simulator sees them; nothing was measured.",
+        "Trained on the graphs and boxes above alone, on analytic costs; elsewhere it may be far off, and `auto`, "
+        "which takes longer, is the better choice. It places groups or units as the simulator sees them; nothing was "
+        "measured.",
     ]
     return "\n\n".join(lines) + "\n"
 

@@ -47,17 +47,6 @@ class GdpLesson:
     best_s: float
 
 
-def gdp_pupil(problem: Problem, seed: int, settings: GdpSettings = SETTINGS) -> GdpPupil:
-    """An untrained one, for any problem.
-
-    Args:
-      problem: any.
-      seed: of the first weights.
-      settings: constants.
-    """
-    return GdpPupil(graph_inputs(problem).sizes, settings, seed)
-
-
 class GdpPupil:
     """A `Pupil`.
 
@@ -65,14 +54,13 @@ class GdpPupil:
     compared with the others: the paper's PPO needs several updates on one batch, and here each batch is another graph.
 
     Args:
-      sizes: of a unit's, a device's and a graph's features.
-      settings: constants.
       seed: of the first weights.
+      settings: constants.
     """
 
-    def __init__(self, sizes: tuple[int, int, int], settings: GdpSettings, seed: int) -> None:
+    def __init__(self, seed: int, settings: GdpSettings = SETTINGS) -> None:
         self._settings = settings
-        self._network = network_of(sizes, settings, np.random.default_rng(seed))
+        self._network = network_of(settings, np.random.default_rng(seed))
 
     @property
     def variables(self) -> Sequence[tf.Variable]:

@@ -63,17 +63,6 @@ class PlacetoLesson:
     may: BoolArray
 
 
-def placeto_pupil(problem: Problem, seed: int, settings: PlacetoSettings = SETTINGS) -> PlacetoPupil:
-    """An untrained one, for any problem.
-
-    Args:
-      problem: any.
-      seed: of the first weights.
-      settings: constants.
-    """
-    return PlacetoPupil(graph_inputs(problem).sizes[:2], settings, seed)
-
-
 class PlacetoPupil:
     """A `Pupil`.
 
@@ -83,14 +72,13 @@ class PlacetoPupil:
     own). Reinforcement is that of `Placeto`'s fine-tuning.
 
     Args:
-      sizes: of a unit's and a device's features.
-      settings: constants.
       seed: of the first weights.
+      settings: constants.
     """
 
-    def __init__(self, sizes: tuple[int, int], settings: PlacetoSettings, seed: int) -> None:
+    def __init__(self, seed: int, settings: PlacetoSettings = SETTINGS) -> None:
         self._settings = settings
-        self._network = network_of(sizes, settings, np.random.default_rng(seed))
+        self._network = network_of(settings, np.random.default_rng(seed))
 
     @property
     def variables(self) -> Sequence[tf.Variable]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.pretrain.corpus import Entry
 from tfplace.pretrain.pupil import Pupil, Taught
@@ -41,43 +41,38 @@ class Student:
     Args:
       entries: by number.
       teaching: see there.
-      make: the policy, for any problem.
+      make: the policy.
     """
 
-    def __init__(self, entries: Sequence[Entry], teaching: Teaching, make: Callable[[Problem], Pupil[Any]]) -> None:
+    def __init__(self, entries: Sequence[Entry], teaching: Teaching, make: Callable[[], Pupil[Any]]) -> None:
         self._entries = entries
         self._teaching = teaching
         self._make = make
-        self._pupil: Pupil[Any] | None = None
         self._lessons: dict[int, Any] = {}
 
-    def known(self, number: int) -> Known:
-        """The best known placement of an entry."""
+    @functools.cached_property
+    def pupil(self) -> Pupil[Any]:
+        """The policy."""
+        return self._make()
+
+    def taught(self, number: int) -> tuple[Problem, Known]:
+        """The problem of an entry, and its best known placement."""
         entry, of = self._entries[number], self._teaching
-        return best_known(entry, entry.problem(), of.folder, groups=of.groups, evaluations=of.evaluations, seed=of.seed)
-
-    def fingerprint(self, number: int) -> str:
-        """Of the graph of an entry."""
-        return OpGraph.load(self._entries[number].path).fingerprint
-
-    def pupil(self, number: int) -> Pupil[Any]:
-        """The policy; made for an entry's problem, but it serves all."""
-        if self._pupil is None:
-            self._pupil = self._make(self._entries[number].problem())
-        return self._pupil
+        problem = entry.problem()
+        known = best_known(entry, problem, of.folder, groups=of.groups, evaluations=of.evaluations, seed=of.seed)
+        return problem, known
 
     def lesson(self, number: int) -> Any:
         """That of an entry."""
         if number not in self._lessons:
-            entry = self._entries[number]
-            self._lessons[number] = self.pupil(number).lesson(entry.problem(), self.known(number))
+            self._lessons[number] = self.pupil.lesson(*self.taught(number))
         return self._lessons[number]
 
 
 def teach(student: Student, number: int) -> tuple[str, float]:
     """The fingerprint of an entry's graph, and its best known step seconds, found if needed: a task of workers."""
-    known = student.known(number)
-    return student.fingerprint(number), known.key[1]
+    problem, known = student.taught(number)
+    return problem.graph.fingerprint, known.key[1]
 
 
 def learn(student: Student, stage: str, values: Sequence[NDArray[Any]], number: int, seed: Sequence[int]) -> Taught:
@@ -102,7 +97,7 @@ def examine(student: Student, values: Sequence[NDArray[Any]], number: int, seed:
 
 
 def _ready(student: Student, values: Sequence[NDArray[Any]], number: int) -> tuple[Pupil[Any], Any]:
-    pupil, lesson = student.pupil(number), student.lesson(number)
+    pupil, lesson = student.pupil, student.lesson(number)
     for variable, value in zip(pupil.variables, values, strict=True):
         variable.assign(value)
     return pupil, lesson

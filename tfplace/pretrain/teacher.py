@@ -50,10 +50,10 @@ def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, eva
       seed: of the search.
 
     Raises:
-      InputError: the file is of another graph or another search.
+      InputError: the file is of another problem or another search.
     """
     name = f"{entry.case.graph}@{entry.case.topology}{'-tight' if entry.case.tight else ''}.npz"
-    said = f"{problem.graph.fingerprint} {groups} {evaluations} {seed}"
+    said = f"{problem.fingerprint} {groups} {evaluations} {seed}"
     path = folder / name
     if path.exists():
         with np.load(path, allow_pickle=False) as data:

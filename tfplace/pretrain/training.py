@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tfplace.core.problem import Problem
 from tfplace.errors import InputError
 from tfplace.learning.parameters import Parameters
 from tfplace.learning.pretrained import Pretrained
@@ -103,7 +102,7 @@ class Training:
 
     Args:
       entries: what is learned from, and what is held out.
-      make: the policy, for any problem.
+      make: the policy.
       policy: its name.
       course: constants.
       teaching: how the best known placements are found.
@@ -118,7 +117,7 @@ class Training:
     def __init__(
         self,
         entries: Sequence[Entry],
-        make: Callable[[Problem], Pupil[Any]],
+        make: Callable[[], Pupil[Any]],
         policy: str,
         *,
         course: Course,
@@ -138,7 +137,7 @@ class Training:
         if not self._learned:
             raise InputError(f"{len(entries)} graphs, all held out", "some to learn from")
         self._topologies = list(dict.fromkeys(entries[n].case.topology for n in self._learned))
-        self._pupil = make(entries[self._learned[0]].problem())
+        self._pupil = make()
         self.parameters = Parameters(self._pupil.variables, course.imitate_rate)
         self.update = 0
         self.exams: dict[str, dict[str, float]] = {}

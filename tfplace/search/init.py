@@ -62,15 +62,16 @@ def check_controllers(placer: str, source: str) -> None:
         )
 
 
-def check_pretrained(placer: str, fine_tune: int | None = None) -> None:
-    """Refuses placers that have learned nothing beforehand, and fewer than no updates.
+def check_pretrained(placer: str, weights: str | Path | None, fine_tune: int | None) -> None:
+    """Refuses placers that have learned nothing beforehand, weights that are no file, and fewer than no updates.
 
     Args:
       placer: its name.
-      fine_tune: updates, if that is asked for.
+      weights: instead of its own; None for those.
+      fine_tune: updates; None for none.
 
     Raises:
-      InputError: it is one of those, or a number below 0.
+      InputError: it is one of those, there is no such file, or a number below 0.
       UnknownNameError: no such placer.
     """
     if not _is_pretrained(placer):
@@ -78,6 +79,8 @@ def check_pretrained(placer: str, fine_tune: int | None = None) -> None:
         raise InputError(
             f"weights or fine_tune with placer {placer!r}", f"one of {', '.join(able)}", "Others learn from nothing."
         )
+    if weights is not None and not Path(weights).is_file():
+        raise InputError(f"weights {str(weights)!r}, which is no file", "one that scripts/train_policy.py wrote")
     if fine_tune is not None and fine_tune < 0:
         raise InputError(f"fine_tune={fine_tune}", "a number of updates, at least 0")
 

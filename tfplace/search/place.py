@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -98,7 +99,7 @@ def search_placement(
     method: Placer = PLACERS[placer]()
     learned = {name: value for name, value in (("weights", weights), ("fine_tune", fine_tune)) if value is not None}
     if learned:
-        check_pretrained(placer, fine_tune)
+        check_pretrained(placer, weights, fine_tune)
         method = PLACERS[placer](**learned)
     if grouper is not None:
         method = OnGroups(method, grouper, groups)
@@ -114,7 +115,8 @@ def search_placement(
     bound_s = _bound_s(problem, evaluator)
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
     asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
-    asked |= {name: str(value) for name, value in learned.items()}
+    if learned:
+        asked |= {"weights": _digest_of(weights), "fine_tune": fine_tune}
     if controllers is not None:
         asked |= {"controllers": controllers.engine.count, "asynchronous": controllers.asynchronous}
     with contextlib.ExitStack() as stack:
@@ -166,6 +168,14 @@ def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, 
         "objective": _objective(evaluator),
         "versions": _versions(),
     }
+
+
+def _digest_of(weights: str | Path | None) -> str | None:
+    """Of a file's content, which may change under its name."""
+    if weights is None:
+        return None
+    with Path(weights).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _bound_s(problem: Problem, evaluator: Evaluator) -> float:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray
-from tfplace.learning.graph_inputs import GraphInputs
+from tfplace.learning.graph_inputs import DEVICE_FEATURES, GRAPH_FEATURES, UNIT_FEATURES, GraphInputs
 from tfplace.policies.networks.initial import draw_weights
 from tfplace.policies.networks.sage import Sage
 from tfplace.policies.networks.segments import Memory, Segment, SegmentPlacer
@@ -35,7 +35,6 @@ class OneShot(snt.Module):
     activations, and the encoder's.
 
     Args:
-      features: (F, K, G), sizes of a unit's, a device's and a graph's features.
       rng: draws the first weights.
       hidden: H.
       rounds: of the encoder.
@@ -48,7 +47,6 @@ class OneShot(snt.Module):
 
     def __init__(
         self,
-        features: tuple[int, int, int],
         rng: np.random.Generator,
         *,
         hidden: int,
@@ -61,16 +59,15 @@ class OneShot(snt.Module):
         name: str = "gdp",
     ) -> None:
         super().__init__(name=name)
-        of_unit, of_device, of_graph = features
         self._segment = segment
         self._hidden = hidden
         self._encoder = Sage(hidden, rounds)
         self._placer = SegmentPlacer(hidden, heads, layers, attention=attention, conditioned=conditioned)
         start = self._placer.start(segment)
-        graph = tf.zeros([1, hidden + of_graph])
-        self._encoder(tf.zeros([1, of_unit]), tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
+        graph = tf.zeros([1, hidden + GRAPH_FEATURES])
+        self._encoder(tf.zeros([1, UNIT_FEATURES]), tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
         nothing = Segment(tf.zeros([segment, hidden]), start.there, tf.zeros([segment, 1]), tf.zeros([segment, 1]))
-        self._placer(nothing, start, graph, tf.zeros([1, of_device]))
+        self._placer(nothing, start, graph, tf.zeros([1, DEVICE_FEATURES]))
         draw_weights(self.trainable_variables, rng)
 
     def sharpen(self, by: float) -> None:

@@ -13,7 +13,7 @@ from tensorflow_probability import distributions as tfd
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.learning.features import Float32
-from tfplace.learning.graph_inputs import GraphInputs
+from tfplace.learning.graph_inputs import DEVICE_FEATURES, UNIT_FEATURES, GraphInputs
 from tfplace.learning.losses import reinforce
 from tfplace.learning.sweep_inputs import SweepInputs
 from tfplace.learning.sweep_state import COLUMNS
@@ -134,15 +134,12 @@ class Sweep(snt.Module):
     and those relations, so that the number of devices is free and equal devices are told apart by what is on them.
 
     Args:
-      features: (F, K), sizes of a unit's and a device's features.
       rng: draws the first weights.
       hidden: d.
       rounds: k.
     """
 
-    def __init__(
-        self, features: tuple[int, int], rng: np.random.Generator, *, hidden: int, rounds: int, name: str = "placeto"
-    ) -> None:
+    def __init__(self, rng: np.random.Generator, *, hidden: int, rounds: int, name: str = "placeto") -> None:
         super().__init__(name=name)
         self._static = _Layer(hidden, name="static")
         self._present = _Layer(hidden, name="present")
@@ -154,10 +151,9 @@ class Sweep(snt.Module):
         self._device = _Layer(4 * hidden, name="device")
         self._score = _TwoLayers(4 * hidden, 1, name="score")
         self.scale = tf.Variable(_FIRST_SCALE, name="scale")
-        of_unit, of_device = features
         one = tf.ones([1, 1])
         no = tf.zeros([0], tf.int32)
-        told = Told(tf.ones([1, of_unit]), no, no, tf.ones([1, of_device]), one, one, one, one, one)
+        told = Told(tf.ones([1, UNIT_FEATURES]), no, no, tf.ones([1, DEVICE_FEATURES]), one, one, one, one, one)
         self._logits(told, self._summary(told, tf.zeros([1, 1], tf.int32)), tf.zeros([1, 1, 1, COLUMNS]))
         draw_weights(self.trainable_variables, rng)
 
