@@ -27,7 +27,7 @@ def problem(units=20, devices=3, seed=0):
 def weights(path, seed=0, **settings):
     """A file of a network that has learned nothing."""
     network = network_of(SETTINGS, np.random.default_rng(seed))
-    values = [variable.numpy() for variable in network.trainable_variables]
+    values = [variable.numpy() for variable in network.variables]
     said = {"groups": 64, "hidden": 6, "rounds": 2, **settings}
     Pretrained("placeto", said, values, {"command": "none"}).save(path)
     return path
@@ -50,8 +50,8 @@ def test_a_file_is_read_as_it_was_written(file):
     known = Pretrained.load(file, "placeto")
     assert (known.policy, known.settings["hidden"], known.card) == ("placeto", 6, {"command": "none"})
     network = network_of(SETTINGS, np.random.default_rng(1))
-    known.give(network.trainable_variables)
-    for variable, value in zip(network.trainable_variables, known.values, strict=True):
+    known.give(network.variables)
+    for variable, value in zip(network.variables, known.values, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
@@ -90,7 +90,11 @@ def test_a_start_is_swept_over(file):
     swept = []
     with pytest.MonkeyPatch.context() as patch:
         sweep = Sweeper.sweep
-        patch.setattr(Sweeper, "sweep", lambda self, before, *more: swept.append(before) or sweep(self, before, *more))
+        patch.setattr(
+            Sweeper,
+            "sweep",
+            lambda self, layers, before, *more: swept.append(before) or sweep(self, layers, before, *more),
+        )
         search = Search(here, Budget(evaluations=100), 0)
         search.run(Placeto([start], weights=file), "placeto")
     expected = graph_inputs(here).rows_of(start)

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 from tests.gradients import assert_gradients
+from tfplace.errors import InputError
 from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.sweep_inputs import sweep_inputs
 from tfplace.learning.sweep_state import SweepState, sweep_rows
-from tfplace.policies.networks.sweep import Sweep, Sweeps, told
+from tfplace.policies.networks.sweep import Sweep, Sweeps
+from tfplace.policies.networks.sweep_layers import filled, scorer, told
 from tfplace.policies.placeto import PlacetoScratch, PlacetoSettings, _Run
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -42,10 +44,10 @@ def swept(problem, inputs, count, seed=1):
     return Sweeps(before, SweepState(sweep_rows(problem, inputs), before).follow(after), after)
 
 
-def shares(policy, tensors, sweeps):
+def shares(policy, told_of, sweeps):
     """[N, G, D] probabilities of all visits."""
-    scorer = policy.scorer(tensors, sweeps.before)
-    each = [scorer.share(t, sweeps.relations[:, t]) for t in range(sweeps.before.shape[1])]
+    score = scorer(policy.arrays, told_of, sweeps.before, 2)
+    each = [score.share(t, sweeps.relations[:, t]) for t in range(sweeps.before.shape[1])]
     return np.stack(each, axis=1)
 
 
@@ -64,52 +66,60 @@ def test_who_reaches_whom_is_what_networkx_says():
 
 def test_gradients_are_those_that_differences_say():
     here = problem()
-    inputs, policy, tensors = policy_of(here)
+    inputs, policy, told_of = policy_of(here)
     rng, weight = np.random.default_rng(2), 0.3
     sweeps = swept(here, inputs, 4)
     advantage = rng.standard_normal(sweeps.actions.shape)
 
     def loss():
-        share = shares(policy, tensors, sweeps)
+        share = shares(policy, told_of, sweeps)
         log_share = np.log(np.maximum(share, 1e-30))
         taken = np.take_along_axis(log_share, sweeps.actions[:, :, None], axis=2)[:, :, 0]
         return float(-(advantage * taken).mean() + weight * (share * log_share).sum(axis=2).mean())
 
-    found, metrics = policy.gradients(tensors, sweeps, advantage, weight)
+    found, metrics = policy.gradients(told_of, sweeps, advantage, weight)
     assert metrics["loss"] == pytest.approx(loss(), rel=1e-4)
-    assert_gradients(policy.trainable_variables, found, loss, rng, abs_tolerance=2e-3)
+    assert_gradients(policy.variables, found, loss, rng, abs_tolerance=2e-3)
 
 
 def test_the_names_of_devices_do_not_matter():
     here = problem()
-    inputs, policy, tensors = policy_of(here)
+    inputs, policy, told_of = policy_of(here)
     sweeps, names = swept(here, inputs, 3), np.array([2, 0, 1])
     other = inputs._replace(devices=inputs.devices[names], pairs=inputs.pairs[:, names], prior=inputs.prior[:, names])
     renamed = Sweeps(np.argsort(names)[sweeps.before], sweeps.relations[:, :, names], None)
     found = shares(policy, told(other, sweep_inputs(other)), renamed)
-    np.testing.assert_allclose(found, shares(policy, tensors, sweeps)[:, :, names], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found, shares(policy, told_of, sweeps)[:, :, names], rtol=1e-4, atol=1e-6)
 
 
 def test_the_names_of_units_do_not_matter():
     here = problem()
-    inputs, policy, tensors = policy_of(here)
+    inputs, policy, told_of = policy_of(here)
     sweeps, names = swept(here, inputs, 3), np.random.default_rng(0).permutation(len(inputs.order))
     place = np.argsort(names).astype(np.int32)
     rows = {name: getattr(inputs, name)[names] for name in ("order", "units", "pairs", "prior", "weight")}
     other = inputs._replace(**rows, src=place[inputs.src], dst=place[inputs.dst])
     renamed = Sweeps(sweeps.before[:, names], sweeps.relations[:, names], None)
     found = shares(policy, told(other, sweep_inputs(other)), renamed)
-    np.testing.assert_allclose(found, shares(policy, tensors, sweeps)[:, names], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found, shares(policy, told_of, sweeps)[:, names], rtol=1e-4, atol=1e-6)
 
 
 def test_where_the_others_were_and_are_matters():
     here = problem()
-    inputs, policy, tensors = policy_of(here)
+    inputs, policy, told_of = policy_of(here)
     sweeps = swept(here, inputs, 2)
     same = Sweeps(np.repeat(sweeps.before[:1], 2, axis=0), np.repeat(sweeps.relations[:1], 2, axis=0), None)
     for other in (same._replace(before=sweeps.before), same._replace(relations=sweeps.relations)):
-        found = shares(policy, tensors, other)
+        found = shares(policy, told_of, other)
         assert np.abs(found[0] - found[1]).max() > 1e-5
+
+
+def test_weights_of_another_network_are_refused():
+    values = [variable.numpy() for variable in network().variables]
+    assert filled(6, values).score.second.w.shape == (24, 1)
+    for wrong in (values[:-1], values[1:], [*values[:2], values[4], *values[3:]]):
+        with pytest.raises(InputError, match="another version"):
+            filled(6, wrong)
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])

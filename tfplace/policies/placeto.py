@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -25,6 +26,7 @@ from tfplace.study.grouped import in_groups
 from tfplace.study.price import best_start
 
 if TYPE_CHECKING:
+    from tfplace.learning.parameters import Parameters
     from tfplace.policies.networks.sweep import Sweep, Sweeps
 
 Initial = Literal["random", "single", "best"]
@@ -172,7 +174,7 @@ class PlacetoUntrained(Placeto):
     def _known(self, study: Study) -> Pretrained:
         known = super()._known(study)
         network = network_of(replace(self.settings, **known.settings), study.rng)
-        return replace(known, values=[variable.numpy() for variable in network.trainable_variables])
+        return replace(known, values=[variable.numpy() for variable in network.variables])
 
 
 def network_of(settings: PlacetoSettings, rng: np.random.Generator) -> Sweep:
@@ -206,7 +208,6 @@ class _Run:
         self, study: Study, settings: PlacetoSettings, start: IntArray | None, known: Pretrained | None = None
     ) -> None:
         from tfplace.learning.graph_inputs import graph_inputs
-        from tfplace.learning.parameters import Parameters
         from tfplace.policies.networks.sweeping import Sweeper
 
         problem = study.problem
@@ -215,11 +216,8 @@ class _Run:
         self.start = start
         leant = start if known is None else None
         self.inputs = graph_inputs(problem, leant, settings.lean)
-        network = network_of(settings, study.rng)
-        if known is not None:
-            known.give(network.trainable_variables)
-        self.sweeper = Sweeper(problem, self.inputs, network)
-        self.parameters = Parameters(network.trainable_variables, settings.rate)
+        self.sweeper = Sweeper(problem, self.inputs, settings.rounds)
+        self.known = known
         self.reward = Reward(study, settings.reward)
         self.returns = np.zeros((0, problem.num_units))
         self.updates = 0
@@ -234,29 +232,59 @@ class _Run:
             self.study.keep(self._state)
 
     def at_once(self) -> None:
-        """Places without learning anything."""
+        """Places without learning anything, and without TensorFlow."""
+        from tfplace.policies.networks.sweep_layers import filled
+
+        assert self.known is not None
+        layers = filled(self.settings.hidden, self.known.values)
         first = self._first()
-        once = self.sweeper.sweep(first).actions
+        once, _ = self.sweeper.sweep(layers, first)
         self._keys(once)
-        self._keys(self.sweeper.sweep(once).actions)
-        self._keys(self.sweeper.sweep(np.repeat(first, self.settings.draws, axis=0), self.study.rng).actions)
+        twice, _ = self.sweeper.sweep(layers, once)
+        self._keys(twice)
+        drawn, _ = self.sweeper.sweep(layers, np.repeat(first, self.settings.draws, axis=0), self.study.rng)
+        self._keys(drawn)
 
     def tune(self, updates: int) -> None:
         """Learns from sweeps side by side, each of which is compared with the others' ends."""
+        if not updates:
+            return
         self._recall()
         settings, count, first = self.settings, self.settings.draws, self._first()
         while self.updates < updates:
-            sweeps = self.sweeper.sweep(np.repeat(first, count, axis=0), self.study.rng)
+            sweeps = self._swept(np.repeat(first, count, axis=0))
             over, step_s = self._keys(sweeps.actions)
             rewards = self.reward(over, step_s)
             self.last = batch_metrics(over, step_s, rewards)
             self.reward.adapt(over)
             advantage = np.repeat(standardised(rewards)[:, None], sweeps.actions.shape[1], axis=1)
-            found, metrics = self.sweeper.network.gradients(self.sweeper.told, sweeps, advantage, 0.0)
+            found, metrics = self.network.gradients(self.sweeper.told, sweeps, advantage, 0.0)
             norm = self.parameters.descend(found, settings.last_rate, settings.clip)
             self.updates += 1
             self.study.log(self.last | {"gradient": norm, **metrics})
             self.study.keep(self._state)
+
+    @cached_property
+    def network(self) -> Sweep:
+        """What is trained; at once there is none."""
+        network = network_of(self.settings, self.study.rng)
+        if self.known is not None:
+            self.known.give(network.variables)
+        return network
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """Of the network."""
+        from tfplace.learning.parameters import Parameters
+
+        return Parameters(self.network.variables, self.settings.rate)
+
+    def _swept(self, before: IntArray, visited: Callable[[IntArray, BoolArray], None] | None = None) -> Sweeps:
+        """Sweeps that the network draws."""
+        from tfplace.policies.networks.sweep import Sweeps
+
+        actions, relations = self.sweeper.sweep(self.network.arrays, before, self.study.rng, visited)
+        return Sweeps(before, relations, actions)
 
     def _first(self) -> IntArray:
         """[1, G] what is swept over with weights."""
@@ -273,7 +301,7 @@ class _Run:
                 over[moved], step_s[moved] = self._keys(devices[moved])
             rewards.append(self.reward(over, step_s))
 
-        sweeps = self.sweeper.sweep(before, self.study.rng, visited)
+        sweeps = self._swept(before, visited)
         self.last = batch_metrics(over, step_s, rewards[-1])
         self.reward.adapt(over)
         return _Episodes(sweeps, np.stack(rewards, axis=1))
@@ -310,7 +338,7 @@ class _Run:
         self.returns = np.concatenate([self.returns, returns])[-settings.last :]
         baseline = by_step(self.returns, settings.last)
         left = 1 - self.study.spent
-        found, metrics = self.sweeper.network.gradients(
+        found, metrics = self.network.gradients(
             self.sweeper.told, episodes.sweeps, returns - baseline, settings.entropy * left
         )
         rate = settings.last_rate + (settings.rate - settings.last_rate) * left
@@ -322,8 +350,8 @@ class _Run:
         return self.parameters.state() | {"returns": self.returns, **numbers}
 
     def _recall(self) -> None:
-        kept = self.study.recall()
+        parameters, kept = self.parameters, self.study.recall()  # first weights are drawn before anything else
         if kept is not None:
-            self.parameters.restore(kept)
+            parameters.restore(kept)
             self.returns, self.updates = kept["returns"], int(kept["updates"])
             self.reward = Reward(self.study, self.settings.reward, float(kept["weight"]))

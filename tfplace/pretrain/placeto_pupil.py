@@ -83,8 +83,7 @@ class PlacetoPupil:
     @property
     def variables(self) -> Sequence[tf.Variable]:
         """See `Pupil`."""
-        variables: Sequence[tf.Variable] = self._network.trainable_variables
-        return variables
+        return self._network.variables
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -101,7 +100,7 @@ class PlacetoPupil:
             grouped,
             Simulator(grouped, threads=1),
             inputs,
-            Sweeper(grouped, inputs, self._network),
+            Sweeper(grouped, inputs, self._settings.rounds),
             inputs.rows_of(alone(grouped)),
             named_by_use(inputs.rows_of(best), alike(grouped)),
             known.key[1],
@@ -134,10 +133,12 @@ class PlacetoPupil:
         """See `Pupil`."""
         first = lesson.first[None]
         if rng.random() < _AGAIN:
-            first = lesson.sweeper.sweep(first).actions
-        sweeps = lesson.sweeper.sweep(np.repeat(first, self._settings.draws, axis=0), rng)
-        rewards, step_s = self._rewards(lesson, sweeps.actions)
+            first, _ = lesson.sweeper.sweep(self._network.arrays, first)
+        before = np.repeat(first, self._settings.draws, axis=0)
+        actions, relations = lesson.sweeper.sweep(self._network.arrays, before, rng)
+        rewards, step_s = self._rewards(lesson, actions)
         advantage = np.repeat(standardised(rewards)[:, None], len(lesson.first), axis=1)
+        sweeps = Sweeps(before, relations, actions)
         found, metrics = self._network.gradients(lesson.sweeper.told, sweeps, advantage, 0.0)
         over_best = float(np.exp(np.log(step_s / lesson.best_s).mean()))
         return Taught(found, {**metrics, "reward": float(rewards.mean()), "over_best": over_best})
@@ -148,10 +149,10 @@ class PlacetoPupil:
 
     def examine(self, lesson: PlacetoLesson, rng: np.random.Generator) -> dict[str, float]:
         """See `Pupil`: after one sweep, of the better of two, of the best with draws, and the mean draw."""
-        first = lesson.first[None]
-        once = lesson.sweeper.sweep(first).actions
-        twice = lesson.sweeper.sweep(once).actions
-        drawn = lesson.sweeper.sweep(np.repeat(first, self._settings.draws, axis=0), rng).actions
+        first, layers = lesson.first[None], self._network.arrays
+        once, _ = lesson.sweeper.sweep(layers, first)
+        twice, _ = lesson.sweeper.sweep(layers, once)
+        drawn, _ = lesson.sweeper.sweep(layers, np.repeat(first, self._settings.draws, axis=0), rng)
         rewards, step_s = self._rewards(lesson, np.concatenate([once, twice, drawn]))
         over_best = step_s / lesson.best_s
         return {
