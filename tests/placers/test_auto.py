@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -50,6 +53,32 @@ def test_history_says_which_stage_earned_what():
     assert keys == sorted(keys, reverse=True)
 
 
+def test_notes_tell_which_member_the_answer_goes_back_to():
+    problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
+    placer, search = Auto(), Search(problem, Budget(evaluations=2000), 0)
+    with contextlib.suppress(BudgetSpentError):
+        placer.place(search.study("auto"))
+    origin = placer.notes[-1].removeprefix("auto: the answer goes back to ")
+    assert origin in {*MEMBERS, "one device"}
+    # no search that began elsewhere came to something better
+    ends = [note for note in placer.notes if " from " in note]
+    assert any(f"from {origin}:" in note for note in ends)
+
+
+def test_places_without_tensorflow():
+    program = """
+        import sys
+        import numpy as np
+        import tfplace
+        from tfplace.testing import random_problem
+
+        placed = tfplace.place(random_problem(np.random.default_rng(0), 60, 4, unit=1e-3, ties=False), budget=300)
+        assert any("placeto, which has learned" in note for note in placed.notes), placed.notes
+        assert "tensorflow" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=300)
+
+
 def test_a_time_budget_is_kept():
     search, study = auto(random_problem(np.random.default_rng(7), 200, 4, ties=False), "0.5s")
     assert 0.4 < search.seconds < 3.0
@@ -90,7 +119,7 @@ def test_scouts_as_far_as_the_budget_goes():
         search = Search(problem, Budget(evaluations=budget), 0)
         with contextlib.suppress(BudgetSpentError):
             placer.place(search.study("auto"))
-        return [note.split(":")[1].strip() for note in placer.notes[1:]]
+        return [note.split(":")[1].strip() for note in placer.notes[2:-1]]
 
     few, many = scouts(400), scouts(20_000)
     assert len(few) == 1
@@ -112,7 +141,7 @@ def test_a_quick_placement_that_is_a_little_too_large_is_a_better_start_than_the
     on_host = np.zeros(tight.num_units, np.int32)
     too_large = np.where(np.arange(tight.num_units) % 40 < 32, 1, 2).astype(np.int32)
     for name, devices in (("host", on_host), ("too large", too_large)):
-        run.found.append(_Found(name, run.study.key(devices), devices))
+        run.found.append(_Found(name, run.study.key(devices), devices, name))
     assert run.found[0].key < run.found[1].key  # what fits is better
     assert run._start(0, run._alone()).name == "too large"
     assert run._alone().devices.tolist() == [1] * tight.num_units
@@ -125,7 +154,9 @@ def test_by_throughput_loads_are_searched():
     with contextlib.suppress(BudgetSpentError):
         placer.place(search.study("auto"))
     assert placer.notes[0].startswith("auto: constructed: ")
-    assert all("load_search from" in note for note in placer.notes[1:] if "stopped" not in note)
+    assert all(
+        "load_search from" in note for note in placer.notes[1:] if not any(w in note for w in ("stopped", "goes back"))
+    )
     for name in ("contiguous", "heft", "single"):
         alone = Search(problem, Budget(evaluations=50), 0, evaluator=OBJECTIVES["throughput"](problem))
         assert search.best_key <= search.evaluator.key(alone.run(PLACERS[name](), name))

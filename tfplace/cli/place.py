@@ -187,7 +187,8 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
     """Finds the placement, and writes it before anything else is done with it."""
     from tfplace.api import place
 
-    if getattr(PLACERS[fv.placer], "learned", False):
+    placer = PLACERS[fv.placer]
+    if getattr(placer, "learned", False) and (fv.fine_tune or not getattr(placer, "plain_at_once", False)):
         load_tensorflow(gpus=_measures_here(fv))  # quietly, before the policy does
     if fv.evaluator != SIMULATED:
         stages.stage(f"starting the {fv.evaluator} evaluator")

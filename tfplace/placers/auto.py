@@ -1,4 +1,4 @@
-"""Auto: every cheap placer, then searches from the best of them at several granularities."""
+"""Auto: every quick placer, then searches from the best of them at several granularities."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from tfplace.study.devices import single_devices
 from tfplace.study.price import Price
 from tfplace.units import format_bytes, format_seconds
 
+POLICY = "placeto"
+"""What has learned on other graphs."""
+
 MEMBERS = (
     "single",
     "heft",
@@ -30,6 +33,7 @@ MEMBERS = (
     "min_cut",
     "m_topo",
     "round_robin",
+    POLICY,
     "m_sct",
 )
 """In the order in which they run: what is most worth it for what it takes comes first."""
@@ -61,10 +65,11 @@ _TINY = 1e-6
 
 
 class Auto:
-    """A portfolio: constructive placers, short searches from several of them, longer ones from the best of those.
+    """A portfolio: placers that are quick, short searches from several of them, longer ones from the best of those.
 
-    1. The members run one after the other, as long as a part of the budget suffices. One whose extra is not installed
-       is passed over, and one that fails.
+    1. The members run one after the other, as long as a part of the budget suffices: the constructive placers, and
+       Placeto at once, with the weights of the package. One whose extra is not installed is passed over, and one that
+       fails.
     2. Scouts search for a short while each, as many as can do something in it: `local_search`, which moves parts of all
        sizes, `hill_climbing`, which soon comes far with large graphs, and `cross_entropy`, which places groups; from
        the best members and from the best single device.
@@ -72,10 +77,12 @@ class Auto:
 
     It is never worse than any member that ran, since every placement a member evaluates counts, nor than the starts it
     is given. It stops early when the best placement reaches the lower bound. With a budget in evaluations nothing
-    depends on the clock. `notes` tells what each part found and what that took.
+    depends on the clock. `notes` tells what each part found and what that took, and which member's placement the answer
+    goes back to.
 
     Args:
       starts: [U] placements known beforehand, such as the present one.
+      learned: whether what has learned on other graphs is a member.
     """
 
     citation = (
@@ -84,13 +91,14 @@ class Auto:
         + ", cross_entropy, hill_climbing and local_search."
     )
 
-    def __init__(self, starts: Sequence[IntArray] = ()) -> None:
+    def __init__(self, starts: Sequence[IntArray] = (), *, learned: bool = True) -> None:
         self.starts = tuple(starts)
+        self.learned = learned
         self.notes: tuple[str, ...] = ()
 
     def place(self, study: Study) -> IntArray:
         """Spends the whole budget unless the bound is reached or all placements have been tried."""
-        run = _Portfolio(study)
+        run = _Portfolio(study, self.learned)
         try:
             run.construct(self.starts)
             if not run.settled() and not try_all(study):
@@ -106,11 +114,19 @@ class Auto:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a part of the portfolio came to."""
+    """What a part of the portfolio came to.
+
+    Attributes:
+      name: of the part.
+      key: of the placement.
+      devices: [U].
+      origin: the member whose placement it goes back to.
+    """
 
     name: str
     key: Key
     devices: IntArray
+    origin: str
 
 
 @dataclass
@@ -119,13 +135,17 @@ class _Portfolio:
 
     Attributes:
       study: of the whole.
+      learned: of `Auto`.
       found: what the members placed, in the order in which they ran.
+      searched: what the searches came to.
       log: lines for `Auto.notes`.
       missing: members whose extra is not installed.
     """
 
     study: Study
+    learned: bool = True
     found: list[_Found] = field(default_factory=list)
+    searched: list[_Found] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
@@ -137,13 +157,15 @@ class _Portfolio:
     def construct(self, starts: Sequence[IntArray]) -> None:
         """The given placements and the members, until the bound is reached or their part of the budget is spent."""
         for i, devices in enumerate(starts):
-            self.found.append(_Found(f"given {i + 1}", self.study.key(devices), devices))
-        for name in PIPELINE_MEMBERS if self.pipelined else MEMBERS:
+            name = f"given {i + 1}"
+            self.found.append(_Found(name, self.study.key(devices), devices, name))
+        members = PIPELINE_MEMBERS if self.pipelined else MEMBERS
+        for name in members if self.learned else [name for name in members if name != POLICY]:
             if self.found and (self.settled() or self.study.spent >= _CONSTRUCTION):
                 break
             part = (_CONSTRUCTION - self.study.spent) / (1 - self.study.spent) if self.found else 1.0
             try:
-                found = _run(PLACERS[name](), self.study.share(part, name), name)
+                found = _run(PLACERS[name](), self.study.share(part, name), name, name)
             except MissingExtraError:
                 self.missing.append(name)
                 continue
@@ -182,14 +204,15 @@ class _Portfolio:
 
     def _alone(self) -> _Found:
         """Everything on the fastest device, whether it fits or not."""
-        devices = single_devices(self.study.problem)[0]
-        return _Found("one device", self.study.key(devices), devices)
+        devices, name = single_devices(self.study.problem)[0], "one device"
+        return _Found(name, self.study.key(devices), devices, name)
 
     def _best(self) -> _Found:
         """The best placement of all so far."""
         assert self.study.best is not None
         assert self.study.best_key is not None
-        return _Found("the best", self.study.best_key, self.study.best)
+        origin = min([*self.found, *self.searched], key=lambda f: f.key).origin
+        return _Found("the best", self.study.best_key, self.study.best, origin)
 
     def _start(self, rank: int, alone: _Found) -> _Found:
         """What a scout starts from: the member of that rank, or everything on the fastest device if it is negative.
@@ -210,8 +233,9 @@ class _Portfolio:
             return None
         name = f"{placer} {word} {start.name}"
         share = self.study.share((until - spent) / (1 - spent), name)
-        found = _run(PLACERS[placer](starts=[start.devices]), share, name)
+        found = _run(PLACERS[placer](starts=[start.devices]), share, name, start.origin)
         if found is not None:
+            self.searched.append(found)
             self.log.append(f"{name}: {_shown(found.key)}, {100 * (self.study.spent - spent):.0f} % of the budget")
         return found
 
@@ -227,22 +251,26 @@ class _Portfolio:
         shown += [f"{len(ranked) - _TOLD} more"] if len(ranked) > _TOLD else []
         lines = ["constructed: " + ", ".join(shown)] if ranked else []
         lines += ["left out, as what they need is not installed: " + ", ".join(self.missing)] if self.missing else []
+        lines += [
+            f"{f.name}, which has learned on other graphs, is number {i + 1} of {len(ranked)} with {_shown(f.key)}"
+            for i, f in enumerate(ranked)
+            if f.name == POLICY
+        ]
         lines += self.log
+        lines += [f"the answer goes back to {self._best().origin}"] if self.searched else []
         lines += ["stopped early: the bound is reached"] if self.settled() else []
         return tuple(f"auto: {line}" for line in lines)
 
 
-def _run(placer: Placer, share: Study, name: str) -> _Found | None:
+def _run(placer: Placer, share: Study, name: str, origin: str) -> _Found | None:
     """What the placer found with its share of the budget; None if it evaluated nothing."""
     with contextlib.suppress(BudgetSpentError):
         devices = placer.place(share)
         if share.best is None or not np.array_equal(share.best, devices):
             share.key(devices)
-    return _best_of(share, name)
-
-
-def _best_of(share: Study, name: str) -> _Found | None:
-    return None if share.best is None or share.best_key is None else _Found(name, share.best_key, share.best)
+    if share.best is None or share.best_key is None:
+        return None
+    return _Found(name, share.best_key, share.best, origin)
 
 
 def _shown(key: Key) -> str:

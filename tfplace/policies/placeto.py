@@ -140,6 +140,8 @@ class Placeto(PlacetoScratch):
       InputError: a `fine_tune` below 0.
     """
 
+    plain_at_once = True
+
     def __init__(
         self,
         starts: Sequence[IntArray] = (),
@@ -170,6 +172,8 @@ class Placeto(PlacetoScratch):
 
 class PlacetoUntrained(Placeto):
     """Placeto at once with the weights it begins with: what its network does without any training, to compare."""
+
+    plain_at_once = False
 
     def _known(self, study: Study) -> Pretrained:
         known = super()._known(study)

@@ -39,7 +39,7 @@ def in_groups(problem: Problem, count: int) -> tuple[IntArray, Problem]:
 
 
 def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, evaluations: int, seed: int) -> Known:
-    """What `auto` finds on groups; kept in a file, which is read the next time.
+    """What `auto` finds on groups without learned policies; kept in a file, which is read the next time.
 
     Args:
       entry: names the file.
@@ -62,7 +62,7 @@ def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, eva
             return Known(data["devices"], (int(data["over"]), float(data["step_s"])))
     label, grouped = in_groups(problem, groups)
     search = Search(grouped, Budget(evaluations=evaluations), seed)
-    found = search.run(PLACERS[TEACHER](), TEACHER)
+    found = search.run(PLACERS[TEACHER](learned=False), TEACHER)
     over, step_s = search.evaluator.key(found)
     devices = found[label]
     data = io.BytesIO()

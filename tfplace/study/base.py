@@ -147,8 +147,8 @@ class Placer(Protocol):
     Attributes:
       citation: where the method comes from.
 
-    One that goes on from placements has `starts`, one that needs TensorFlow `learned = True`, one
-    that controllers can train together `has_controllers = True`.
+    One that goes on from placements has `starts`, a policy `learned = True`, a policy that places at once without
+    TensorFlow `plain_at_once = True`, one that controllers can train together `has_controllers = True`.
     """
 
     citation: str
