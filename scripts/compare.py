@@ -1,10 +1,12 @@
 """Every placer on every model of the zoo, with equal budgets: results, table and plot.
 
-    python scripts/compare.py --quick                 # three models, 2 s a search; some minutes in all
-    python scripts/compare.py                         # the whole zoo, 60 s a search, 3 seeds; half a day on two cores
-    python scripts/compare.py --learned --quick       # policies, 200 evaluations a search; some minutes
-    python scripts/compare.py --learned               # policies, 2,400 evaluations a search, 5 seeds; hours
-    python scripts/compare.py --unseen                # trained policies on held-out graphs; hours, mostly of auto
+    python scripts/compare.py --quick                    # three models, 2 s a search; some minutes in all
+    python scripts/compare.py                            # the whole zoo, 60 s a search, 3 seeds; half a day
+    python scripts/compare.py --suite=policies --quick   # policies, 200 evaluations a search; some minutes
+    python scripts/compare.py --suite=policies           # policies, 2,400 evaluations a search, 5 seeds; hours
+    python scripts/compare.py --suite=samples            # two policies, 20,000 evaluations a search; hours
+    python scripts/compare.py --suite=gdp                # GDP, HDP and experts on the whole zoo; hours
+    python scripts/compare.py --suite=unseen             # trained policies on held-out graphs; hours, mostly of auto
     python scripts/compare.py --models=gnmt_8 --placers=auto,heft --budget=60s
 
 All step times are simulated. Results are written cell by cell; the same command goes on where it was stopped. Each cell
@@ -33,9 +35,14 @@ from tfplace.registry import PLACERS  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 from tfplace.search.budget import Budget  # noqa: E402
 
+_SUITE = flags.DEFINE_enum(
+    "suite",
+    "placers",
+    list(suites.SUITES),
+    "What is compared: all placers (docs/comparison.md), policies on equal groups (docs/policies.md), how soon two of "
+    "them find what they find, GDP on the whole zoo, or policies trained on other graphs (docs/pretrained.md).",
+)
 _QUICK = flags.DEFINE_bool("quick", False, "A few small models with small budgets, to see that it works.")
-_LEARNED = flags.DEFINE_bool("learned", False, "Policies at equal evaluations on equal groups; see docs/policies.md.")
-_UNSEEN = flags.DEFINE_bool("unseen", False, "Policies that were trained on other graphs; see docs/pretrained.md.")
 _MODELS = flags.DEFINE_list("models", [], "Models of the zoo; by default those of the suite.")
 _TOPOLOGIES = flags.DEFINE_list("topologies", [], "Presets; by default the suite's.")
 _TIGHT = flags.DEFINE_bool("tight", True, "Whether to add cases with memory so tight that no device holds everything.")
@@ -47,10 +54,6 @@ _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where ext
 _OUT = flags.DEFINE_string("out", None, "The results; by default benchmarks/compare.jsonl, or as the suite has it.")
 _PLOT = flags.DEFINE_string("plot", None, "The plot; by default beside the results.")
 _PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten.")
-
-
-flags.mark_bool_flags_as_mutual_exclusive(["learned", "unseen"])
-flags.mark_bool_flags_as_mutual_exclusive(["quick", "unseen"])
 
 
 def main(argv: list[str]) -> None:
@@ -69,7 +72,7 @@ def main(argv: list[str]) -> None:
         cases = [(_graph(name, suite, stages), case) for name in models for case in _cases(name, suite)]
         todo = tasks(cases, suite.placers, suite.seeds, budget, journal)
         stages.stage(f"{len(todo)} cells of {budget}")
-        learned = _LEARNED.value or _UNSEEN.value
+        learned = any(getattr(PLACERS[name], "learned", False) for name in suite.placers)
         prepare = functools.partial(load_tensorflow, gpus=False) if learned else None
         failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part, prepare=prepare)
     _show(journal, suite, out)
@@ -81,8 +84,11 @@ def main(argv: list[str]) -> None:
 
 def _suite() -> suites.Suite:
     """The suite that is asked for, with what the other flags change."""
-    plain, learned = (suites.QUICK, suites.QUICK_POLICIES) if _QUICK.value else (suites.FULL, suites.POLICIES)
-    suite = _held_out() if _UNSEEN.value else learned if _LEARNED.value else plain
+    name = _SUITE.value
+    if _QUICK.value and name not in suites.QUICKLY:
+        raise SystemExit(f"--quick with --suite={name}; there are quick ones of {', '.join(suites.QUICKLY)}.")
+    suite = suites.QUICKLY[name] if _QUICK.value else suites.SUITES[name]
+    suite = _held_out(suite) if suite is suites.UNSEEN else suite
     changes = {
         "models": tuple(_MODELS.value),
         "topologies": tuple(_TOPOLOGIES.value),
@@ -94,12 +100,12 @@ def _suite() -> suites.Suite:
     return dataclasses.replace(suite, **given, **({} if _TIGHT.value else {"tight": ()}))
 
 
-def _held_out() -> suites.Suite:
-    """Members of families that policies are not trained on."""
+def _held_out(suite: suites.Suite) -> suites.Suite:
+    """On members of families that policies are not trained on."""
     from models import families
 
     members = tuple(f"{name}_{index}" for name in families.names() for index in families.split(name)[1])
-    return dataclasses.replace(suites.UNSEEN, models=members)
+    return dataclasses.replace(suite, models=members)
 
 
 def _models(suite: suites.Suite) -> Sequence[str]:
@@ -151,22 +157,30 @@ def _extract(model: str, path: Path, parameters: dict[str, int]) -> None:
 
 
 def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
+    from tfplace.compare.gdp_table import gdp_tables
     from tfplace.compare.placers_table import compare_tables
     from tfplace.compare.policies_table import policies_tables
+    from tfplace.compare.samples_table import samples_tables
     from tfplace.compare.standings import placers_of, standings
     from tfplace.compare.tables import replace_between
     from tfplace.compare.unseen_table import curves, unseen_tables
     from tfplace.report.plots import cumulative, heat_map
 
     rows = [row for row in standings(journal) if row.runs]
-    tables = unseen_tables if _UNSEEN.value else policies_tables if _LEARNED.value else compare_tables
-    text = tables(rows)
+    tables = {
+        "placers": compare_tables,
+        "policies": policies_tables,
+        "samples": samples_tables,
+        "gdp": gdp_tables,
+        "unseen": unseen_tables,
+    }
+    text = tables[_SUITE.value](rows)
     print(text)
     if _PAGE.value:
         page = Path(_PAGE.value)
         page.write_text(replace_between(page.read_text(), suite.page, text))
     plot = _PLOT.value or out.with_suffix(".png")
-    if _UNSEEN.value:
+    if _SUITE.value == "unseen":
         cumulative(plot, curves(rows), axes=("step over that of auto with 60 s", "part of the held-out cases"))
         return
     names = placers_of(rows)

@@ -6,8 +6,8 @@
 The graphs are those of scripts/make_families.py, FAMILY_INDEX.npz, and of scripts/make_zoo.py --graphs, NAME.npz. First
 `auto` finds the best known placement of each on each topology, in groups; the policy imitates those of the graphs to
 learn from, then goes on by reinforcement. Every so often it is examined on the graphs that are held out: step seconds
-over those of the best known placement, after one sweep (`once`), of the better of two, of the best with draws, and of a
-mean draw; `gdp` places at once and has no second sweep; simulated. The same command goes on where it was stopped.
+over those of the best known placement, of what comes first (`once`), of the best with draws, and of a mean draw;
+simulated. The same command goes on where it was stopped.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from tfplace.compare import suites
 from tfplace.compare.cells import AT_ONCE, Case, Facts, Run, problem_of, run_cell
-from tfplace.compare.policies_table import bootstrap, costs_table, evaluations_until, post_text, steps_table
+from tfplace.compare.policies_table import bootstrap, costs_table, post_text, steps_table
 from tfplace.compare.standings import Standing
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
@@ -55,11 +54,6 @@ def test_a_grouped_case_has_its_groups_and_its_memory():
     assert problem_of(graph, Case("g", "2xP100", groups=4)).num_units == 2  # single consumers alone lead there
     one, other = (problem_of(graph, Case("g", "4xP100", True, spare)).memory_limit[1:] for spare in (1.5, 3.0))
     np.testing.assert_allclose(other / one, 2.0, rtol=1e-3)
-
-
-def test_evaluations_until_a_value():
-    found = run("post", 1.0, trail=((3, 0.1, 5.0, "x"), (9, 0.2, 2.0, "x"), (40, 0.3, 1.0, "x")))
-    assert [evaluations_until(found, s) for s in (6.0, 5.0, 2.5, 1.0, 0.9)] == [3, 3, 9, 40, math.inf]
 
 
 def test_bootstrap_intervals_hold_the_median_and_shrink():

@@ -18,6 +18,7 @@ from tfplace.testing import random_problem
 
 SETTINGS = PlacetoSettings(groups=64, hidden=6, rounds=2)
 DRAWS = SETTINGS.draws
+AT_ONCE = 1 + SETTINGS.again * DRAWS
 
 
 def problem(units=20, devices=3, seed=0):
@@ -58,7 +59,7 @@ def test_a_file_is_read_as_it_was_written(file):
 @pytest.mark.parametrize("devices", [1, 2, 5, 8])
 def test_weights_place_any_problem_at_once(file, devices):
     _, search, logged = run(file, problem(40, devices, seed=1))
-    assert search.evaluations <= 2 + DRAWS
+    assert search.evaluations <= AT_ONCE
     assert not logged
 
 
@@ -87,32 +88,33 @@ def test_a_start_is_swept_over(file):
     here = problem()
     start = np.random.default_rng(0).integers(3, size=here.num_units).astype(np.int32)
     start = np.where(here.allowed[np.arange(len(start)), start], start, here.allowed.argmax(axis=1)).astype(np.int32)
-    swept = []
+    swept, sweep = [], Sweeper.sweep
     with pytest.MonkeyPatch.context() as patch:
-        sweep = Sweeper.sweep
         patch.setattr(
             Sweeper,
             "sweep",
-            lambda self, layers, before, *more: swept.append(before) or sweep(self, layers, before, *more),
+            lambda self, layers, before, *more, **other: (
+                swept.append(before) or sweep(self, layers, before, *more, **other)
+            ),
         )
         search = Search(here, Budget(evaluations=100), 0)
         search.run(Placeto([start], weights=file), "placeto")
-    expected = graph_inputs(here).rows_of(start)
-    np.testing.assert_array_equal(swept[0], [expected])
-    assert not np.array_equal(swept[1], swept[0])  # over what came of that
-    np.testing.assert_array_equal(swept[2], [expected] * DRAWS)
+    inputs = graph_inputs(here)
+    assert [len(before) for before in swept] == [1] + [DRAWS] * SETTINGS.again
+    assert all((before == inputs.rows_of(start)).all() for before in swept[:2])
+    assert (swept[-1] == swept[-1][0]).all() and (swept[-1][0] != swept[0][0]).any()
 
 
 def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
     here = problem()
     asked = {"placer": "placeto", "weights": file, "fine_tune": 6, "baselines": (), "progress": False}
     whole = place(here, budget=200, **asked)
-    place(here, budget=2 + 4 * DRAWS, run_dir=tmp_path / "part", **asked)
+    place(here, budget=AT_ONCE + 3 * DRAWS, run_dir=tmp_path / "part", **asked)
     with pytest.raises(InputError, match="budget"):
         place(here, budget=200, run_dir=tmp_path / "part", **asked)
     other = weights(tmp_path / "other.npz", seed=1)
     with pytest.raises(InputError, match="weights"):
-        place(here, budget=2 + 4 * DRAWS, run_dir=tmp_path / "part", **asked | {"weights": other})
+        place(here, budget=AT_ONCE + 3 * DRAWS, run_dir=tmp_path / "part", **asked | {"weights": other})
     again = [place(here, budget=200, run_dir=tmp_path / "run", **asked) for _ in range(2)]
     assert all(np.array_equal(whole.op_device, one.op_device) for one in again)
 

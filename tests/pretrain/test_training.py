@@ -102,7 +102,7 @@ def test_a_training_ends_with_weights_and_a_card_however_often_it_is_begun(entri
     assert row["once"] == pytest.approx(learned.card["exams"]["small on 4xP100"]["once"])
     assert set(learned.card["fingerprints"]) == {f"small_{i}" for i in range(5)}
     page = card_text(dataclasses.replace(learned, card={"command": "x", "tfplace": "1", "python": "3", **learned.card}))
-    assert f"{row['twice']:.3f}" in page and "| small on 2xP100 | 4" in page
+    assert f"{row['once']:.3f}" in page and "| small on 2xP100 | 4" in page
     learned.save(tmp_path / "w.npz")
     again = Pretrained.load(tmp_path / "w.npz", "placeto")
     assert same(learned, again)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfplace.compare.cells import Run
+from tfplace.compare.soon import median_until
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.compare.tables import table
 from tfplace.units import format_seconds
@@ -59,7 +59,7 @@ def post_text(rows: Sequence[Standing]) -> str:
             lines.append(f"{row.facts.case}: {verdict}" + (", Post did" if math.isfinite(post_s) else ""))
             as_good += 1
             continue
-        reached = statistics.median(evaluations_until(run, plain_s) for run in row.runs["post"])
+        reached = median_until(row, "post", plain_s)
         total = max(run.evaluations for run in row.runs["policy_gradient"])
         soon += reached <= total / 2
         as_good += post_s <= plain_s
@@ -68,14 +68,6 @@ def post_text(rows: Sequence[Standing]) -> str:
         lines.append(f"{row.facts.case}: Post has policy gradient's value {when}, and ends lower by {gap}")
     score = f"with half the evaluations in {soon}, and in the end no worse in {as_good} of {len(lines)} cases"
     return "\n".join([*lines, score, f"published: {_PAPER}"])
-
-
-def evaluations_until(run: Run, step_s: float) -> float:
-    """After how many evaluations a run had a placement of at most so many seconds; infinite if it never had.
-
-    Improvements of less than one percent are not in a run's trail, so it may have been a little earlier.
-    """
-    return next((evaluations for evaluations, _, found_s, _ in run.trail if found_s <= step_s), math.inf)
 
 
 def bootstrap(values: Sequence[float]) -> tuple[float, float]:

@@ -114,3 +114,31 @@ UNSEEN = Suite(
     tight=(),
 )
 """Policies that were trained on some graphs, on others; whose models are the members of families that are held out."""
+
+SAMPLES = Suite(
+    ("single", "expert", "scotch", "heft", "m_sct", "random_search", "annealing", "placeto_scratch", "seq2seq"),
+    "20000 evaluations",
+    3,
+    "benchmarks/samples.jsonl",
+    "samples",
+    models=("inception_v3", "nmt_2", "nasnet"),
+    topologies=("2xP100", "4xP100"),
+    tight=(),
+    groups=256,
+)
+"""Placeto beside the policy that it is compared with, on the models of its paper's table."""
+
+GDP = Suite(
+    ("single", "expert", "metis", "heft", "m_sct", "random_search", "annealing", "gdp_scratch", "hierarchical"),
+    "500 evaluations",
+    3,
+    "benchmarks/gdp.jsonl",
+    "gdp",
+    topologies=("4xP100",),
+    tight=(),
+)
+"""GDP beside what its paper compares it with, on the whole zoo, without groups."""
+
+SUITES = {"placers": FULL, "policies": POLICIES, "samples": SAMPLES, "gdp": GDP, "unseen": UNSEEN}
+
+QUICKLY = {"placers": QUICK, "policies": QUICK_POLICIES}

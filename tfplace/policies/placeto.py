@@ -42,7 +42,9 @@ class PlacetoSettings:
       hidden: width of the network (the paper's is that of its features, 5 to 8).
       rounds: k, of message passing.
       episodes: placements that are worked on side by side, each an episode; the paper has 4 to 8 workers.
-      draws: sweeps that are drawn at once, or in an update of fine-tuning.
+      draws: sweeps that are drawn side by side, at once or in an update of fine-tuning.
+      again: how often they are, at once.
+      temperature: of these draws.
       initial: what an episode begins with: a "random" placement, everything on a "single" device, or the "best" so far.
       intermediate: whether each step is rewarded by what it gained, the paper's choice; else the last one alone, by
         what the whole episode gained.
@@ -60,6 +62,8 @@ class PlacetoSettings:
     rounds: int = 8
     episodes: int = 4
     draws: int = 12
+    again: int = 4
+    temperature: float = 1.5
     initial: Initial = "random"
     intermediate: bool = True
     last: int = 10
@@ -123,9 +127,10 @@ class PlacetoScratch:
 class Placeto(PlacetoScratch):
     """Placeto with what it has learned on other graphs: places at once.
 
-    Everything on one device is swept over, and the result again, with every group where the network would have it most;
-    then some sweeps are drawn. The best of these few placements is the answer, unless it is to be fine-tuned: further
-    updates draw sweeps side by side, and each is rewarded by how its end compares with the others'.
+    Everything on one device is swept over with every group where the network would have it most; then sweeps are drawn,
+    a dozen at a time, the first from the same start, later ones from the best so far. The best of these few placements
+    is the answer, unless it is to be fine-tuned: further updates draw sweeps side by side, and each is rewarded by how
+    its end compares with the others'.
 
     Departures, beside those of `PlacetoScratch`. Fine-tuning rewards the end alone, so that an update costs an
     evaluation an episode and not one a step.
@@ -240,14 +245,16 @@ class _Run:
         from tfplace.policies.networks.sweep_layers import filled
 
         assert self.known is not None
-        layers = filled(self.settings.hidden, self.known.values)
-        first = self._first()
-        once, _ = self.sweeper.sweep(layers, first)
-        self._keys(once)
-        twice, _ = self.sweeper.sweep(layers, once)
-        self._keys(twice)
-        drawn, _ = self.sweeper.sweep(layers, np.repeat(first, self.settings.draws, axis=0), self.study.rng)
-        self._keys(drawn)
+        settings = self.settings
+        self.sweeper.improve(
+            filled(settings.hidden, self.known.values),
+            self._first(),
+            lambda rows: self.reward(*self._keys(rows)),
+            self.study.rng,
+            again=settings.again,
+            draws=settings.draws,
+            temperature=settings.temperature,
+        )
 
     def tune(self, updates: int) -> None:
         """Learns from sweeps side by side, each of which is compared with the others' ends."""
@@ -256,7 +263,7 @@ class _Run:
         self._recall()
         settings, count, first = self.settings, self.settings.draws, self._first()
         while self.updates < updates:
-            sweeps = self._swept(np.repeat(first, count, axis=0))
+            sweeps = self._swept(np.repeat(first[None], count, axis=0))
             over, step_s = self._keys(sweeps.actions)
             rewards = self.reward(over, step_s)
             self.last = batch_metrics(over, step_s, rewards)
@@ -291,8 +298,8 @@ class _Run:
         return Sweeps(before, relations, actions)
 
     def _first(self) -> IntArray:
-        """[1, G] what is swept over with weights."""
-        return self.inputs.rows_of(alone(self.study.problem) if self.start is None else self.start)[None]
+        """[G] what is swept over with weights."""
+        return self.inputs.rows_of(alone(self.study.problem) if self.start is None else self.start)
 
     def _visit(self) -> _Episodes:
         """Episodes side by side, on the same policy."""

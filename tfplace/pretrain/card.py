@@ -10,7 +10,6 @@ from tfplace.learning.pretrained import Pretrained
 
 _COLUMNS = {
     "once": "at once",
-    "twice": "better of two sweeps",
     "best": "best with draws",
     "drawn": "a mean draw",
 }

@@ -148,18 +148,28 @@ class PlacetoPupil:
         self._network.sharpen(_SHARPER)
 
     def examine(self, lesson: PlacetoLesson, rng: np.random.Generator) -> dict[str, float]:
-        """See `Pupil`: after one sweep, of the better of two, of the best with draws, and the mean draw."""
-        first, layers = lesson.first[None], self._network.arrays
-        once, _ = lesson.sweeper.sweep(layers, first)
-        twice, _ = lesson.sweeper.sweep(layers, once)
-        drawn, _ = lesson.sweeper.sweep(layers, np.repeat(first, self._settings.draws, axis=0), rng)
-        rewards, step_s = self._rewards(lesson, np.concatenate([once, twice, drawn]))
+        """See `Pupil`: after one sweep, of the best of all that `Placeto` does at once, and of the mean first draw."""
+        settings, found = self._settings, []
+
+        def judge(rows: IntArray) -> FloatArray:
+            found.append(self._rewards(lesson, rows))
+            return found[-1][0]
+
+        lesson.sweeper.improve(
+            self._network.arrays,
+            lesson.first,
+            judge,
+            rng,
+            again=settings.again,
+            draws=settings.draws,
+            temperature=settings.temperature,
+        )
+        rewards, step_s = (np.concatenate(column) for column in zip(*found, strict=True))
         over_best = step_s / lesson.best_s
         return {
             "once": float(over_best[0]),
-            "twice": float(over_best[np.argmax(rewards[:2])]),
             "best": float(over_best[np.argmax(rewards)]),
-            "drawn": float(np.exp(np.log(over_best[2:]).mean())),
+            "drawn": float(np.exp(np.log(over_best[1 : 1 + settings.draws]).mean())),
         }
 
     def _rewards(self, lesson: PlacetoLesson, rows: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -232,17 +232,19 @@ class Scorer(NamedTuple):
     last: Layer
     prior: Float32
 
-    def share(self, row: int, relation: Float32) -> FloatArray:
+    def share(self, row: int, relation: Float32, temperature: float = 1.0) -> FloatArray:
         """[N, D] probabilities for the unit of one row.
 
         Args:
           row: which one.
           relation: [N, D, COLUMNS] of that unit now.
+          temperature: divides all logits.
         """
         x = self.summary[row][:, None] + self.devices + self.pairs[row] + relation @ self.relation
         for weight, bias in (self.hidden, self.last):
             x = np.maximum(x, 0) @ weight + bias
-        return np.asarray(softmax((x[:, :, 0] + self.prior[row]).astype(np.float64), axis=1), np.float64)
+        logits = (x[:, :, 0] + self.prior[row]).astype(np.float64)
+        return np.asarray(softmax(logits / temperature, axis=1), np.float64)
 
 
 def scorer(layers: Layers, told: Told, before: IntArray, rounds: int) -> Scorer:

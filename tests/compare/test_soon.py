@@ -1,0 +1,80 @@
+"""How soon runs had what they found, and the tables of two papers that are made of it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tfplace.compare import suites
+from tfplace.compare.cells import Case, Facts, Run
+from tfplace.compare.gdp_table import gdp_text, zoo_table
+from tfplace.compare.samples_table import PUBLISHED, soon_table
+from tfplace.compare.soon import evaluations_until, median_until, processor_s_until
+from tfplace.compare.standings import Standing
+from tfplace.registry import PLACERS
+
+CASE = Case("inception_v3", "4xP100", groups=256)
+TRAIL = ((3, 0.1, 5.0, "x"), (9, 0.2, 2.0, "x"), (40, 0.3, 1.0, "x"))
+
+
+def run(placer, step_s, trail=(), seed=0, cpu_s=2.0):
+    return Run(CASE, placer, seed, step_s, 0, 100, 1.0, cpu_s, trail)
+
+
+def standing(**runs):
+    return Standing(Facts(CASE, 10, 8, 2, 1.0, "f"), {"single": [run("single", 4.0)], **runs})
+
+
+def cells(text, line):
+    return [cell.strip() for cell in text.splitlines()[line].strip("|").split("|")]
+
+
+def test_evaluations_and_seconds_until_a_value():
+    found = run("post", 1.0, TRAIL)
+    assert [evaluations_until(found, s) for s in (6.0, 5.0, 2.5, 1.0, 0.9)] == [3, 3, 9, 40, math.inf]
+    assert processor_s_until(found, 2.5) == pytest.approx(0.18)
+
+
+def test_runs_that_never_had_it_count():
+    row = standing(post=[run("post", 1.0, TRAIL), run("post", 2.0, TRAIL[:2], 1), run("post", 5.0, TRAIL[:1], 2)])
+    assert [median_until(row, "post", s) for s in (5.0, 2.0, 1.0)] == [3, 9, math.inf]
+
+
+def test_samples_until_the_best_value_that_both_reach():
+    late = ((50, 0.1, 2.08, "x"), (80, 0.2, 2.0, "x"))
+    row = standing(placeto_scratch=[run("placeto_scratch", 1.0, TRAIL)], seq2seq=[run("seq2seq", 2.0, late)])
+    found = cells(soon_table([row]), 2)
+    assert found == [str(CASE), "9", "80", "8.9x", "9", "50", "5.6x", *PUBLISHED["inception_v3", "4xP100"]]
+
+
+def test_a_policy_without_what_fits_has_no_line():
+    row = standing(placeto_scratch=[run("placeto_scratch", None)], seq2seq=[run("seq2seq", 2.0)])
+    assert len(soon_table([row]).splitlines()) == 2
+
+
+def test_gdp_beside_experts_and_the_hierarchical_policy():
+    runs = {"expert": [run("expert", 4.0)], "gdp_scratch": [run("gdp_scratch", 1.0, TRAIL, cpu_s=1.0)]}
+    row = standing(**runs, hierarchical=[run("hierarchical", 2.0, ((18, 0.1, 2.0, "x"),), cpu_s=4.0)])
+    text = gdp_text([row])
+    assert "75.0 % faster than expert (geometric mean of 1 cases), faster in 1" in text
+    assert "50.0 % faster than hierarchical" in text
+    assert "in 1 of 1 cases, in these after 0.50 times the evaluations and 0.12 times the processor seconds" in text
+    assert cells(zoo_table([row]), 2)[1:] == ["10", "0.25", "1.00", "1.00", "0.25", "0.50"]
+
+
+def test_gdp_that_never_has_what_the_other_has():
+    runs = {"expert": [run("expert", 4.0)], "gdp_scratch": [run("gdp_scratch", 5.0, TRAIL[:1])]}
+    text = gdp_text([standing(**runs, hierarchical=[run("hierarchical", 2.0, ((18, 0.1, 2.0, "x"),))])])
+    assert "-25.0 % faster than expert" in text and "faster in 0" in text
+    assert "in 0 of 1 cases\n" in text
+
+
+@pytest.mark.parametrize("suite", [suites.SAMPLES, suites.GDP, suites.UNSEEN])
+def test_suites_name_placers_that_there_are(suite):
+    assert {*suite.placers} <= {*PLACERS}
+
+
+def test_the_cases_of_the_papers_table_are_all_tried():
+    cases = [case for model in suites.SAMPLES.models for case in suites.SAMPLES.cases(model, ())]
+    assert {(case.graph, case.topology) for case in cases} == {*PUBLISHED}

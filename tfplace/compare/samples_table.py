@@ -1,0 +1,63 @@
+"""Placeto beside the policy that its paper compares it with: how many placements each has to try, as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tfplace.compare.policies_table import costs_table, steps_table
+from tfplace.compare.soon import median_until
+from tfplace.compare.standings import Standing
+from tfplace.compare.tables import table
+
+PLACETO, RNN = "placeto_scratch", "seq2seq"
+"""The two of them."""
+
+NEAR = (0.01, 0.05)
+"""How much above the best value that both reach counts as having it."""
+
+PUBLISHED = {
+    ("inception_v3", "2xP100"): ("1.6 k", "7.8 k", "4.8x"),
+    ("inception_v3", "4xP100"): ("5.8 k", "35.8 k", "6.1x"),
+    ("nmt_2", "2xP100"): ("20.4 k", "73 k", "3.5x"),
+    ("nmt_2", "4xP100"): ("94 k", "51.7 k", "0.55x"),
+    ("nasnet", "2xP100"): ("3.5 k", "16.3 k", "4.7x"),
+    ("nasnet", "4xP100"): ("29 k", "37 k", "1.3x"),
+}
+"""Placeto (Addanki et al. 2019), table 1: measured on two and four GPUs of another kind; from memory of the paper."""
+
+
+def samples_tables(rows: Sequence[Standing]) -> str:
+    """All there is to say."""
+    return "\n\n".join((soon_table(rows), steps_table(rows), costs_table(rows)))
+
+
+def soon_table(rows: Sequence[Standing]) -> str:
+    """For each case the evaluations until either policy has the best value that both reach, beside the paper's.
+
+    That value is the larger of the two medians at the end. A policy that comes to it in fewer than half its runs never
+    has it.
+    """
+    head = ["evaluations until what both reach"]
+    for near in NEAR:
+        head += [f"Placeto, {100 * near:.0f} %", f"RNN, {100 * near:.0f} %", "RNN / Placeto"]
+    head += ["paper: Placeto", "RNN", "RNN / Placeto"]
+    lines = []
+    for row in rows:
+        both_s = max(row.median_s(PLACETO), row.median_s(RNN))
+        if not math.isfinite(both_s):
+            continue
+        cells = [str(row.facts.case)]
+        for near in NEAR:
+            soon, late = (median_until(row, name, both_s * (1 + near)) for name in (PLACETO, RNN))
+            cells += [_count(soon), _count(late), _times(soon, late)]
+        lines.append((*cells, *PUBLISHED.get((row.facts.case.graph, row.facts.case.topology), ("-", "-", "-"))))
+    return table(head, lines)
+
+
+def _count(evaluations: float) -> str:
+    return f"{evaluations:,.0f}" if math.isfinite(evaluations) else "never"
+
+
+def _times(soon: float, late: float) -> str:
+    return f"{late / soon:.2g}x" if math.isfinite(soon) and math.isfinite(late) else "-"
