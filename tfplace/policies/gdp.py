@@ -18,6 +18,7 @@ from tfplace.learning.pretrained import SHIPPED, Pretrained
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import BudgetSpentError, Study
 from tfplace.study.batches import all_keys
+from tfplace.study.draws import together
 from tfplace.study.price import best_start
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class GdpSettings:
       clip: of PPO's ratios.
       epochs: how often each batch is learned from.
       entropy: weight of the mean entropy of a unit's choice, which is made large.
+      together: of how many groups the units draw together; see `tfplace.study.draws.together`.
       lean: of `prior_logits`, if there is a start.
       train: see there. The baseline is the mean of all trials, as in the paper.
     """
@@ -54,14 +56,15 @@ class GdpSettings:
     clip: float = 0.2
     epochs: int = 3
     entropy: float = 0.0
+    together: int = 256
     lean: float = 0.9
     train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=10, decay=None, pessimistic=False))
 
     def __post_init__(self) -> None:
         if self.hidden < 1 or self.hidden % self.heads:
             raise InputError(f"hidden {self.hidden} with {self.heads} heads", "a multiple of the heads")
-        if min(self.segment, self.epochs) < 1 or not self.clip > 0:
-            given = f"segment {self.segment}, epochs {self.epochs} and clip {self.clip}"
+        if min(self.segment, self.epochs, self.together) < 1 or not self.clip > 0:
+            given = f"segment {self.segment}, epochs {self.epochs}, together {self.together} and clip {self.clip}"
             raise InputError(given, "numbers above 0")
 
 
@@ -73,7 +76,9 @@ class GdpScratch:
     (`tfplace.policies.networks.superposition`). 3.4: PPO on minus the square root of the step time, against the mean of
     all trials. It learns from nothing, on the graph it places, until the budget is used up.
 
-    Departures. Those of the parts named above. What is placed are units, which cannot be split. Features are those of
+    Departures. Those of the parts named above. What is placed are units, which cannot be split. Units of a group draw
+    with the same random number, where the paper's draw each for itself (see `tfplace.study.draws.together`); whether
+    they come to the same device is still the policy's to say. Features are those of
     `tfplace.learning.graph_inputs`, of which the paper has some; devices have features too, so that one policy serves
     any number of them. The first distribution is the blind draw (see `prior_logits`), and rewards are relative (see
     `Reward`).
@@ -173,8 +178,9 @@ def learner_of(
     from tfplace.policies.networks.at_once import AtOnce
 
     inputs = graph_inputs(problem, start, settings.lean)
+    alike = inputs.rows_of(together(problem, settings.together))
     network = network_of(settings, rng)
-    return AtOnce(inputs, network, clip=settings.clip, epochs=settings.epochs, entropy=settings.entropy)
+    return AtOnce(inputs, network, alike, clip=settings.clip, epochs=settings.epochs, entropy=settings.entropy)
 
 
 def network_of(settings: GdpSettings, rng: np.random.Generator) -> OneShot:

@@ -19,12 +19,12 @@ from tfplace.pretrain.naming import alike, named_by_use
 from tfplace.pretrain.pupil import Taught, reward
 from tfplace.pretrain.teacher import Known
 from tfplace.simulate.evaluate import Simulator
-from tfplace.study.draws import pick
+from tfplace.study.draws import pick, together
 
 SETTINGS = GdpSettings()
 """Of what is trained."""
 
-_SHARPER = 0.6
+_SHARPER = 0.3
 _LEAST = -30.0
 
 
@@ -36,6 +36,7 @@ class GdpLesson:
       problem: whose units are placed.
       simulator: of it.
       inputs: of it.
+      together: [U] which of them draw together; see `tfplace.study.draws.together`.
       best: [U] the best known placement; devices that are alike are named by their first use.
       best_s: its step seconds.
     """
@@ -43,6 +44,7 @@ class GdpLesson:
     problem: Problem
     simulator: Simulator
     inputs: GraphInputs
+    together: IntArray
     best: IntArray
     best_s: float
 
@@ -52,6 +54,8 @@ class GdpPupil:
 
     Imitation is of each unit's device, all at once. Reinforcement is REINFORCE on placements drawn side by side, each
     compared with the others: the paper's PPO needs several updates on one batch, and here each batch is another graph.
+    What units that draw together came to is told each of them, with as little weight as there are many: as if each had
+    drawn for itself, which is exact where they have the same probabilities.
 
     Args:
       seed: of the first weights.
@@ -78,7 +82,10 @@ class GdpPupil:
         """See `Pupil`."""
         inputs = graph_inputs(problem)
         best = named_by_use(inputs.rows_of(known.devices), alike(problem))
-        return GdpLesson(problem, Simulator(problem, threads=1), inputs, best.astype(np.int32), known.key[1])
+        alike_rows = inputs.rows_of(together(problem, self._settings.together))
+        return GdpLesson(
+            problem, Simulator(problem, threads=1), inputs, alike_rows, best.astype(np.int32), known.key[1]
+        )
 
     def imitate(self, lesson: GdpLesson, rng: np.random.Generator) -> Taught:
         """See `Pupil`."""
@@ -94,11 +101,13 @@ class GdpPupil:
     def reinforce(self, lesson: GdpLesson, rng: np.random.Generator) -> Taught:
         """See `Pupil`."""
         share = softmax(self._network.logits(lesson.inputs), axis=1)
-        rows = self._drawn(share, rng)
+        rows = self._drawn(lesson, share, rng)
         rewards, step_s = self._rewards(lesson, rows)
         # the gradient of log p by the logits is the choice less the probabilities, of which the advantages sum up to 0
         taken = np.eye(share.shape[1])[rows]
-        by_logits = -np.einsum("b,bud->ud", standardised(rewards), taken) / rows.size
+        count = np.bincount(lesson.together)
+        weight = 1 / (len(rows) * len(count) * count[lesson.together])  # units that draw together count as one
+        by_logits = -np.einsum("b,bud->ud", standardised(rewards), taken) * weight[:, None]
         metrics = {"reward": float(rewards.mean()), "over_best": float(np.exp(np.log(step_s / lesson.best_s).mean()))}
         return Taught(self._network.gradients(lesson.inputs, by_logits), metrics)
 
@@ -109,7 +118,7 @@ class GdpPupil:
     def examine(self, lesson: GdpLesson, rng: np.random.Generator) -> dict[str, float]:
         """See `Pupil`: with each unit where it is likeliest, of the best with draws, and of the mean draw."""
         logits = self._network.logits(lesson.inputs)
-        rows = np.concatenate([logits.argmax(axis=1)[None], self._drawn(softmax(logits, axis=1), rng)])
+        rows = np.concatenate([logits.argmax(axis=1)[None], self._drawn(lesson, softmax(logits, axis=1), rng)])
         rewards, step_s = self._rewards(lesson, rows.astype(np.int32))
         over_best = step_s / lesson.best_s
         return {
@@ -118,8 +127,9 @@ class GdpPupil:
             "drawn": float(np.exp(np.log(over_best[1:]).mean())),
         }
 
-    def _drawn(self, share: FloatArray, rng: np.random.Generator) -> IntArray:
-        return pick(rng.random((self._settings.train.batch, len(share))), share)
+    def _drawn(self, lesson: GdpLesson, share: FloatArray, rng: np.random.Generator) -> IntArray:
+        keys = rng.random((self._settings.train.batch, lesson.together.max(initial=0) + 1))
+        return pick(keys[:, lesson.together], share)
 
     def _rewards(self, lesson: GdpLesson, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         over, step_s = lesson.simulator.keys(lesson.inputs.units_of(rows))

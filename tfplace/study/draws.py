@@ -6,6 +6,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
+from tfplace.group.co_placement import merge
 from tfplace.study.devices import compute_devices
 
 _HOST_SHARE = 0.01
@@ -22,6 +23,17 @@ def device_share(problem: Problem) -> FloatArray:
     share = problem.allowed * weight
     normal: FloatArray = share / share.sum(axis=1, keepdims=True)
     return normal
+
+
+def together(problem: Problem, count: int) -> IntArray:
+    """[U] which units of a problem draw with the same random number: those of one of `count` groups.
+
+    Of thousands of units that draw each for itself hardly two neighbours come to the same device, so that all that
+    placements drawn differ in is how much they send. Each unit's own probabilities stay what they are.
+    """
+    if problem.num_units <= count:
+        return np.arange(problem.num_units, dtype=np.int32)
+    return merge(problem, count)
 
 
 def pick(keys: FloatArray, share: FloatArray) -> IntArray:

@@ -22,13 +22,24 @@ class AtOnce:
     Args:
       inputs: the problem.
       network: scores it.
+      together: [U] of the rows; see `tfplace.study.draws.together`.
       clip: of PPO.
       epochs: see `Learner`.
       entropy: weight of the mean entropy of a choice, which is made large.
     """
 
-    def __init__(self, inputs: GraphInputs, network: OneShot, *, clip: float, epochs: int, entropy: float) -> None:
+    def __init__(
+        self,
+        inputs: GraphInputs,
+        network: OneShot,
+        together: IntArray,
+        *,
+        clip: float,
+        epochs: int,
+        entropy: float,
+    ) -> None:
         self.epochs = epochs
+        self._together = together
         self._inputs = inputs
         self._network = network
         self._clip = clip
@@ -36,11 +47,12 @@ class AtOnce:
         self.variables = network.trainable_variables
 
     def sample(self, count: int, seed: IntArray, updates: int) -> Drawn:
-        """[B, U] devices, each unit's drawn by itself."""
+        """[B, U] devices, drawn for many units together."""
         del updates
         choice = tfd.Categorical(logits=self._network.logits(self._inputs))
         share = choice.probs_parameter().numpy()
-        rows = pick(np.random.default_rng(seed).random((count, len(share))), share)
+        keys = np.random.default_rng(seed).random((count, self._together.max(initial=0) + 1))
+        rows = pick(keys[:, self._together], share)
         return Drawn(self._inputs.units_of(rows), {"rows": rows, "log_prob": choice.log_prob(rows).numpy()})
 
     def likeliest(self) -> IntArray:
