@@ -7,6 +7,7 @@
     python scripts/compare.py --suite=samples            # two policies, 20,000 evaluations a search; hours
     python scripts/compare.py --suite=gdp                # GDP, HDP and experts on the whole zoo; hours
     python scripts/compare.py --suite=unseen             # trained policies on held-out graphs; hours, mostly of auto
+    python scripts/compare.py --suite=transfer --weights=out/weights    # trained without the family that is placed
     python scripts/compare.py --models=gnmt_8 --placers=auto,heft --budget=60s
 
 All step times are simulated. Results are written cell by cell; the same command goes on where it was stopped. Each cell
@@ -40,7 +41,8 @@ _SUITE = flags.DEFINE_enum(
     "placers",
     list(suites.SUITES),
     "What is compared: all placers (docs/comparison.md), policies on equal groups (docs/policies.md), how soon two of "
-    "them find what they find, GDP on the whole zoo, or policies trained on other graphs (docs/pretrained.md).",
+    "them find what they find, GDP on the whole zoo, policies trained on other graphs, or on other families of them "
+    "(docs/pretrained.md).",
 )
 _QUICK = flags.DEFINE_bool("quick", False, "A few small models with small budgets, to see that it works.")
 _MODELS = flags.DEFINE_list("models", [], "Models of the zoo; by default those of the suite.")
@@ -50,10 +52,14 @@ _PLACERS = flags.DEFINE_list("placers", [], "By default the suite's.")
 _BUDGET = flags.DEFINE_string("budget", None, "Of each cell: seconds or evaluations; by default the suite's.")
 _SEEDS = flags.DEFINE_integer("seeds", None, "For placers with random choices; by default the suite's.", 1)
 _JOBS = flags.DEFINE_integer("jobs", 2, "Cells at a time.", 1)
+_WEIGHTS = flags.DEFINE_string("weights", None, "Directory of weights that --suite=transfer is about.")
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
 _OUT = flags.DEFINE_string("out", None, "The results; by default benchmarks/compare.jsonl, or as the suite has it.")
 _PLOT = flags.DEFINE_string("plot", None, "The plot; by default beside the results.")
 _PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten.")
+
+_HELD_OUT = ("unseen", "transfer")
+"""Suites of graphs of the families that policies are not trained on."""
 
 
 def main(argv: list[str]) -> None:
@@ -70,9 +76,9 @@ def main(argv: list[str]) -> None:
     journal = Journal(out, {"budget": str(budget), "simulated": True})
     with Stages(quiet=False) as stages:
         cases = [(_graph(name, suite, stages), case) for name in models for case in _cases(name, suite)]
-        todo = tasks(cases, suite.placers, suite.seeds, budget, journal)
+        todo = tasks(cases, suite.placers, suite.seeds, budget, journal, trained=suite.trained)
         stages.stage(f"{len(todo)} cells of {budget}")
-        learned = any(getattr(PLACERS[name], "learned", False) for name in suite.placers)
+        learned = suite.trained or any(getattr(PLACERS[name], "learned", False) for name in suite.placers)
         prepare = functools.partial(load_tensorflow, gpus=False) if learned else None
         failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part, prepare=prepare)
     _show(journal, suite, out)
@@ -88,11 +94,19 @@ def _suite() -> suites.Suite:
     if _QUICK.value and name not in suites.QUICKLY:
         raise SystemExit(f"--quick with --suite={name}; there are quick ones of {', '.join(suites.QUICKLY)}.")
     suite = suites.QUICKLY[name] if _QUICK.value else suites.SUITES[name]
-    suite = _held_out(suite) if suite is suites.UNSEEN else suite
+    suite = _held_out(suite) if name in _HELD_OUT else suite
+    if suite.trained:
+        if not _WEIGHTS.value:
+            raise SystemExit(f"--suite={name} needs --weights, a directory; see docs/pretrained.md.")
+        folder = Path(_WEIGHTS.value)
+        trained = {
+            key: dataclasses.replace(one, weights=str(folder / one.weights)) for key, one in suite.trained.items()
+        }
+        suite = dataclasses.replace(suite, trained=trained)
     changes = {
         "models": tuple(_MODELS.value),
         "topologies": tuple(_TOPOLOGIES.value),
-        "placers": tuple(name for name in _PLACERS.value if PLACERS[name]),
+        "placers": tuple(key for key in _PLACERS.value if key in suite.trained or PLACERS[key]),
         "budget": _BUDGET.value,
         "seeds": _SEEDS.value,
     }
@@ -163,6 +177,7 @@ def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
     from tfplace.compare.samples_table import samples_tables
     from tfplace.compare.standings import placers_of, standings
     from tfplace.compare.tables import replace_between
+    from tfplace.compare.transfer_table import transfer_tables
     from tfplace.compare.unseen_table import curves, unseen_tables
     from tfplace.report.plots import cumulative, heat_map
 
@@ -172,6 +187,7 @@ def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
         "policies": policies_tables,
         "samples": samples_tables,
         "gdp": gdp_tables,
+        "transfer": transfer_tables,
         "unseen": unseen_tables,
     }
     text = tables[_SUITE.value](rows)

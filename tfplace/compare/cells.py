@@ -23,6 +23,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.progress import Improvement
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import Placer
 from tfplace.study.devices import compute_devices, single_device
 
 CONSTRUCTIVE = (
@@ -97,6 +98,31 @@ class Case:
     def __str__(self) -> str:
         memory = f", {'tight' if self.spare == 1.5 else f'{self.spare:g} shares of'} memory" if self.tight else ""
         return f"{self.graph} on {self.topology}{memory}" + (f", {self.groups} groups" if self.groups else "")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A policy with weights of one's own, under a name of its own.
+
+    Attributes:
+      placer: which policy.
+      weights: file; `{family}` in it stands for the family of the graph.
+      fine_tune: updates on the graph that is placed.
+    """
+
+    placer: str
+    weights: str
+    fine_tune: int = 0
+
+    def placer_for(self, case: Case) -> Placer:
+        """The policy for a graph.
+
+        Raises:
+          InputError: there is no such file, or it is of another policy.
+        """
+        weights = self.weights.format(family=case.graph.rpartition("_")[0])
+        made: Placer = PLACERS[self.placer](weights=weights, fine_tune=self.fine_tune)
+        return made
 
 
 @dataclass(frozen=True)
@@ -197,14 +223,25 @@ def facts_of(problem: Problem, case: Case) -> Facts:
     return Facts(case, graph.num_ops, problem.num_units, problem.num_devices, bound_s, graph.fingerprint)
 
 
-def run_cell(problem: Problem, case: Case, placer: str, budget: Budget, seed: int) -> Run:
-    """Runs a placer; what it cannot do is part of the result, not an error."""
+def run_cell(
+    problem: Problem, case: Case, placer: str, budget: Budget, seed: int, *, trained: Trained | None = None
+) -> Run:
+    """Runs a placer; what it cannot do is part of the result, not an error.
+
+    Args:
+      problem: of the case.
+      case: where.
+      placer: its name.
+      budget: of its own.
+      seed: of its random generator.
+      trained: what stands behind the name, if it is no placer's own.
+    """
     search = Search(problem, budget, seed)
     wall, cpu = time.perf_counter(), _cpu_s()
     trouble = ""
     chosen = None
     try:
-        chosen = search.run(PLACERS[placer](), placer)
+        chosen = search.run(PLACERS[placer]() if trained is None else trained.placer_for(case), placer)
     except TfplaceError as error:
         trouble = str(error)
     took, used = time.perf_counter() - wall, _cpu_s() - cpu

@@ -7,12 +7,12 @@ import itertools
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfplace.compare.cells import Case, Facts, Run, facts_of, problem_of, run_cell, seeds_of
+from tfplace.compare.cells import Case, Facts, Run, Trained, facts_of, problem_of, run_cell, seeds_of
 from tfplace.compare.journal import Journal
 from tfplace.core.cores import own_cores
 from tfplace.core.graph import OpGraph
@@ -30,10 +30,17 @@ class Task:
     budget: Budget
     placer: str = ""
     seed: int = 0
+    trained: Trained | None = None
 
 
 def tasks(
-    cases: Sequence[tuple[Path, Case]], placers: Iterable[str], seeds: int, budget: Budget, journal: Journal
+    cases: Sequence[tuple[Path, Case]],
+    placers: Iterable[str],
+    seeds: int,
+    budget: Budget,
+    journal: Journal,
+    *,
+    trained: Mapping[str, Trained] | None = None,
 ) -> list[Task]:
     """Every cell that the journal lacks: the cases' facts, then seed by seed and case by case.
 
@@ -43,6 +50,7 @@ def tasks(
       seeds: how many a placer with random choices gets.
       budget: of every cell.
       journal: what is there.
+      trained: what stands behind names that are no placers'.
 
     Raises:
       InputError: the journal's results are of another graph of the same name.
@@ -60,7 +68,7 @@ def tasks(
     for now in range(seeds):  # everything once before anything twice, so that a part of it is a fair picture
         for graph, case in cases:
             todo = [cell for cell in cells if cell[1] == now and (case, *cell) not in journal.runs]
-            wanted += [Task(graph, case, budget, *cell) for cell in todo]
+            wanted += [Task(graph, case, budget, *cell, (trained or {}).get(cell[0])) for cell in todo]
     return wanted
 
 
@@ -126,7 +134,7 @@ def run_task(task: Task) -> Facts | Run:
     problem = _problem(task.graph, task.case)
     if not task.placer:
         return facts_of(problem, task.case)
-    return run_cell(problem, task.case, task.placer, task.budget, task.seed)
+    return run_cell(problem, task.case, task.placer, task.budget, task.seed, trained=task.trained)
 
 
 @functools.lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE, LEARNED, SEARCHES, Case
+from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE, LEARNED, SEARCHES, Case, Trained
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Suite:
         1.5 times its share.
       groups: see `Case`.
       parameters: of models, instead of their own.
+      trained: what stands behind names in `placers` that are no placers'; weights in a directory that is told later.
     """
 
     placers: tuple[str, ...]
@@ -39,6 +40,7 @@ class Suite:
     part: float | None = None
     groups: int = 0
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trained: Mapping[str, Trained] = field(default_factory=dict)
 
     def cases(self, model: str, counts: Sequence[int]) -> list[Case]:
         """Those of a model.
@@ -139,6 +141,30 @@ GDP = Suite(
 )
 """GDP beside what its paper compares it with, on the whole zoo, without groups."""
 
-SUITES = {"placers": FULL, "policies": POLICIES, "samples": SAMPLES, "gdp": GDP, "unseen": UNSEEN}
+_ELSEWHERE = "without_{family}.npz"
+
+TRANSFER = Suite(
+    ("single", "heft", "m_sct", "random_search", "placeto_scratch", "placeto_elsewhere", "placeto_tuned"),
+    "20000 evaluations",
+    1,
+    "benchmarks/transfer.jsonl",
+    "transfer",
+    topologies=("4xP100",),
+    tight=(),
+    trained={
+        "placeto_elsewhere": Trained("placeto", _ELSEWHERE),
+        "placeto_tuned": Trained("placeto", _ELSEWHERE, fine_tune=50),
+    },
+)
+"""A policy that was trained on other families, at once and after a little training, beside one that begins anew."""
+
+SUITES = {
+    "placers": FULL,
+    "policies": POLICIES,
+    "samples": SAMPLES,
+    "gdp": GDP,
+    "unseen": UNSEEN,
+    "transfer": TRANSFER,
+}
 
 QUICKLY = {"placers": QUICK, "policies": QUICK_POLICIES}

@@ -78,7 +78,7 @@ def goals_text(rows: Sequence[Standing]) -> str:
 
 def curves(rows: Sequence[Standing]) -> dict[str, list[float]]:
     """Placer -> its ratios, for a plot of how many cases are within which factor."""
-    shown = ("random", "placeto_untrained", "heft", "m_sct", "etf", "gdp", "placeto")
+    shown = ("random", "placeto_untrained", "rnn_elsewhere", "heft", "m_sct", "etf", "gdp", "placeto")
     return {name: over_optimised(rows, name) for name in shown if any(name in row.runs for row in rows)}
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.learning.controller import Drawn
-from tfplace.learning.features import adjacency, unit_features
+from tfplace.learning.features import Float32, adjacency, unit_features
 from tfplace.learning.losses import reinforce
 from tfplace.policies.networks.attentional import Attentional
 from tfplace.policies.networks.initial import draw_weights
@@ -26,6 +26,7 @@ class OneByOne:
       rng: draws the first parameters.
       network: sizes of `Attentional`.
       entropy: weight of the mean entropy of a choice, which is made large.
+      features: [U, F] what the policy sees of the units, instead of the paper's, which are of one problem alone.
     """
 
     epochs = 1
@@ -38,8 +39,10 @@ class OneByOne:
         network: Mapping[str, Any],
         *,
         entropy: float = 0.0,
+        features: Float32 | None = None,
     ) -> None:
-        self._features = tf.concat([unit_features(problem), adjacency(problem)], axis=1)
+        own = [unit_features(problem), adjacency(problem)] if features is None else [features]
+        self._features = tf.concat(own, axis=1)
         self._prior = tf.constant(prior, tf.float32)
         self._entropy = entropy
         self._network = Attentional(int(self._features.shape[1]), problem.num_devices, **network)

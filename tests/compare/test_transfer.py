@@ -1,0 +1,96 @@
+"""Policies under names of their own, with weights of one's own, and the table of what they carry over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfplace.compare import suites
+from tfplace.compare.cells import Case, Facts, Run, Trained, problem_of, run_cell
+from tfplace.compare.journal import Journal
+from tfplace.compare.running import Task, run_all, tasks
+from tfplace.compare.standings import Standing
+from tfplace.compare.transfer_table import steps_table, transfer_text
+from tfplace.errors import InputError
+from tfplace.learning.pretrained import Pretrained
+from tfplace.policies.networks.sweep import Sweep
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+from tfplace.testing.graphs import random_graph
+
+CASE = Case("cells_3", "2xP100")
+BUDGET = Budget(evaluations=60)
+
+
+@pytest.fixture
+def graph():
+    return random_graph(np.random.default_rng(0), 30)
+
+
+@pytest.fixture
+def trained(tmp_path):
+    network = Sweep(np.random.default_rng(0), hidden=4, rounds=1)
+    settings = {"groups": 16, "hidden": 4, "rounds": 1}
+    Pretrained("placeto", settings, [v.numpy() for v in network.variables], {}).save(tmp_path / "without_cells.npz")
+    return Trained("placeto", str(tmp_path / "without_{family}.npz"))
+
+
+def test_the_family_of_a_graph_names_the_file(graph, trained):
+    found = run_cell(problem_of(graph, CASE), CASE, "elsewhere", BUDGET, 0, trained=trained)
+    assert (found.placer, found.trouble, found.evaluations) == ("elsewhere", "", 49)
+    assert found.step_s is not None
+
+
+def test_without_a_file_that_is_what_the_cell_says(graph, trained):
+    other = Case("rows_3", "2xP100")
+    found = run_cell(problem_of(graph, other), other, "elsewhere", BUDGET, 0, trained=trained)
+    assert "No such file" in found.trouble and found.step_s is None
+
+
+def test_weights_of_another_policy_are_no_placer(trained):
+    with pytest.raises(InputError, match="gdp"):
+        Trained("gdp", trained.weights).placer_for(CASE).place(None)
+
+
+def test_cells_in_other_processes_know_what_stands_behind_a_name(graph, trained, tmp_path):
+    graph.save(tmp_path / "cells_3.npz")
+    journal = Journal(tmp_path / "found.jsonl", {"budget": str(BUDGET), "simulated": True})
+    given = [(tmp_path / "cells_3.npz", CASE)]
+    todo = tasks(given, ("single", "elsewhere"), 1, BUDGET, journal, trained={"elsewhere": trained})
+    assert todo[1:] == [
+        Task(given[0][0], CASE, BUDGET, "single"),
+        Task(given[0][0], CASE, BUDGET, "elsewhere", 0, trained),
+    ]
+    assert run_all(todo, journal) == []
+    assert not journal.runs[CASE, "elsewhere", 0].trouble
+
+
+def test_every_name_of_the_suite_is_something():
+    assert {*suites.TRANSFER.placers} <= {*PLACERS, *suites.TRANSFER.trained}
+
+
+def run(placer, step_s, trail):
+    return Run(CASE, placer, 0, step_s, 0, 1000, 1.0, 1.0, tuple((e, 0.1, s, "x") for e, s in trail))
+
+
+def standing(anew):
+    runs = {
+        "single": [run("single", 4.0, ())],
+        "placeto_scratch": [run("placeto_scratch", 1.0, anew)],
+        "placeto_elsewhere": [run("placeto_elsewhere", 2.0, [(1, 2.0)])],
+        "placeto_tuned": [run("placeto_tuned", 1.5, [(1, 2.0), (20, 1.5)])],
+    }
+    return Standing(Facts(CASE, 10, 8, 2, 1.0, "f"), runs)
+
+
+def test_how_many_times_the_evaluations_it_takes_anew():
+    rows = [standing([(10, 3.0), (260, 1.4)]), standing([(10, 3.0), (40, 1.5)]), standing([(10, 3.0)])]
+    text = transfer_text(rows)
+    assert "at least 10 times the evaluations in 2 of 3 cases, in 1 of which it never has it" in text
+    assert "25.0 % faster than placeto_elsewhere" in text
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in steps_table(rows).splitlines()]
+    head, *found = lines[0], *lines[2:]
+    assert head[1:3] == ["single", "placeto_scratch"]
+    assert [line[-3:] for line in found] == [["20", "260", "13.0"], ["20", "40", "2.0"], ["20", "never", "-"]]
+    tuned = head.index("placeto_tuned")
+    assert all(line[tuned] == "0.38" for line in found)

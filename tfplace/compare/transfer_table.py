@@ -1,0 +1,65 @@
+"""A policy that was trained on other families, beside one that learns each graph from nothing, as text."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from tfplace.compare.soon import median_until
+from tfplace.compare.standings import Standing, placers_of
+from tfplace.compare.tables import table
+
+SCRATCH, ELSEWHERE, TUNED = "placeto_scratch", "placeto_elsewhere", "placeto_tuned"
+"""Begins anew; places at once; places at once, then learns for some updates."""
+
+_MANY = 10
+_PUBLISHED = "published: fine-tuning in under 50 steps (GDP, Zhou et al. 2019; on real devices)"
+
+
+def transfer_tables(rows: Sequence[Standing]) -> str:
+    """All there is to say."""
+    return "\n\n".join((steps_table(rows), f"```\n{transfer_text(rows)}\n```"))
+
+
+def steps_table(rows: Sequence[Standing]) -> str:
+    """For each graph every placer's step over the best single device's, and how soon what the tuned one has is had."""
+    names = placers_of(rows)
+    lines = []
+    for row in rows:
+        one_s = row.median_s("single")
+        cells = (f"{row.median_s(name) / one_s:.2f}" for name in names)
+        lines.append((str(row.facts.case), *cells, *_counts(row)))
+    return table(("step over single", *names, "evaluations: tuned", "anew", "times as many"), lines)
+
+
+def transfer_text(rows: Sequence[Standing]) -> str:
+    """In how many cases learning anew takes how many times the evaluations."""
+    times = [_times(row) for row in rows]
+    many = sum(ratio >= _MANY for ratio in times)
+    never = sum(math.isinf(ratio) for ratio in times)
+    gained = statistics.geometric_mean([row.median_s(TUNED) / row.median_s(ELSEWHERE) for row in rows])
+    return "\n".join(
+        [
+            f"to have what {TUNED} has, {SCRATCH} takes at least {_MANY} times the evaluations in {many} of "
+            f"{len(rows)} cases, in {never} of which it never has it",
+            f"{TUNED} is {100 * (1 - gained):.1f} % faster than {ELSEWHERE} (geometric mean)",
+            _PUBLISHED,
+        ]
+    )
+
+
+def _tuned(row: Standing) -> float:
+    return median_until(row, TUNED, row.median_s(TUNED))
+
+
+def _times(row: Standing) -> float:
+    """Evaluations anew over evaluations with what was learned elsewhere, until the step that the latter comes to."""
+    return median_until(row, SCRATCH, row.median_s(TUNED)) / _tuned(row)
+
+
+def _counts(row: Standing) -> tuple[str, str, str]:
+    anew = median_until(row, SCRATCH, row.median_s(TUNED))
+    if math.isinf(anew):
+        return f"{_tuned(row):,.0f}", "never", "-"
+    return f"{_tuned(row):,.0f}", f"{anew:,.0f}", f"{_times(row):.1f}"
