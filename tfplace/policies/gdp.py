@@ -41,6 +41,7 @@ class GdpSettings:
       clip: of PPO's ratios.
       epochs: how often each batch is learned from.
       entropy: weight of the mean entropy of a unit's choice, which is made large.
+      draws: placements that are drawn at once, with weights.
       together: of how many groups the units draw together; see `tfplace.study.draws.together`.
       lean: of `prior_logits`, if there is a start.
       train: see there. The baseline is the mean of all trials, as in the paper.
@@ -56,6 +57,7 @@ class GdpSettings:
     clip: float = 0.2
     epochs: int = 3
     entropy: float = 0.0
+    draws: int = 48
     together: int = 256
     lean: float = 0.9
     train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=10, decay=None, pessimistic=False))
@@ -63,9 +65,9 @@ class GdpSettings:
     def __post_init__(self) -> None:
         if self.hidden < 1 or self.hidden % self.heads:
             raise InputError(f"hidden {self.hidden} with {self.heads} heads", "a multiple of the heads")
-        if min(self.segment, self.epochs, self.together) < 1 or not self.clip > 0:
-            given = f"segment {self.segment}, epochs {self.epochs}, together {self.together} and clip {self.clip}"
-            raise InputError(given, "numbers above 0")
+        if min(self.segment, self.epochs, self.draws, self.together) < 1 or not self.clip > 0:
+            counts = f"segment {self.segment}, epochs {self.epochs}, draws {self.draws}, together {self.together}"
+            raise InputError(f"{counts} and clip {self.clip}", "numbers above 0")
 
 
 class GdpScratch:
@@ -149,7 +151,7 @@ class Gdp(GdpScratch):
             learner = make(study)
             study.key(learner.likeliest())
             seed = study.rng.integers(2**31, size=2).astype(np.int32)
-            all_keys(study, learner.sample(settings.train.batch, seed, 0).devices)
+            all_keys(study, learner.sample(settings.draws, seed, 0).devices)
             if self.fine_tune:
                 Training(study, make, settings.train).go(self.fine_tune)
         assert study.best is not None

@@ -101,7 +101,7 @@ class GdpPupil:
     def reinforce(self, lesson: GdpLesson, rng: np.random.Generator) -> Taught:
         """See `Pupil`."""
         share = softmax(self._network.logits(lesson.inputs), axis=1)
-        rows = self._drawn(lesson, share, rng)
+        rows = self._drawn(lesson, share, self._settings.train.batch, rng)
         rewards, step_s = self._rewards(lesson, rows)
         # the gradient of log p by the logits is the choice less the probabilities, of which the advantages sum up to 0
         taken = np.eye(share.shape[1])[rows]
@@ -118,7 +118,8 @@ class GdpPupil:
     def examine(self, lesson: GdpLesson, rng: np.random.Generator) -> dict[str, float]:
         """See `Pupil`: with each unit where it is likeliest, of the best with draws, and of the mean draw."""
         logits = self._network.logits(lesson.inputs)
-        rows = np.concatenate([logits.argmax(axis=1)[None], self._drawn(lesson, softmax(logits, axis=1), rng)])
+        share = softmax(logits, axis=1)
+        rows = np.concatenate([logits.argmax(axis=1)[None], self._drawn(lesson, share, self._settings.draws, rng)])
         rewards, step_s = self._rewards(lesson, rows.astype(np.int32))
         over_best = step_s / lesson.best_s
         return {
@@ -127,8 +128,8 @@ class GdpPupil:
             "drawn": float(np.exp(np.log(over_best[1:]).mean())),
         }
 
-    def _drawn(self, lesson: GdpLesson, share: FloatArray, rng: np.random.Generator) -> IntArray:
-        keys = rng.random((self._settings.train.batch, lesson.together.max(initial=0) + 1))
+    def _drawn(self, lesson: GdpLesson, share: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
+        keys = rng.random((count, lesson.together.max(initial=0) + 1))
         return pick(keys[:, lesson.together], share)
 
     def _rewards(self, lesson: GdpLesson, rows: IntArray) -> tuple[FloatArray, FloatArray]:
