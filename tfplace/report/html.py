@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from tfplace.core.placement import Placement
+from tfplace.errors import MissingExtraError
 from tfplace.report.facts import (
     DEVICE_HEADINGS,
     DeviceFacts,
@@ -18,6 +19,7 @@ from tfplace.report.facts import (
     versus,
     wording,
 )
+from tfplace.report.pictures import Picture, placement_pictures
 from tfplace.units import format_seconds
 
 STYLE = """
@@ -33,6 +35,13 @@ STYLE = """
 .tfplace .transfer { background: #e0862b; }
 """
 
+_PAGE_STYLE = """
+body { margin: 1em; font-family: sans-serif; font-size: 14px; }
+.figures { display: flex; flex-wrap: wrap; gap: 1.5em; }
+figure { margin: 0; flex: 1 1 340px; max-width: 640px; }
+figure img { width: 100%; }
+figcaption { color: #666; }
+"""
 
 LEGEND = '<span class="key compute"></span> compute and <span class="key transfer"></span> transfer, as part of '
 """What the colours of the bars mean; the bars are drawn in the same classes."""
@@ -49,9 +58,38 @@ def placement_html(placement: Placement) -> str:
 
 
 def placement_page(placement: Placement) -> str:
-    """`placement_html` as a whole page."""
-    head = f'<meta charset="utf-8"><title>{escape(title(placement))}</title>'
-    return f"<!doctype html><html><head>{head}</head><body>{placement_html(placement)}</body></html>\n"
+    """`placement_html` and pictures as a whole page; without the problem, or without matplotlib, there are none."""
+    return page(title(placement), f"{placement_html(placement)}{_pictures(placement)}")
+
+
+def page(name: str, body: str) -> str:
+    """A page that needs nothing but itself.
+
+    Args:
+      name: its title, as text.
+      body: HTML.
+    """
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(name)}</title><style>{_PAGE_STYLE}</style>"
+    )
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def _pictures(placement: Placement) -> str:
+    if placement.problem is None:
+        return ""
+    try:
+        pictures = placement_pictures(placement)
+    except MissingExtraError as error:
+        return f"<p>No pictures: {escape(str(error))}</p>"
+    return figures(pictures)
+
+
+def figures(pictures: Iterable[Picture]) -> str:
+    """Pictures side by side as far as there is room, each with its caption."""
+    each = (f"<figure>{one.html}<figcaption>{escape(one.caption)}</figcaption></figure>" for one in pictures)
+    return f'<div class="figures">{"".join(each)}</div>'
 
 
 def _devices(placement: Placement) -> str:
