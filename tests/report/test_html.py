@@ -14,7 +14,7 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("br", "meta"):
+        if tag not in ("br", "img", "meta"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):

@@ -13,6 +13,7 @@ from PIL import Image
 import tfplace
 from tests.report.cases import timeline
 from tfplace.report import pictures
+from tfplace.report.drawing import device_colours
 from tfplace.report.html import placement_page
 from tfplace.testing import random_problem
 
@@ -54,7 +55,7 @@ def test_every_device_that_works_is_seen_in_its_colour(placed):
     drawn = pictures.placement_pictures(placed)
     assert len(drawn) == 4
     used = np.unique(placed.op_device)
-    colours = pictures._colours(placed.device_names)
+    colours = device_colours(placed.device_names)
     for picture in drawn[:2]:
         image = shown(picture.html)
         assert image.shape[1] > 800
@@ -68,7 +69,7 @@ def test_the_same_placement_has_the_same_pictures(placed):
 
 def test_a_timeline_with_one_transfer():
     image = shown(pictures.timeline_picture(timeline()))
-    assert all(has(image, colour) for colour in pictures._colours(("GPU:0", "GPU:1")))
+    assert all(has(image, colour) for colour in device_colours(("GPU:0", "GPU:1")))
 
 
 def test_groups_are_on_one_device(placed):
@@ -79,8 +80,8 @@ def test_groups_are_on_one_device(placed):
 
 
 def test_the_host_is_grey_where_there_are_others():
-    assert pictures._colours(("CPU:0",)) != pictures._colours(("CPU:0", "GPU:0"))[:1]
-    many = pictures._colours(tuple(f"GPU:{i}" for i in range(8)))
+    assert device_colours(("CPU:0",)) != device_colours(("CPU:0", "GPU:0"))[:1]
+    many = device_colours(tuple(f"GPU:{i}" for i in range(8)))
     assert len(set(many)) == 8
 
 
@@ -90,6 +91,6 @@ def test_the_page_has_them_or_says_why_not(placed, monkeypatch):
     def none(height):
         raise tfplace.errors.MissingExtraError("pictures", "matplotlib", "pip install 'tfplace[plots]'")
 
-    monkeypatch.setattr(pictures, "_figure", none)
+    monkeypatch.setattr(pictures, "blank", none)
     page = placement_page(placed)
     assert "<img" not in page and "No pictures: " in page and "tfplace[plots]" in page

@@ -41,6 +41,8 @@ body { margin: 1em; font-family: sans-serif; font-size: 14px; }
 figure { margin: 0; flex: 1 1 340px; max-width: 640px; }
 figure img { width: 100%; }
 figcaption { color: #666; }
+details { margin: 0.8em 0; }
+summary { cursor: pointer; }
 """
 
 LEGEND = '<span class="key compute"></span> compute and <span class="key transfer"></span> transfer, as part of '
@@ -71,7 +73,7 @@ def page(name: str, body: str) -> str:
     """
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)}</title><style>{_PAGE_STYLE}</style>"
+        f"<title>{escape(name)}</title><style>{STYLE}{_PAGE_STYLE}</style>"
     )
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
@@ -96,7 +98,7 @@ def _devices(placement: Placement) -> str:
     step = placement.predicted.step_s
     head = (*DEVICE_HEADINGS, LEGEND + wording(placement).whole)
     rows = ([*map(escape, row.cells()), _bar(row, step)] for row in device_facts(placement))
-    return _table(wording(placement).devices, head, rows)
+    return table(wording(placement).devices, head, rows)
 
 
 def _bar(row: DeviceFacts, step_s: float) -> str:
@@ -113,11 +115,17 @@ def _baselines(placement: Placement) -> str:
         against = misfit(cost, placement.device_names) or versus(placement, cost)
         rows.append([escape(name), format_seconds(cost.step_s) if cost.feasible else "-", escape(against)])
     words = wording(placement)
-    return _table(words.others, ("placement", words.column, "against this one"), rows)
+    return table(words.others, ("placement", words.column, "against this one"), rows)
 
 
-def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; its headings and cells are HTML already."""
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table that can be wider than its page.
+
+    Args:
+      caption: text.
+      head: HTML.
+      rows: HTML.
+    """
     top = "".join(f"<th>{cell}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -5,11 +5,7 @@ Pictures are inside `img` elements: a page has everything in itself. Those of la
 
 from __future__ import annotations
 
-import base64
-import io
-from collections.abc import Sequence
-from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,17 +13,14 @@ from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.timeline import Timeline
-from tfplace.errors import MissingExtraError
 from tfplace.group.co_placement import merge
 from tfplace.group.flow import flow
 from tfplace.group.layers import layers
 from tfplace.group.merge import renumber
 from tfplace.group.unit_graph import sum_parallel
+from tfplace.report.drawing import blank, device_colours, image, legend
 from tfplace.study.devices import compute_devices
 from tfplace.units import format_bytes
-
-_WIDTH, _DOTS = 6.4, 160
-"""Inches, and dots to an inch: at half the size, as on a telephone, letters can still be read."""
 
 _COLUMNS = 400
 """Of a timeline: what is shorter is drawn as part of one."""
@@ -42,7 +35,6 @@ _LITTLE = 0.01
 """Less than this part of what flows between any two groups is not drawn: most would be lines of single numbers."""
 
 _LAYERS = 24
-_HOST = "#9a9a9a"
 _MOVED = "#222222"
 
 
@@ -86,11 +78,11 @@ def placement_pictures(placement: Placement) -> list[Picture]:
 def timeline_picture(timeline: Timeline) -> str:
     """A row for each device: the part of each slice of the step in which it computes, and in which it moves tensors."""
     count = len(timeline.device_names)
-    figure, axis = _figure(0.5 + 0.42 * count)
+    figure, axis = blank(0.5 + 0.42 * count)
     ends = [timeline.finish_s.max(initial=0.0), timeline.moved_finish_s.max(initial=0.0)]
     edges = np.linspace(0.0, max(*ends, 1e-12), _COLUMNS + 1)
     milliseconds = 1e3 * edges[:-1]
-    for d, colour in enumerate(_colours(timeline.device_names)):
+    for d, colour in enumerate(device_colours(timeline.device_names)):
         mine = (timeline.op_device == d) & ~timeline.replicated
         moves = (timeline.moved_src == d) | (timeline.moved_dst == d)
         busy = _share(timeline.start_s[mine], timeline.finish_s[mine], edges)
@@ -100,7 +92,7 @@ def timeline_picture(timeline: Timeline) -> str:
         axis.fill_between(milliseconds, base, base - 0.15 * moving, step="post", color=_MOVED, linewidth=0)
     axis.set_yticks([count - 1 - d + 0.3 for d in range(count)], timeline.device_names)
     axis.set(xlabel="milliseconds", xlim=(0, 1e3 * edges[-1]), ylim=(-0.2, count - 0.1))
-    return _image(figure, "Timeline of each device")
+    return image(figure, "Timeline of each device")
 
 
 def layers_picture(problem: Problem, op_device: IntArray) -> str:
@@ -111,9 +103,9 @@ def layers_picture(problem: Problem, op_device: IntArray) -> str:
     unit_of = problem.grouping.unit_of
     inside = unit_of >= 0
     seconds = problem.costs.compute_s[np.arange(len(unit_of)), op_device]
-    figure, axis = _figure(2.2)
+    figure, axis = blank(2.2)
     bottom = np.zeros(shown)
-    for d, colour in enumerate(_colours(problem.topology.device_names)):
+    for d, colour in enumerate(device_colours(problem.topology.device_names)):
         mine = inside & (op_device == d)
         height = 1e3 * np.bincount(column[unit_of[mine]], seconds[mine], shown)
         axis.bar(
@@ -122,8 +114,8 @@ def layers_picture(problem: Problem, op_device: IntArray) -> str:
         bottom += height
     axis.set(xlabel=f"layers ({int(label.max(initial=0)) + 1})", ylabel="milliseconds", xlim=(-0.5, shown - 0.5))
     axis.set_xticks([])
-    _legend(axis, problem.topology.device_names)
-    return _image(figure, "Seconds of each layer by device")
+    legend(axis, problem.topology.device_names)
+    return image(figure, "Seconds of each layer by device")
 
 
 def graph_picture(problem: Problem, timeline: Timeline) -> str:
@@ -138,7 +130,7 @@ def graph_picture(problem: Problem, timeline: Timeline) -> str:
     middle = (timeline.start_s + timeline.finish_s)[inside] / 2
     x = np.bincount(group, middle, count) / np.maximum(np.bincount(group, minlength=count), 1)
     y = _heights(x, src, dst)
-    figure, axis = _figure(3.2)
+    figure, axis = blank(3.2)
     gap = np.full(len(src), np.nan)  # one line with gaps
     axis.plot(
         np.stack([x[src], x[dst], gap], axis=1).ravel(),
@@ -148,29 +140,29 @@ def graph_picture(problem: Problem, timeline: Timeline) -> str:
         zorder=1,
     )
     area = 8 + 260 * size / max(float(size.max(initial=0.0)), 1e-12)
-    for d, colour in enumerate(_colours(problem.topology.device_names)):
+    for d, colour in enumerate(device_colours(problem.topology.device_names)):
         mine = device == d
         axis.scatter(x[mine], y[mine], s=area[mine], color=colour, linewidth=0, alpha=0.85, zorder=2)
     axis.set_axis_off()
-    _legend(axis, problem.topology.device_names)
-    return _image(figure, "The graph, coloured by device")
+    legend(axis, problem.topology.device_names)
+    return image(figure, "The graph, coloured by device")
 
 
 def memory_picture(placement: Placement) -> str:
     """A bar for each device, and a mark at its limit."""
     cost, names = placement.predicted, placement.device_names
-    figure, axis = _figure(0.5 + 0.34 * len(names))
+    figure, axis = blank(0.5 + 0.34 * len(names))
     rows = np.arange(len(names))[::-1]
     unit, unit_name = (2**30, "GiB") if cost.peak_bytes.max() >= 2**29 else (2**20, "MiB")
     peak, limit = cost.peak_bytes / unit, cost.limit_bytes / unit
-    axis.barh(rows, peak, color=_colours(names), height=0.6)
+    axis.barh(rows, peak, color=device_colours(names), height=0.6)
     near = limit <= 3 * peak.max()  # a limit far off would leave nothing to be seen
     axis.plot(limit[near], rows[near], "|", color="black", markersize=14)
     axis.set_yticks(
         rows, [f"{name} of {format_bytes(size)}" for name, size in zip(names, cost.limit_bytes.tolist(), strict=True)]
     )
     axis.set(xlabel=unit_name, xlim=(0, None))
-    return _image(figure, "Memory of each device")
+    return image(figure, "Memory of each device")
 
 
 def _groups(problem: Problem, op_device: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -215,43 +207,3 @@ def _share(begin: FloatArray, end: FloatArray, edges: FloatArray) -> FloatArray:
         done[:-1] += sign * (left + width * (np.cumsum(whole) - whole))
     share: FloatArray = np.clip(done[:-1] / width, 0.0, 1.0)
     return share
-
-
-def _colours(names: Sequence[str]) -> list[str]:
-    """One for each device: the host's is grey."""
-    palette = ("#3a6ea5", "#e0862b", "#4d9a57", "#b5474b", "#7d5ba6", "#3aa6a0", "#c9a227", "#8c6d5b")
-    found, used = [], 0
-    for name in names:
-        if name.startswith("CPU") and len(names) > 1:
-            found.append(_HOST)
-        else:
-            found.append(palette[used % len(palette)])
-            used += 1
-    return found
-
-
-def _figure(height: float) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("pictures without matplotlib", "matplotlib", "pip install 'tfplace[plots]'") from error
-    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-    axis = figure.add_subplot()
-    axis.spines[["top", "right"]].set_visible(False)
-    return figure, axis
-
-
-def _legend(axis: Any, names: Sequence[str]) -> None:
-    from matplotlib.patches import Patch
-
-    keys = [Patch(color=colour, label=name) for name, colour in zip(names, _colours(names), strict=True)]
-    axis.legend(
-        handles=keys, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, frameon=False, fontsize=8, handlelength=1
-    )
-
-
-def _image(figure: Any, alt: str) -> str:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DOTS, metadata={"Software": None})
-    data = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{data}">'

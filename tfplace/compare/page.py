@@ -1,0 +1,125 @@
+"""Everything that was run, as one page that needs nothing but itself."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from tfplace.compare.standings import Standing, placers_of
+from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
+from tfplace.report.html import figures, page, table
+from tfplace.report.pictures import Picture
+from tfplace.units import format_seconds
+
+_SOON = 50
+"""A run of fewer evaluations is no search, and has no curve."""
+
+_OPEN = 2
+"""So many cases are shown at once; of more, each is opened by a click."""
+
+SIMULATED = "All step times are simulated."
+
+
+def comparison_page(rows: Sequence[Standing], title: str) -> str:
+    """Tables and charts: over all cases where there are several, then case by case.
+
+    Args:
+      rows: what was found.
+      title: of the page.
+
+    Raises:
+      MissingExtraError: matplotlib is missing.
+    """
+    parts = [f"<h1>{escape(title)}</h1>", f"<p>{SIMULATED} A cell is the median over the seeds.</p>"]
+    if len(rows) > 1:
+        parts += ["<h2>All cases</h2>", _overall(rows), figures(_over_all(rows))]
+    for row in rows:
+        name, inside = escape(str(row.facts.case)), _case(row)
+        opened = " open" if len(rows) <= _OPEN else ""
+        parts.append(f"<details{opened}><summary><b>{name}</b>, {_said(row)}</summary>{inside}</details>")
+    return page(title, f'<div class="tfplace">{"".join(parts)}</div>')
+
+
+def _said(row: Standing) -> str:
+    name, least = row.best_of(row.runs)
+    found = f"best {format_seconds(least)} by {name}" if name else "nothing fits"
+    return escape(f"{row.facts.ops:,} ops, bound {format_seconds(row.facts.bound_s)}, {found}")
+
+
+def _overall(rows: Sequence[Standing]) -> str:
+    """For each placer: cases, geometric mean over the best of all and over the bound, how often it is the best."""
+    lines = []
+    for name in placers_of(rows):
+        ran = [row for row in rows if not math.isnan(row.median_s(name))]
+        fits = [row for row in ran if math.isfinite(row.median_s(name))]
+        best = sum(row.median_s(name) <= row.best_of(row.runs)[1] for row in fits)
+        lines.append(
+            (
+                escape(name),
+                str(len(ran)),
+                str(len(fits)),
+                _mean(row.median_s(name) / row.best_of(row.runs)[1] for row in fits),
+                _mean(row.median_s(name) / row.facts.bound_s for row in fits),
+                str(best),
+            )
+        )
+    head = ("placer", "cases", "fit", "over the best of all", "over the bound", "best")
+    return table("Step times, geometric means over the cases that fit", head, lines)
+
+
+def _over_all(rows: Sequence[Standing]) -> list[Picture]:
+    over = {
+        name: [
+            row.median_s(name) / row.best_of(row.runs)[1]
+            for row in rows
+            if not math.isnan(row.median_s(name)) and row.best_of(row.runs)[0]
+        ]
+        for name in placers_of(rows)
+    }
+    chart = cumulative_chart({name: each for name, each in over.items() if each}, "step over the best of all")
+    return [Picture("In which part of the cases each placer is within which factor of the best of all", chart)]
+
+
+def _case(row: Standing) -> str:
+    names = [name for name in placers_of([row]) if not math.isnan(row.median_s(name))]
+    searches = [name for name in names if max(run.evaluations for run in row.runs[name]) >= _SOON]
+    pictures = [Picture("Step time of each placer", steps_chart({n: _steps(row, n) for n in names}, row.facts.bound_s))]
+    if searches:
+        trails = {n: [[(e, s) for e, _, s, _ in run.trail] for run in row.runs[n]] for n in searches}
+        most = max(run.evaluations for n in searches for run in row.runs[n])
+        caption = "Best so far: median over the seeds, and from the least to the most of them"
+        pictures.append(Picture(caption, curves_chart(trails, most)))
+    return _table(row, names) + figures(pictures)
+
+
+def _table(row: Standing, names: Sequence[str]) -> str:
+    one_s = row.median_s("single")
+    lines = []
+    for name in names:
+        step_s, runs = row.median_s(name), row.runs[name]
+        lines.append(
+            (
+                escape(name),
+                format_seconds(step_s) if math.isfinite(step_s) else "does not fit",
+                f"{step_s / row.facts.bound_s:.2f}" if math.isfinite(step_s) else "-",
+                f"{step_s / one_s:.2f}" if math.isfinite(step_s) and math.isfinite(one_s) else "-",
+                str(len(runs)),
+                f"{statistics.median(run.evaluations for run in runs):,.0f}",
+                format_seconds(statistics.median(run.cpu_s for run in runs)),
+            )
+        )
+    head = ("placer", "step", "over the bound", "over single", "runs", "evaluations", "processor")
+    troubles = {name: runs[0].trouble for name, runs in row.runs.items() if name not in names and runs[0].trouble}
+    said = "".join(f"<p>{escape(name)} was not run: {escape(trouble)}</p>" for name, trouble in troubles.items())
+    return table("", head, lines) + said
+
+
+def _steps(row: Standing, name: str) -> list[float]:
+    return [math.inf if run.step_s is None else run.step_s for run in row.runs[name]]
+
+
+def _mean(ratios: Iterable[float]) -> str:
+    found = list(ratios)
+    return f"{statistics.geometric_mean(found):.3f}" if found else "-"

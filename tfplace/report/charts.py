@@ -1,0 +1,104 @@
+"""Charts of what placers found, for pages. They need matplotlib: `pip install 'tfplace[plots]'`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray
+from tfplace.report.drawing import PALETTE, blank, image
+
+Points = Sequence[tuple[float, float]]
+"""(evaluations, best so far) wherever that got better."""
+
+_GRID = 120
+
+
+def steps_chart(steps: Mapping[str, Sequence[float]], bound: float) -> str:
+    """A bar to each placer's median, a dot for each of its runs, and a line at the bound.
+
+    Args:
+      steps: placer -> seconds of its runs; infinite where nothing fits.
+      bound: in seconds.
+    """
+    names = list(steps)
+    medians = [float(np.median(steps[name])) for name in names]
+    finite = [m for m in medians if math.isfinite(m)]
+    most = min(max(finite, default=bound), 6 * min(finite, default=bound))  # one bad placer is not to hide the others
+    figure, axis = blank(0.7 + 0.22 * len(names))
+    for row, (name, median) in enumerate(zip(reversed(names), reversed(medians), strict=True)):
+        shown = min(median, 1.05 * most)
+        axis.barh(row, 1e3 * shown, height=0.65, color=PALETTE[0], alpha=0.75)
+        runs = [1e3 * s for s in steps[name] if s <= 1.05 * most]
+        if len(steps[name]) > 1:
+            axis.plot(runs, [row] * len(runs), ".", color="black", markersize=3)
+        if median > shown:
+            axis.text(1e3 * shown, row, " does not fit" if math.isinf(median) else f" {1e3 * median:.3g}", va="center")
+    axis.axvline(1e3 * bound, color=PALETTE[3], linewidth=1)
+    axis.set_yticks(range(len(names)), names[::-1])
+    axis.set(xlabel="milliseconds; the line is the bound", xlim=(0, 1.15e3 * most), ylim=(-0.7, len(names) - 0.3))
+    return image(figure, "Step time of each placer")
+
+
+def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float) -> str:
+    """The best so far over the evaluations: the median of each placer's runs, and from their least to their most.
+
+    Args:
+      runs: placer -> its runs.
+      evaluations: where the chart ends.
+    """
+    figure, axis = blank(3.0)
+    drawn = False  # a logarithmic axis is to have something on it
+    at = np.unique(np.round(np.geomspace(1, max(evaluations, 2), _GRID)))
+    for colour, (name, several) in zip(_cycle(len(runs)), runs.items(), strict=True):
+        best = np.array([_best_so_far(points, at) for points in several]) * 1e3
+        with np.errstate(invalid="ignore"):
+            middle = np.median(best, axis=0)
+        drawn |= bool(np.isfinite(middle).any())
+        axis.plot(at, np.where(np.isfinite(middle), middle, np.nan), color=colour, linewidth=1.3, label=name)
+        if len(best) > 1:
+            low, high = best.min(axis=0), best.max(axis=0)
+            whole = np.isfinite(high)
+            axis.fill_between(at[whole], low[whole], high[whole], color=colour, alpha=0.15, linewidth=0)
+    axis.set(xscale="log", yscale="log" if drawn else "linear", xlabel="evaluations", ylabel="milliseconds")
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("{x:g}")
+    axis.tick_params(axis="y", which="minor", labelsize=7)
+    axis.legend(fontsize=8, ncols=2)
+    return image(figure, "Best step time so far")
+
+
+def cumulative_chart(numbers: Mapping[str, Sequence[float]], what: str) -> str:
+    """Which part of some numbers is at most so large, a curve for each name.
+
+    Args:
+      numbers: name -> numbers above 0; infinite ones count, but are not reached.
+      what: the numbers are.
+    """
+    figure, axis = blank(3.2)
+    for colour, (name, each) in zip(_cycle(len(numbers)), numbers.items(), strict=True):
+        ordered = sorted(number for number in each if math.isfinite(number))
+        parts = [(i + 1) / len(each) for i in range(len(ordered))]
+        axis.step([*ordered, max(ordered, default=1.0)], [0.0, *parts], where="pre", color=colour, label=name)
+    axis.set(xlabel=what, ylabel="part of the cases", xscale="log", ylim=(0, 1))
+    axis.set_xticks([1, 1.2, 1.5, 2, 3, 5, 10], ["1", "1.2", "1.5", "2", "3", "5", "10"])
+    axis.minorticks_off()
+    axis.set_xlim(None, 10.0)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8, ncols=2)
+    return image(figure, "How many cases are within which factor")
+
+
+def _best_so_far(points: Points, at: FloatArray) -> FloatArray:
+    """[len(at)] infinite before the first point."""
+    x, y = (np.array(column, np.float64) for column in zip(*points, strict=True)) if points else (np.zeros(0),) * 2
+    place = np.searchsorted(x, at, side="right")
+    best: FloatArray = np.concatenate([[np.inf], y])[place]
+    return best
+
+
+def _cycle(count: int) -> list[str]:
+    """As many colours; those after the palette's are lighter."""
+    return [PALETTE[i % len(PALETTE)] + ("" if i < len(PALETTE) else "88") for i in range(count)]
