@@ -50,7 +50,7 @@ def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float) -> st
       evaluations: where the chart ends.
     """
     figure, axis = blank(3.0)
-    drawn = False  # a logarithmic axis is to have something on it
+    drawn = False  # a logarithmic axis has to have something on it
     at = np.unique(np.round(np.geomspace(1, max(evaluations, 2), _GRID)))
     for colour, (name, several) in zip(_cycle(len(runs)), runs.items(), strict=True):
         best = np.array([_best_so_far(points, at) for points in several]) * 1e3
@@ -62,7 +62,7 @@ def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float) -> st
             low, high = best.min(axis=0), best.max(axis=0)
             whole = np.isfinite(high)
             axis.fill_between(at[whole], low[whole], high[whole], color=colour, alpha=0.15, linewidth=0)
-    axis.set(xscale="log", yscale="log" if drawn else "linear", xlabel="evaluations", ylabel="milliseconds")
+    axis.set(xlabel="evaluations", ylabel="milliseconds", **({"xscale": "log", "yscale": "log"} if drawn else {}))
     axis.yaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_minor_formatter("{x:g}")
     axis.tick_params(axis="y", which="minor", labelsize=7)
