@@ -252,7 +252,10 @@ def test_training_constants_are_checked():
         TrainSettings(rate=0)
 
 
-@pytest.mark.parametrize("settings", [{"hidden": 10, "heads": 4}, {"segment": 0}, {"epochs": 0}, {"clip": 0.0}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"hidden": 10, "heads": 4}, {"segment": 0}, {"epochs": 0}, {"clip": 0.0}, {"temperature": 0.0}, {"together": 0}],
+)
 def test_constants_of_gdp_are_checked(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         GdpSettings(**settings)

@@ -42,6 +42,7 @@ class GdpSettings:
       epochs: how often each batch is learned from.
       entropy: weight of the mean entropy of a unit's choice, which is made large.
       draws: placements that are drawn at once, with weights.
+      temperature: of these draws.
       together: of how many groups the units draw together; see `tfplace.study.draws.together`.
       lean: of `prior_logits`, if there is a start.
       train: see there. The baseline is the mean of all trials, as in the paper.
@@ -58,6 +59,7 @@ class GdpSettings:
     epochs: int = 3
     entropy: float = 0.0
     draws: int = 48
+    temperature: float = 2.0
     together: int = 256
     lean: float = 0.9
     train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=10, decay=None, pessimistic=False))
@@ -65,9 +67,10 @@ class GdpSettings:
     def __post_init__(self) -> None:
         if self.hidden < 1 or self.hidden % self.heads:
             raise InputError(f"hidden {self.hidden} with {self.heads} heads", "a multiple of the heads")
-        if min(self.segment, self.epochs, self.draws, self.together) < 1 or not self.clip > 0:
-            counts = f"segment {self.segment}, epochs {self.epochs}, draws {self.draws}, together {self.together}"
-            raise InputError(f"{counts} and clip {self.clip}", "numbers above 0")
+        counts = min(self.segment, self.epochs, self.draws, self.together)
+        if counts < 1 or not (self.clip > 0 and self.temperature > 0):
+            given = f"segment {self.segment}, epochs {self.epochs}, draws {self.draws}, together {self.together}"
+            raise InputError(f"{given}, clip {self.clip} and temperature {self.temperature}", "numbers above 0")
 
 
 class GdpScratch:
@@ -151,7 +154,7 @@ class Gdp(GdpScratch):
             learner = make(study)
             study.key(learner.likeliest())
             seed = study.rng.integers(2**31, size=2).astype(np.int32)
-            all_keys(study, learner.sample(settings.draws, seed, 0).devices)
+            all_keys(study, learner.draw(settings.draws, seed, settings.temperature).devices)
             if self.fine_tune:
                 Training(study, make, settings.train).go(self.fine_tune)
         assert study.best is not None

@@ -118,7 +118,7 @@ class GdpPupil:
     def examine(self, lesson: GdpLesson, rng: np.random.Generator) -> dict[str, float]:
         """See `Pupil`: with each unit where it is likeliest, of the best with draws, and of the mean draw."""
         logits = self._network.logits(lesson.inputs)
-        share = softmax(logits, axis=1)
+        share = softmax(logits / self._settings.temperature, axis=1)
         rows = np.concatenate([logits.argmax(axis=1)[None], self._drawn(lesson, share, self._settings.draws, rng)])
         rewards, step_s = self._rewards(lesson, rows.astype(np.int32))
         over_best = step_s / lesson.best_s

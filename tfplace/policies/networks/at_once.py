@@ -49,7 +49,11 @@ class AtOnce:
     def sample(self, count: int, seed: IntArray, updates: int) -> Drawn:
         """[B, U] devices, drawn for many units together."""
         del updates
-        choice = tfd.Categorical(logits=self._network.logits(self._inputs))
+        return self.draw(count, seed)
+
+    def draw(self, count: int, seed: IntArray, temperature: float = 1.0) -> Drawn:
+        """The same with all logits divided by a temperature."""
+        choice = tfd.Categorical(logits=self._network.logits(self._inputs) / temperature)
         share = choice.probs_parameter().numpy()
         keys = np.random.default_rng(seed).random((count, self._together.max(initial=0) + 1))
         rows = pick(keys[:, self._together], share)
