@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray
-from tfplace.report.drawing import PALETTE, blank, image
+from tfplace.report.drawing import PALETTE, blank, cycle, draw_cumulative, image
 
 Points = Sequence[tuple[float, float]]
 """(evaluations, best so far) wherever that got better."""
@@ -52,7 +52,7 @@ def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float) -> st
     figure, axis = blank(3.0)
     drawn = False  # a logarithmic axis has to have something on it
     at = np.unique(np.round(np.geomspace(1, max(evaluations, 2), _GRID)))
-    for colour, (name, several) in zip(_cycle(len(runs)), runs.items(), strict=True):
+    for colour, (name, several) in zip(cycle(len(runs)), runs.items(), strict=True):
         best = np.array([_best_so_far(points, at) for points in several]) * 1e3
         with np.errstate(invalid="ignore"):
             middle = np.median(best, axis=0)
@@ -78,15 +78,8 @@ def cumulative_chart(numbers: Mapping[str, Sequence[float]], what: str) -> str:
       what: the numbers are.
     """
     figure, axis = blank(3.2)
-    for colour, (name, each) in zip(_cycle(len(numbers)), numbers.items(), strict=True):
-        ordered = sorted(number for number in each if math.isfinite(number))
-        parts = [(i + 1) / len(each) for i in range(len(ordered))]
-        axis.step([*ordered, max(ordered, default=1.0)], [0.0, *parts], where="pre", color=colour, label=name)
-    axis.set(xlabel=what, ylabel="part of the cases", xscale="log", ylim=(0, 1))
-    axis.set_xticks([1, 1.2, 1.5, 2, 3, 5, 10], ["1", "1.2", "1.5", "2", "3", "5", "10"])
-    axis.minorticks_off()
+    draw_cumulative(axis, numbers, (what, "part of the cases"))
     axis.set_xlim(None, 10.0)
-    axis.grid(alpha=0.3)
     axis.legend(fontsize=8, ncols=2)
     return image(figure, "How many cases are within which factor")
 
@@ -97,8 +90,3 @@ def _best_so_far(points: Points, at: FloatArray) -> FloatArray:
     place = np.searchsorted(x, at, side="right")
     best: FloatArray = np.concatenate([[np.inf], y])[place]
     return best
-
-
-def _cycle(count: int) -> list[str]:
-    """As many colours; those after the palette's are lighter."""
-    return [PALETTE[i % len(PALETTE)] + ("" if i < len(PALETTE) else "88") for i in range(count)]

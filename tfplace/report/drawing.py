@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -27,6 +28,11 @@ def device_colours(names: Sequence[str]) -> list[str]:
             found.append(PALETTE[used % len(PALETTE)])
             used += 1
     return found
+
+
+def cycle(count: int) -> list[str]:
+    """As many colours; those after the palette's are lighter."""
+    return [PALETTE[i % len(PALETTE)] + ("" if i < len(PALETTE) else "88") for i in range(count)]
 
 
 def blank(height: float) -> tuple[Any, Any]:
@@ -53,6 +59,18 @@ def legend(axis: Any, names: Sequence[str]) -> None:
     axis.legend(
         handles=keys, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, frameon=False, fontsize=8, handlelength=1
     )
+
+
+def draw_cumulative(axis: Any, curves: Mapping[str, Sequence[float]], axes: tuple[str, str]) -> None:
+    """Which part of some numbers above 0 is at most so large; infinite ones count, but are not reached."""
+    for colour, (name, numbers) in zip(cycle(len(curves)), curves.items(), strict=True):
+        ordered = sorted(number for number in numbers if math.isfinite(number))
+        parts = [(i + 1) / len(numbers) for i in range(len(ordered))]
+        axis.step([*ordered, max(ordered, default=1.0)], [0.0, *parts], where="pre", color=colour, label=name)
+    axis.set(xlabel=axes[0], ylabel=axes[1], xscale="log", ylim=(0, 1))
+    axis.set_xticks([1, 1.2, 1.5, 2, 3, 5, 10], ["1", "1.2", "1.5", "2", "3", "5", "10"])
+    axis.minorticks_off()
+    axis.grid(alpha=0.3)
 
 
 def image(figure: Any, alt: str) -> str:

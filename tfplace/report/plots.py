@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfplace.errors import MissingExtraError
+from tfplace.report.drawing import draw_cumulative
 
 _HOTTEST = 5.0
 
@@ -87,14 +88,7 @@ def cumulative(path: str | Path, curves: Mapping[str, Sequence[float]], *, axes:
     """
     plt = _pyplot()
     figure, axis = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    for name, numbers in curves.items():
-        ordered = sorted(number for number in numbers if math.isfinite(number))
-        parts = [(i + 1) / len(numbers) for i in range(len(ordered))]
-        axis.step([*ordered, max(ordered, default=1.0)], [0.0, *parts], where="pre", label=name)
-    axis.set(xlabel=axes[0], ylabel=axes[1], xscale="log", ylim=(0, 1))
-    axis.set_xticks([1, 1.2, 1.5, 2, 3, 5, 10], ["1", "1.2", "1.5", "2", "3", "5", "10"])
-    axis.minorticks_off()
-    axis.grid(alpha=0.3)
+    draw_cumulative(axis, curves, axes)
     axis.legend()
     figure.savefig(path, dpi=110)
     plt.close(figure)
