@@ -110,10 +110,9 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
 
 
 def test_what_is_said_of_trained_policies_is_what_their_cards_say():
-    exams = Pretrained.shipped("placeto").card["exams"]
-    best = [row["best"] for row in exams.values()]
-    said = f"`placeto` takes {min(best):.2f} to {max(best):.2f} times the step of a search with 10,000 evaluations"
-    assert said in _unwrapped("README.md")
+    for policy, ending in (("placeto", " the step of a search with 10,000 evaluations"), ("gdp", "")):
+        best = [row["best"] for row in Pretrained.shipped(policy).card["exams"].values()]
+        assert f"`{policy}` takes {min(best):.2f} to {max(best):.2f} times{ending}" in _unwrapped("README.md")
 
 
 def _unwrapped(name):

@@ -22,6 +22,7 @@ BUILT_IN = (
     "etf",
     "exact",
     "expert",
+    "gdp",
     "heft",
     "hierarchical",
     "hill_climbing",
@@ -108,6 +109,12 @@ class TestExpert(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["expert"]()
+
+
+class TestGdp(PlacerSuite):
+    @pytest.fixture
+    def placer(self):
+        return PLACERS["gdp"]()
 
 
 class TestHeft(PlacerSuite):

@@ -149,8 +149,8 @@ def test_only_those_with_weights_have_weights(file):
 
 
 def test_there_are_weights_only_of_what_was_trained():
-    with pytest.raises(InputError, match="gdp with the package's weights, of which there are none"):
-        place(problem(), placer="gdp", budget=10, baselines=())
+    with pytest.raises(InputError, match="post with the package's weights, of which there are none"):
+        Pretrained.shipped("post")
 
 
 def test_a_head_that_is_none_is_refused(tmp_path):
@@ -162,4 +162,4 @@ def test_a_head_that_is_none_is_refused(tmp_path):
 
 
 def test_shipped_weights_are_the_default():
-    assert PLACERS["placeto"]().weights == "shipped"
+    assert PLACERS["placeto"]().weights == PLACERS["gdp"]().weights == "shipped"

@@ -14,7 +14,7 @@ from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 
-POLICIES = ("placeto",)
+POLICIES = ("placeto", "gdp")
 
 
 @pytest.mark.parametrize("policy", POLICIES)

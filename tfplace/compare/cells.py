@@ -66,7 +66,7 @@ LEARNED = (
 )
 """Policies that learn on the graph they place; see docs/policies.md."""
 
-AT_ONCE = ("placeto_untrained", "placeto")
+AT_ONCE = ("placeto_untrained", "placeto", "gdp")
 """Policies that were trained beforehand and place at once, and the same without their training."""
 
 YARDSTICKS = ("contiguous", "load_search", "exact")
