@@ -56,7 +56,18 @@ def test_the_tables_say_geometric_means_and_what_does_not_fit():
 def test_policies_are_set_against_the_best_constructive_placer():
     ratio = (2.1 / 3.0 * 0.9 / 1.5 * 1.21 / 1.0) ** (1 / 3)
     assert goals_text(ROWS).startswith(f"placeto: {ratio:.3f} of the best of 13")
-    assert "faster in 2 of 3" in goals_text(ROWS)
+    assert "faster in 2 of 3 cases; median over auto 1.050" in goals_text(ROWS)
+    assert "better of" not in goals_text(ROWS)
+
+
+def test_the_better_of_two_policies():
+    rows = [
+        standing("ptb_1", auto=[1.0], heft=[2.0], single=[2.0], placeto=[1.5], gdp=[1.2]),
+        standing("ptb_2", auto=[1.0], heft=[2.0], single=[2.0], placeto=[1.1], gdp=[3.0]),
+    ]
+    last = goals_text(rows).splitlines()[-1]
+    assert last.startswith(f"the better of placeto and gdp: {math.sqrt(0.6 * 0.55):.3f} of the best")
+    assert last.endswith("median over auto 1.150")
 
 
 def test_curves_are_a_picture(tmp_path):
