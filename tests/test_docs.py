@@ -5,12 +5,13 @@ from statistics import geometric_mean, median
 
 from tfplace import Topology
 from tfplace.cli.options import parse, place_flags
-from tfplace.compare.cells import LEARNED
+from tfplace.compare.cells import CONSTRUCTIVE, LEARNED
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import compare_tables
 from tfplace.compare.policies_table import policies_tables
 from tfplace.compare.standings import goals, standings
 from tfplace.compare.tables import fidelity_tables, speed_table
+from tfplace.compare.unseen_table import TRAINED, over_optimised, unseen_tables
 from tfplace.learning.metrics import TAGS
 from tfplace.learning.pretrained import Pretrained
 from tfplace.report.tensorboard import BEST, TRAINING
@@ -113,6 +114,14 @@ def test_what_is_said_of_trained_policies_is_what_their_cards_say():
     for policy, ending in (("placeto", " the step of a search with 10,000 evaluations"), ("gdp", "")):
         best = [row["best"] for row in Pretrained.shipped(policy).card["exams"].values()]
         assert f"`{policy}` takes {min(best):.2f} to {max(best):.2f} times{ending}" in _unwrapped("README.md")
+
+
+def test_the_tables_of_unseen_graphs_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/unseen.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "unseen.jsonl", header)) if row.runs]
+    assert unseen_tables(rows) in text("docs/pretrained.md")
+    over = {name: geometric_mean(over_optimised(rows, name)) for name in (*TRAINED, *CONSTRUCTIVE)}
+    assert max(over[name] for name in TRAINED) < min(over[name] for name in CONSTRUCTIVE)  # as the page says
 
 
 def _unwrapped(name):
