@@ -32,8 +32,9 @@ def share_of(here, learner, temperature=1.0):
 
 
 def test_few_units_draw_each_for_itself(here):
-    np.testing.assert_array_equal(together(here, here.num_units), np.arange(here.num_units))
-    np.testing.assert_array_equal(together(here, 8), merge(here, 8))
+    order = np.random.default_rng(0).permutation(here.num_units).astype(np.int32)
+    np.testing.assert_array_equal(together(here, order, here.num_units), np.arange(here.num_units))
+    np.testing.assert_array_equal(together(here, order, 8), merge(here, 8)[order])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
@@ -46,7 +47,7 @@ def test_each_unit_is_drawn_as_often_as_the_network_has_it(here, learner, temper
 
 
 def test_units_of_a_group_that_are_alike_come_to_the_same_device(here, learner):
-    share, label = share_of(here, learner), together(here, SETTINGS.together)
+    share, label = share_of(here, learner), merge(here, SETTINGS.together)
     drawn = learner.draw(2000, SEED).devices
     first = {int(g): int(np.flatnonzero(label == g)[0]) for g in np.unique(label)}
     for unit, group in enumerate(label.tolist()):

@@ -183,7 +183,7 @@ def learner_of(
     from tfplace.policies.networks.at_once import AtOnce
 
     inputs = graph_inputs(problem, start, settings.lean)
-    alike = inputs.rows_of(together(problem, settings.together))
+    alike = together(problem, inputs.order, settings.together)
     network = network_of(settings, rng)
     return AtOnce(inputs, network, alike, clip=settings.clip, epochs=settings.epochs, entropy=settings.entropy)
 

@@ -82,7 +82,7 @@ class GdpPupil:
         """See `Pupil`."""
         inputs = graph_inputs(problem)
         best = named_by_use(inputs.rows_of(known.devices), alike(problem))
-        alike_rows = inputs.rows_of(together(problem, self._settings.together))
+        alike_rows = together(problem, inputs.order, self._settings.together)
         return GdpLesson(
             problem, Simulator(problem, threads=1), inputs, alike_rows, best.astype(np.int32), known.key[1]
         )

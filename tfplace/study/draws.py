@@ -25,15 +25,20 @@ def device_share(problem: Problem) -> FloatArray:
     return normal
 
 
-def together(problem: Problem, count: int) -> IntArray:
-    """[U] which units of a problem draw with the same random number: those of one of `count` groups.
+def together(problem: Problem, order: IntArray, count: int) -> IntArray:
+    """[U] which rows, each of which is a unit, draw with the same random number: those of one of `count` groups.
 
     Of thousands of units that draw each for itself hardly two neighbours come to the same device, so that all that
     placements drawn differ in is how much they send. Each unit's own probabilities stay what they are.
+
+    Args:
+      problem: whose units.
+      order: [U] the unit of each row.
+      count: of groups; if there are no more units, each draws for itself.
     """
     if problem.num_units <= count:
         return np.arange(problem.num_units, dtype=np.int32)
-    return merge(problem, count)
+    return merge(problem, count)[order]
 
 
 def pick(keys: FloatArray, share: FloatArray) -> IntArray:
