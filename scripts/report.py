@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
         raise SystemExit("Which files? Such as: python scripts/report.py benchmarks/compare.jsonl --out=page.html")
     try:
         rows = read(paths)
-    except (TfplaceError, OSError) as error:
+    except (TfplaceError, OSError, ValueError) as error:
         raise SystemExit(str(error)) from error
     if not rows:
         raise SystemExit(
@@ -48,7 +48,11 @@ def main(argv: list[str]) -> None:
     title = _TITLE.value or ", ".join(path.name for path in paths)
     out = Path(_OUT.value)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(out, comparison_page(rows, title))
+    try:
+        page = comparison_page(rows, title)
+    except TfplaceError as error:  # such as matplotlib, which is missing
+        raise SystemExit(str(error)) from error
+    write_whole(out, page)
     print(out)
 
 

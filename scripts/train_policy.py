@@ -70,6 +70,8 @@ def main(argv: list[str]) -> None:
     from tfplace.workers.processes import Processes
 
     out = Path(_OUT.value)
+    path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)  # before anything takes long
     course = Course(
         imitate=_IMITATE.value,
         reinforce=_REINFORCE.value,
@@ -98,7 +100,6 @@ def main(argv: list[str]) -> None:
             learned = training.go()
         except KeyboardInterrupt:
             raise SystemExit(f"Stopped after {training.update} updates; the same command goes on.") from None
-    path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
     made = {"command": _command(), "tfplace": VERSION, "python": platform.python_version()}
     trained = dataclasses.replace(learned, card={**made, **learned.card})
     trained.save(path)

@@ -72,6 +72,7 @@ def test_charts_of_what_does_not_fit():
         steps_chart({"a": [math.inf]}, 0.01),
         curves_chart({"a": [[], [(3, 0.1)]], "b": [[]]}, 50),
         cumulative_chart({"a": [math.inf], "b": [1.0, 2.0]}, "x"),
+        cumulative_chart({}, "x"),
     ):
         assert chart.startswith("<img ")
 

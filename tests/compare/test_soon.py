@@ -70,6 +70,10 @@ def test_gdp_that_never_has_what_the_other_has():
     assert "in 0 of 1 cases\n" in text
 
 
+def test_a_part_of_the_suite_has_its_words_too():
+    assert gdp_text([standing(expert=[run("expert", 4.0)])]).startswith("no case yet")
+
+
 @pytest.mark.parametrize("suite", [suites.SAMPLES, suites.GDP, suites.UNSEEN])
 def test_suites_name_placers_that_there_are(suite):
     assert {*suite.placers} <= {*PLACERS}

@@ -94,3 +94,12 @@ def test_how_many_times_the_evaluations_it_takes_anew():
     assert [line[-3:] for line in found] == [["20", "260", "13.0"], ["20", "40", "2.0"], ["20", "never", "-"]]
     tuned = head.index("placeto_tuned")
     assert all(line[tuned] == "0.38" for line in found)
+
+
+def test_a_part_of_the_suite_has_tables_too():
+    part = Standing(standing([]).facts, {"single": [run("single", 4.0, ())], "heft": [run("heft", 3.0, ())]})
+    assert transfer_text([part]).startswith("no case yet")
+    assert steps_table([part]).splitlines()[2:] == []
+    nothing = standing([])
+    nothing.runs["placeto_tuned"] = [run("placeto_tuned", None, ())]
+    assert transfer_text([nothing]).startswith("no case yet")

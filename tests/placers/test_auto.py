@@ -60,7 +60,6 @@ def test_notes_tell_which_member_the_answer_goes_back_to():
         placer.place(search.study("auto"))
     origin = placer.notes[-1].removeprefix("auto: the answer goes back to ")
     assert origin in {*MEMBERS, "one device"}
-    # no search that began elsewhere came to something better
     ends = [note for note in placer.notes if " from " in note]
     assert any(f"from {origin}:" in note for note in ends)
 

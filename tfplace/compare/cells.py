@@ -115,11 +115,7 @@ class Trained:
     fine_tune: int = 0
 
     def placer_for(self, case: Case) -> Placer:
-        """The policy for a graph.
-
-        Raises:
-          InputError: there is no such file, or it is of another policy.
-        """
+        """The policy for a graph; it reads its file when it places."""
         weights = self.weights.format(family=case.graph.rpartition("_")[0])
         made: Placer = PLACERS[self.placer](weights=weights, fine_tune=self.fine_tune)
         return made

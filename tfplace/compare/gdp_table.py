@@ -37,9 +37,12 @@ def zoo_table(rows: Sequence[Standing]) -> str:
 def gdp_text(rows: Sequence[Standing]) -> str:
     """GDP against the expert and HDP on the whole, and how much sooner it has what HDP has in the end."""
     lines = []
+    rows = [row for row in rows if {GDP, HDP, EXPERT} <= {*row.runs}]
     for other in (EXPERT, HDP):
         ratios = [row.median_s(GDP) / row.median_s(other) for row in rows]
         ratios = [ratio for ratio in ratios if math.isfinite(ratio)]
+        if not ratios:
+            return f"no case yet in which {GDP}, {HDP} and {EXPERT} all found what fits"
         better = sum(ratio < 1 for ratio in ratios)
         lines.append(
             f"{GDP}: {100 * (1 - statistics.geometric_mean(ratios)):.1f} % faster than {other} (geometric mean of "

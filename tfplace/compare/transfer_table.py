@@ -24,7 +24,7 @@ def transfer_tables(rows: Sequence[Standing]) -> str:
 
 def steps_table(rows: Sequence[Standing]) -> str:
     """For each graph every placer's step over the best single device's, and how soon what the tuned one has is had."""
-    names = placers_of(rows)
+    rows, names = _whole(rows), placers_of(rows)
     lines = []
     for row in rows:
         one_s = row.median_s("single")
@@ -35,6 +35,9 @@ def steps_table(rows: Sequence[Standing]) -> str:
 
 def transfer_text(rows: Sequence[Standing]) -> str:
     """In how many cases learning anew takes how many times the evaluations."""
+    rows = _whole(rows)
+    if not rows:
+        return f"no case yet in which {SCRATCH}, {ELSEWHERE} and {TUNED} were run and the last two found what fits"
     times = [_times(row) for row in rows]
     many = sum(ratio >= _MANY for ratio in times)
     never = sum(math.isinf(ratio) for ratio in times)
@@ -47,6 +50,12 @@ def transfer_text(rows: Sequence[Standing]) -> str:
             _PUBLISHED,
         ]
     )
+
+
+def _whole(rows: Sequence[Standing]) -> list[Standing]:
+    """Those of which there is something to be said."""
+    ran = [row for row in rows if {SCRATCH, ELSEWHERE, TUNED} <= {*row.runs}]
+    return [row for row in ran if all(math.isfinite(row.median_s(name)) for name in (ELSEWHERE, TUNED))]
 
 
 def _tuned(row: Standing) -> float:

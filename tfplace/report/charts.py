@@ -80,7 +80,8 @@ def cumulative_chart(numbers: Mapping[str, Sequence[float]], what: str) -> str:
     figure, axis = blank(3.2)
     draw_cumulative(axis, numbers, (what, "part of the cases"))
     axis.set_xlim(None, 10.0)
-    axis.legend(fontsize=8, ncols=2)
+    if numbers:
+        axis.legend(fontsize=8, ncols=2)
     return image(figure, "How many cases are within which factor")
 
 
