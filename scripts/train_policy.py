@@ -47,6 +47,7 @@ _BATCH = flags.DEFINE_integer("batch", 2, "Graphs an update learns from.", 1)
 _CURRICULUM = flags.DEFINE_bool("curriculum", True, "Whether topologies come one after the other.")
 _EXAMINE = flags.DEFINE_integer("examine", 500, "Updates between examinations.", 1)
 _TEACHER = flags.DEFINE_integer("teacher", 10_000, "Evaluations that `auto` has for a best known placement.", 1)
+_TEACHER_GROUPS = flags.DEFINE_integer("teacher_groups", 256, "What it places; 0: every unit by itself.", 0)
 _WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of everything random.")
 _OUT = flags.DEFINE_string("out", None, "Directory of the run, with best known placements in it.", required=True)
@@ -82,7 +83,8 @@ def main(argv: list[str]) -> None:
         examine=_EXAMINE.value,
         seed=_SEED.value,
     )
-    teaching = Teaching(Path(_KNOWN.value) if _KNOWN.value else out / "known", evaluations=_TEACHER.value)
+    known = Path(_KNOWN.value) if _KNOWN.value else out / "known"
+    teaching = Teaching(known, groups=_TEACHER_GROUPS.value, evaluations=_TEACHER.value)
     pupil = functools.partial(Registry("policy", _PUPILS)[_POLICY.value], seed=_SEED.value)
     with Stages(quiet=False) as stages:
         shown = _Shown(stages)

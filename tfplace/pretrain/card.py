@@ -27,7 +27,7 @@ def card_text(trained: Pretrained) -> str:
         f"    {card['command']}",
         f"With tfplace {card['tfplace']} and Python {card['python']}; seed {course['seed']}. {course['imitate']:,} "
         f"updates imitated the best placements that `auto` found with {teaching['evaluations']:,} evaluations on "
-        f"{teaching['groups']} groups, {course['reinforce']:,} reinforced what turned out well; {course['batch']} "
+        f"{_groups(teaching['groups'])}, {course['reinforce']:,} reinforced what turned out well; {course['batch']} "
         "graphs each.",
         table(("graphs", "learned from", "held out"), [_counts(name, row) for name, row in card["graphs"].items()]),
         f"Fingerprints of all {len(card['fingerprints'])} graphs are in the file; together they are "
@@ -42,6 +42,10 @@ def card_text(trained: Pretrained) -> str:
         "measured.",
     ]
     return "\n\n".join(lines) + "\n"
+
+
+def _groups(count: int) -> str:
+    return f"{count} groups" if count else "single units"
 
 
 def _counts(name: str, row: dict[str, int]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from tfplace.pretrain.pupil import Taught, reward
 from tfplace.pretrain.teacher import Known, in_groups
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.devices import compute_devices
+from tfplace.study.grouped import group_devices
 
 _WRONG = (0.0, 0.02, 0.06, 0.15)
 """Parts of the visited units that are elsewhere than the best known placement has them, in sweeps side by side."""
@@ -93,8 +94,7 @@ class PlacetoPupil:
     def lesson(self, problem: Problem, known: Known) -> PlacetoLesson:
         """See `Pupil`."""
         label, grouped = in_groups(problem, self._settings.groups)
-        best = np.zeros(grouped.num_units, np.int32)
-        best[label] = known.devices
+        best = group_devices(problem, label, known.devices)
         inputs = graph_inputs(grouped)
         return PlacetoLesson(
             grouped,

@@ -24,7 +24,7 @@ class Teaching:
 
     Attributes:
       folder: where they are kept.
-      groups: of what is placed.
+      groups: of what is placed; 0 places every unit by itself.
       evaluations: of each search.
       seed: of each search.
     """

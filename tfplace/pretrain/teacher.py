@@ -32,8 +32,8 @@ class Known:
 
 
 def in_groups(problem: Problem, count: int) -> tuple[IntArray, Problem]:
-    """[U] group of each unit, and the problem in these: those that policies place."""
-    few = problem.num_units <= count
+    """[U] group of each unit, and the problem in these: those that policies place; 0 groups are every unit by itself."""
+    few = not count or problem.num_units <= count
     label = np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, count)
     return label, merge_units(problem, label)
 
@@ -45,7 +45,7 @@ def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, eva
       entry: names the file.
       problem: the entry's.
       folder: of files.
-      groups: of `tfplace.group.co_placement.merge`, as policies place them.
+      groups: of `tfplace.group.co_placement.merge`, as policies place them; 0 places every unit by itself.
       evaluations: of the search.
       seed: of the search.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
@@ -29,6 +30,23 @@ def in_groups(study: Study, count: int) -> Grouped:
     problem = study.problem
     few = problem.num_units <= count
     return Grouped(study, np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, count))
+
+
+def group_devices(problem: Problem, label: IntArray, unit_device: IntArray) -> IntArray:
+    """[U] devices of units -> [G]: of those a group may be on, where its units spend most seconds.
+
+    Where they take none, it is where most of them are.
+
+    Args:
+      problem: the units'.
+      label: [U] group of each unit, as in `Grouped`.
+      unit_device: [U].
+    """
+    mean = np.nanmean(np.where(np.isfinite(problem.unit_seconds), problem.unit_seconds, np.nan), axis=1)
+    seconds = np.zeros((int(label.max(initial=-1)) + 1, problem.num_devices))
+    seconds[label] = np.where(problem.allowed, 0.0, -np.inf)  # all units of a group may be on the same
+    np.add.at(seconds, (label, unit_device), mean + np.finfo(np.float64).tiny)
+    return np.asarray(seconds.argmax(axis=1), np.int32)
 
 
 class Grouped:
@@ -143,15 +161,8 @@ class Grouped:
         return group_device[self._label]
 
     def group(self, unit_device: IntArray) -> IntArray:
-        """[U] devices of the study's units -> [G]: of those a group may be on, where its units spend most seconds.
-
-        Where they take none, it is where most of them are.
-        """
-        units = self._study.problem
-        mean = np.nanmean(np.where(np.isfinite(units.unit_seconds), units.unit_seconds, np.nan), axis=1)
-        seconds = np.where(self.problem.allowed, 0.0, -np.inf)
-        np.add.at(seconds, (self._label, unit_device), mean + np.finfo(np.float64).tiny)
-        return np.asarray(seconds.argmax(axis=1), np.int32)
+        """[U] devices of the study's units -> [G] of groups; see `group_devices`."""
+        return group_devices(self._study.problem, self._label, unit_device)
 
     def _ungrouped(self, unit_devices: IntArray) -> IntArray:
         return np.ascontiguousarray(unit_devices[:, self._label])
