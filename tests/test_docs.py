@@ -4,6 +4,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 
 from tfplace import Topology
+from tfplace.cli.compare import compare_flags
 from tfplace.cli.options import parse, place_flags
 from tfplace.compare.cells import CONSTRUCTIVE, LEARNED
 from tfplace.compare.journal import Journal
@@ -25,7 +26,7 @@ def text(name):
 
 def test_every_flag_is_documented_and_every_documented_flag_exists():
     documented = set(re.findall(r"`--(\w+)", text("docs/cli.md")))
-    assert documented == set(place_flags())
+    assert documented == {*place_flags(), *compare_flags()}
 
 
 def test_every_preset_is_documented():

@@ -20,6 +20,7 @@ def loaded_after(code):
         "import tfplace; tfplace.Topology.preset('4xP100'); tfplace.Constraints(pin={'*': 'GPU:0'})",
         "from tfplace.cli import main; main(['--help'])",
         "from tfplace.cli import main; main(['place', '--help'])",
+        "from tfplace.cli import main; main(['compare', '--help'])",
         "from tfplace.cli import main; main(['topologies'])",
         "from tfplace.cli import main; main(['models'])",
         "from tfplace.registry import PLACERS; [PLACERS[name]() for name in ('hierarchical', 'post', 'seq2seq')]",
@@ -31,6 +32,8 @@ def test_does_not_load_tensorflow(code):
 
 
 def test_functions_are_not_hidden_by_the_packages_of_the_same_name():
-    code = "import tfplace, tfplace.extract.sources, tfplace.apply, tfplace.measure.detect; "
-    code += "assert all(callable(getattr(tfplace, n)) for n in ('extract', 'apply', 'simulate', 'place'))"
+    code = (
+        "import tfplace, tfplace.extract.sources, tfplace.apply, tfplace.compare.comparison, tfplace.measure.detect; "
+    )
+    code += "assert all(callable(getattr(tfplace, n)) for n in ('extract', 'apply', 'compare', 'simulate', 'place'))"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -13,6 +13,7 @@ PUBLIC = [
     "__version__",
     "actual_placement",
     "apply",
+    "compare",
     "extract",
     "formulate",
     "keras",

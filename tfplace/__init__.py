@@ -15,11 +15,11 @@ import importlib
 
 # Some functions share their name with the package that does their work. The packages are loaded first: Python binds a
 # package's name to its parent when it is first loaded, and would otherwise replace the function by the package.
-for _package in ("apply", "extract", "measure", "simulate"):
+for _package in ("apply", "compare", "extract", "measure", "simulate"):
     importlib.import_module(f"tfplace.{_package}")
 
 from tfplace import keras  # noqa: E402
-from tfplace.api import actual_placement, apply, extract, formulate, place, simulate  # noqa: E402
+from tfplace.api import actual_placement, apply, compare, extract, formulate, place, simulate  # noqa: E402
 from tfplace.core.constraints import Constraints  # noqa: E402
 from tfplace.core.graph import OpGraph  # noqa: E402
 from tfplace.core.placement import Placement  # noqa: E402
@@ -39,6 +39,7 @@ __all__ = [
     "__version__",
     "actual_placement",
     "apply",
+    "compare",
     "extract",
     "formulate",
     "keras",

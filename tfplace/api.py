@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +24,7 @@ from tfplace.workers.base import Controllers
 if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
     from tfplace.apply.placed import Placed
+    from tfplace.compare.comparison import Comparison
     from tfplace.cost.profile import Profile
     from tfplace.search.progress import Progress
 
@@ -177,27 +178,12 @@ def place(
       UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
       MissingExtraError: a package that the placer or TensorBoard needs is not installed; says how to install it.
     """
-    from tfplace.group.dnn_partitioning import is_workload, load_workload
     from tfplace.report.progress import Stages
     from tfplace.report.tensorboard import Board
     from tfplace.search.place import search_placement
 
     together = _controllers(controllers)
-    if is_archive(source) and batch is None:
-        source = load(source)
-    elif is_workload(source):
-        source = load_workload(source)
-    if isinstance(source, Problem):
-        if constraints is not None or max_memory is not None:
-            raise InputError(
-                "constraints or max_memory beside a problem",
-                "none, as a problem has its rules already",
-                "Give them to tfplace.formulate, and its problem to tfplace.place.",
-            )
-        problem = source
-    else:
-        graph = source if isinstance(source, OpGraph) else extract(source, batch)
-        problem = formulate(graph, topology, constraints=constraints, max_memory=max_memory)
+    problem = _problem(source, topology, batch, constraints, max_memory)
     with contextlib.ExitStack() as opened:
         tell, logged = progress if callable(progress) else None, None
         if not callable(progress):
@@ -228,6 +214,93 @@ def place(
             fine_tune=fine_tune,
             logged=logged,
         )
+
+
+def compare(
+    source: Any,
+    topology: Topology | str | Path | None = None,
+    *,
+    batch: Any = None,
+    placers: Sequence[str] | None = None,
+    budget: str | float | int = "30s",
+    seeds: int = 3,
+    constraints: Constraints | None = None,
+    max_memory: Mapping[str, int | str] | None = None,
+    grouper: str | None = None,
+    groups: int = 256,
+    folder: str | Path | None = None,
+    progress: bool = True,
+) -> Comparison:
+    """Sets placers side by side on one model, each with the same budget; all step times are simulated.
+
+    The placers run one after the other. `single`, `heft`, `random_search` and `local_search` always do.
+
+    Args:
+      source: as in `place`.
+      topology: as in `place`.
+      batch: as in `place`.
+      placers: names; by default what places well, and `annealing`.
+      budget: of each run, as in `place`.
+      seeds: runs of each placer that has random choices.
+      constraints: as in `place`.
+      max_memory: as in `place`.
+      grouper: as in `place`; all placers place the same groups.
+      groups: as in `place`.
+      folder: keeps every run (`runs.jsonl`) and the best placement (`placement.json`); the same call goes on there.
+      progress: whether to show a bar on a terminal or in a notebook.
+
+    Returns:
+      What each found: `.summary()`, `.save("page.html")`, `.best` for the best placement. Ctrl-C ends it early with
+      what was run by then.
+
+    Raises:
+      InputError: fewer than 1 seed or group, or a folder with a comparison of something else.
+      UnknownNameError: no such placer or grouper.
+    """
+    from tfplace.compare.comparison import PLACERS_BY_DEFAULT, compare_placers
+    from tfplace.report.progress import Stages
+    from tfplace.search.grouped import merged
+
+    problem = _problem(source, topology, batch, constraints, max_memory)
+    if grouper is not None:
+        problem = merged(problem, grouper, groups)
+    with Stages(quiet=not progress, only_bar=True) as stages:
+        return compare_placers(
+            problem,
+            PLACERS_BY_DEFAULT if placers is None else placers,
+            budget=budget,
+            seeds=seeds,
+            groups=0 if grouper is None else problem.num_units,
+            folder=folder,
+            tell=stages.stage,
+            progress=stages.search,
+        )
+
+
+def _problem(
+    source: Any,
+    topology: Topology | str | Path | None,
+    batch: Any,
+    constraints: Constraints | None,
+    max_memory: Mapping[str, int | str] | None,
+) -> Problem:
+    """What is placed; see `place`."""
+    from tfplace.group.dnn_partitioning import is_workload, load_workload
+
+    if is_archive(source) and batch is None:
+        source = load(source)
+    elif is_workload(source):
+        source = load_workload(source)
+    if isinstance(source, Problem):
+        if constraints is not None or max_memory is not None:
+            raise InputError(
+                "constraints or max_memory beside a problem",
+                "none, as a problem has its rules already",
+                "Give them to tfplace.formulate, and its problem to tfplace.place.",
+            )
+        return source
+    graph = source if isinstance(source, OpGraph) else extract(source, batch)
+    return formulate(graph, topology, constraints=constraints, max_memory=max_memory)
 
 
 def _evaluator(

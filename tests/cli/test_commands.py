@@ -2,7 +2,8 @@ import pytest
 
 from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, main
 from tfplace.cli.flagset import model_params
-from tfplace.cli.options import constraints, parse
+from tfplace.cli.options import parse
+from tfplace.cli.problem import constraints
 from tfplace.errors import InfeasibleError, Shortage
 
 

@@ -111,7 +111,7 @@ def test_gpus_are_seen_where_steps_run_on_them(flags, seen, two_cpus, monkeypatc
         asked.append(gpus)
         raise InputError("enough", "nothing more")
 
-    monkeypatch.setattr("tfplace.cli.place.load_tensorflow", load)
+    monkeypatch.setattr("tfplace.cli.problem.load_tensorflow", load)
     assert main([*SMALL, *(flag.replace("TWO", str(two_cpus)) for flag in flags)]) == BAD_INPUT
     assert asked == [seen]
 
@@ -123,7 +123,7 @@ def test_as_many_workers_as_devices(two_cpus, capsys):
 
 
 def test_a_missing_profile_is_noticed_before_the_model_is_built(monkeypatch, capsys):
-    monkeypatch.setattr("tfplace.cli.place.load_tensorflow", lambda **_: pytest.fail("too late"))
+    monkeypatch.setattr("tfplace.cli.problem.load_tensorflow", lambda **_: pytest.fail("too late"))
     assert main([*SMALL, "--profile=nowhere.json"]) == BAD_INPUT
     assert "nowhere.json" in capsys.readouterr().err
 

@@ -14,6 +14,7 @@ HELP = """\
 tfplace decides which device every op of a TensorFlow model runs on.
 
   tfplace place --model=MODEL [--topology=NAME|FILE] [--placer=auto] [--budget=30s] [--out=DIR] [--json] ...
+  tfplace compare --model=MODEL [--topology=NAME|FILE] [--placers=auto,heft,...] [--budget=30s] [--out=DIR] ...
   tfplace extract MODEL --output=FILE.npz    read a model's graph once, to place it without TensorFlow
   tfplace profile MODEL... --output=FILE     measure how long models' ops take
   tfplace calibrate --output=FILE            measure devices and links, as a topology
@@ -70,6 +71,13 @@ def _place(argv: list[str]) -> int:
     return PLACED
 
 
+def _compare(argv: list[str]) -> int:
+    from tfplace.cli.compare import compare_command
+
+    compare_command(argv)
+    return PLACED
+
+
 def _worker(argv: list[str]) -> int:
     from tfplace.cli.worker import worker_command
 
@@ -110,6 +118,7 @@ def _listing(what: str) -> Callable[[list[str]], int]:
 
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "place": _place,
+    "compare": _compare,
     "extract": _extract,
     "profile": _profile,
     "calibrate": _calibrate,

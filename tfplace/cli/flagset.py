@@ -76,6 +76,22 @@ def output_file(fv: flags.FlagValues, example: str, hint: str) -> Path:
     return output
 
 
+def output_directory(fv: flags.FlagValues) -> Path | None:
+    """The directory that --out names, made if it does not exist; None without the flag.
+
+    Raises:
+      InputError: it cannot be made.
+    """
+    if not fv.out:
+        return None
+    out = Path(fv.out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out={fv.out} ({error.strerror})", "a directory that exists or can be made") from error
+    return out
+
+
 def pairs(flag: str, texts: Iterable[str], form: str, *, first: bool = False) -> list[tuple[str, str]]:
     """Splits "left=right" at the last "=", or at the first.
 

@@ -13,30 +13,24 @@ from typing import TYPE_CHECKING, cast
 from absl import flags
 from rich.console import Console
 
-from tfplace.cli import options, source
+from tfplace.cli import options
 from tfplace.cli.console import say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
-from tfplace.cli.flagset import model_params
+from tfplace.cli.flagset import output_directory
+from tfplace.cli.problem import Asked, check_problem, read_problem
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core import archive
-from tfplace.core.constraints import Constraints
-from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.timeline import Timeline
-from tfplace.core.topology import Topology
-from tfplace.cost.profile import Profile
-from tfplace.errors import InputError, SourceError, TfplaceError, UnknownNameError
-from tfplace.group.dnn_partitioning import is_workload, load_workload
-from tfplace.registry import GROUPERS, PLACERS
+from tfplace.errors import InputError, TfplaceError, UnknownNameError
+from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
 from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.report.tensorboard import load_writer
 from tfplace.search.budget import Budget
-from tfplace.search.grouped import check_grouper
 from tfplace.search.init import check_controllers, check_goes_on, check_init, check_pretrained
 from tfplace.workers.base import Controllers
 
@@ -68,13 +62,13 @@ def place_command(argv: Sequence[str]) -> None:
         say(options.usage())
         return
     fv = options.parse(argv)
-    rules, topology, out = _check(fv)
+    asked, out = _check(fv)
     result = _Result()
     try:
         # Models print what they like while they are built; stdout is for the result.
         with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-            read = _read(fv, stages, gpus=topology is None or _measures_here(fv))
-            _search(fv, stages, _formulate(fv, stages, read, topology, rules), out, result)
+            problem = read_problem(fv, stages, asked, gpus=asked.topology is None or _measures_here(fv))
+            _search(fv, stages, problem, out, result)
     except KeyboardInterrupt as stop:
         if result.placement is None:
             raise
@@ -97,15 +91,11 @@ def _tell(fv: flags.FlagValues, placement: Placement, files: Mapping[str, str]) 
     say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
 
 
-def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | None]:
-    """What flags, and the files of a topology and of op times, can have wrong, said before the model is built."""
-    rules = options.constraints(fv)
-    model_params(fv)
-    topology = Topology.load(fv.topology) if fv.topology else None
-    if fv.profile:
-        Profile.load(fv.profile)
+def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
+    """What flags can have wrong, said before the model is built; and the directory for files."""
+    asked = check_problem(fv)
     Budget.parse(fv.budget)
-    check_evaluator(fv, topology)
+    check_evaluator(fv, asked.topology)
     if fv.placer not in PLACERS:
         raise UnknownNameError("placer", fv.placer, PLACERS)
     if fv.init:
@@ -119,68 +109,7 @@ def _check(fv: flags.FlagValues) -> tuple[Constraints, Topology | None, Path | N
         check_controllers(fv.placer, fv.evaluator)
     elif fv.asynchronous:
         raise InputError("--asynchronous without --controllers", "both", "Such as --controllers=2 --asynchronous.")
-    if fv.grouper:
-        check_grouper(fv.grouper, fv.groups)
-    elif fv["groups"].present:
-        raise InputError(f"--groups={fv.groups} without --grouper", "a grouper", f"One of {', '.join(GROUPERS)}.")
-    for name in (*rules.max_memory, *rules.pin.values(), *(d for ds in rules.forbid.values() for d in ds)):
-        if topology is not None:
-            topology.match(name)
-    out = Path(fv.out) if fv.out else None
-    if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--out={fv.out} ({error.strerror})", "a directory that exists or can be made") from error
-    return rules, topology, out
-
-
-def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Problem:
-    """The model's graph; for a file of a problem, that problem."""
-    from tfplace.api import extract
-
-    build = source.find(fv.model)
-    if is_workload(fv.model) and (fv.inference or fv.fetch):
-        raise SourceError(
-            f"--inference or --fetch for {fv.model!r}", "neither: the file holds one step's graph as it is"
-        )
-    if not archive.is_archive(fv.model) and not is_workload(fv.model):
-        stages.stage("building the model")
-        load_tensorflow(gpus=gpus)
-    built = build(fv.batch, model_params(fv))
-    stages.stage("reading its graph")
-    training = False if fv.inference else None
-    if archive.is_archive(fv.model) and training is None and not fv.fetch:
-        return archive.load(fv.model)
-    if is_workload(fv.model):
-        return load_workload(fv.model)
-    graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
-    if graph.unknown:
-        first = graph.unknown[0]
-        stages.note(
-            f"{len(graph.unknown)} tensors of unknown size are counted by rule, first of them that of {first.op}: "
-            f"{first.rule}"
-        )
-    return graph
-
-
-def _formulate(
-    fv: flags.FlagValues, stages: Stages, read: OpGraph | Problem, topology: Topology | None, rules: Constraints
-) -> Problem:
-    if isinstance(read, OpGraph):
-        from tfplace.api import formulate
-
-        stages.stage("estimating costs")
-        if topology is None:
-            load_tensorflow(gpus=True)
-        return formulate(read, topology, constraints=rules, profile=fv.profile)
-    if topology is not None or fv.profile or rules != Constraints():
-        raise InputError(
-            f"flags that change the problem in {fv.model!r}",
-            "none of --topology, --profile and the rules, which the file holds already",
-            "Save the graph alone to place it elsewhere: tfplace.OpGraph.load(path).save(other).",
-        )
-    return read
+    return asked, output_directory(fv)
 
 
 def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | None, result: _Result) -> None:

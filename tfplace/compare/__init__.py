@@ -1,1 +1,1 @@
-"""Evaluators, and later placers, side by side."""
+"""Placers and evaluators side by side."""

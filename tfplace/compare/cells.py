@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from tfplace.core.arrays import IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
@@ -20,7 +21,7 @@ from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.progress import Improvement
+from tfplace.search.progress import Improvement, Progress
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer
@@ -222,6 +223,21 @@ def facts_of(problem: Problem, case: Case) -> Facts:
 def run_cell(
     problem: Problem, case: Case, placer: str, budget: Budget, seed: int, *, trained: Trained | None = None
 ) -> Run:
+    """What `run_placer` found, without its placement."""
+    return run_placer(problem, case, placer, budget, seed, trained=trained)[0]
+
+
+def run_placer(
+    problem: Problem,
+    case: Case,
+    placer: str,
+    budget: Budget,
+    seed: int,
+    *,
+    trained: Trained | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    interruptible: bool = True,
+) -> tuple[Run, IntArray | None]:
     """Runs a placer; what it cannot do is part of the result, not an error.
 
     Args:
@@ -231,20 +247,29 @@ def run_cell(
       budget: of its own.
       seed: of its random generator.
       trained: what stands behind the name, if it is no placer's own.
+      progress: called a few times a second.
+      interruptible: whether Ctrl-C ends this run with its best so far, and nothing else.
+
+    Returns:
+      The run, and the [U] devices of its best placement; None if it evaluated none.
+
+    Raises:
+      KeyboardInterrupt: if it is not interruptible.
     """
-    search = Search(problem, budget, seed)
+    search = Search(problem, budget, seed, progress)
     wall, cpu = time.perf_counter(), _cpu_s()
     trouble = ""
     chosen = None
     try:
-        chosen = search.run(PLACERS[placer]() if trained is None else trained.placer_for(case), placer)
+        method = PLACERS[placer]() if trained is None else trained.placer_for(case)
+        chosen = search.run(method, placer, interruptible=interruptible)
     except TfplaceError as error:
         trouble = str(error)
     took, used = time.perf_counter() - wall, _cpu_s() - cpu
     if chosen is not None and search.best is None:  # a placer that evaluates nothing
         search.record(chosen, search.evaluator.key(chosen), placer)
     over, step_s = search.best_key or (0, float("inf"))
-    return Run(
+    run = Run(
         case=case,
         placer=placer,
         seed=seed,
@@ -257,6 +282,7 @@ def run_cell(
         trouble=trouble,
         failed=search.failed,
     )
+    return run, search.best
 
 
 def _cpu_s() -> float:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from tfplace.compare.standings import Standing, placers_of
+from tfplace.core.placement import Placement
 from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
-from tfplace.report.html import figures, page, table
-from tfplace.report.pictures import Picture
+from tfplace.report.html import figures, page, placement_html, table
+from tfplace.report.pictures import Picture, placement_pictures
 from tfplace.units import format_seconds
 
 _SOON = 50
@@ -22,12 +23,13 @@ _OPEN = 2
 SIMULATED = "All step times are simulated."
 
 
-def comparison_page(rows: Sequence[Standing], title: str) -> str:
+def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None = None) -> str:
     """Tables and charts: over all cases where there are several, then case by case.
 
     Args:
       rows: what was found.
       title: of the page.
+      best: a placement that is shown too.
 
     Raises:
       MissingExtraError: matplotlib is missing.
@@ -39,6 +41,8 @@ def comparison_page(rows: Sequence[Standing], title: str) -> str:
         name, inside = escape(str(row.facts.case)), _case(row)
         opened = " open" if len(rows) <= _OPEN else ""
         parts.append(f"<details{opened}><summary><b>{name}</b>, {_said(row)}</summary>{inside}</details>")
+    if best is not None:
+        parts += ["<h2>The best placement</h2>", placement_html(best), figures(placement_pictures(best))]
     return page(title, f'<div class="tfplace">{"".join(parts)}</div>')
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tfplace.api import formulate
 from tfplace.compare.fidelity import Fidelity, fidelity
 from tfplace.core.arrays import IntArray
+from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.cost.profile import Profile
 from tfplace.cost.profiled import profiled_costs, profiled_share
+from tfplace.group.problem import formulate
 from tfplace.measure.cluster import Cluster
 from tfplace.measure.interference import ProcessorWatch
 from tfplace.measure.measured import MeasuredEvaluator
@@ -103,7 +104,9 @@ def run_experiment(
       progress: called with the placements measured and their number.
     """
     tell(f"{graph.name}: profiling ops on one worker")
-    problem = formulate(graph, topology, costs=profiled_costs(graph, topology, _profile(graph, topology, batch, cache)))
+    problem = formulate(
+        graph, topology, profiled_costs(graph, topology, _profile(graph, topology, batch, cache)), Constraints()
+    )
     tell(f"{graph.name}: making placements")
     placements = variety(problem, seed=seed)
     tell(f"{graph.name}: measuring placements")

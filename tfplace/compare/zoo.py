@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfplace.api import formulate
+from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.topology import Topology
+from tfplace.cost.analytic import analytic_costs
+from tfplace.group.problem import formulate
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.devices import single_device
 
@@ -27,7 +29,8 @@ def model_facts(model: Any, graph: OpGraph) -> dict[str, int | float | str]:
       `memory_bytes` and `step_s`: simulated peak and seconds of a training step with everything on one GPU, analytic
       costs; `unknown`: tensors whose size is a guess; `fingerprint` of the graph.
     """
-    problem = formulate(graph, Topology.preset(TOPOLOGY))
+    topology = Topology.preset(TOPOLOGY)
+    problem = formulate(graph, topology, analytic_costs(graph, topology), Constraints())
     gpu = problem.topology.index(DEVICE)
     cost = Simulator(problem)(single_device(problem, gpu))
     return {

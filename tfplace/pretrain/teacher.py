@@ -32,7 +32,7 @@ class Known:
 
 
 def in_groups(problem: Problem, count: int) -> tuple[IntArray, Problem]:
-    """[U] group of each unit, and the problem in these: those that policies place; 0 groups are every unit by itself."""
+    """[U] group of each unit, and the problem in these, which policies place; 0: every unit by itself."""
     few = not count or problem.num_units <= count
     label = np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, count)
     return label, merge_units(problem, label)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.problem import Problem
 from tfplace.errors import UnknownNameError
 from tfplace.group.limits import check_count
+from tfplace.group.merge import merge_units
 from tfplace.registry import GROUPERS
 from tfplace.study.base import Placer, Study
 from tfplace.study.grouped import Grouped
@@ -47,6 +49,22 @@ class OnGroups:
         found = grouped.ungroup(self._placer.place(grouped))
         self.notes += tuple(f"of the groups: {note}" for note in getattr(self._placer, "notes", ()))
         return found
+
+
+def merged(problem: Problem, grouper: str, groups: int) -> Problem:
+    """The problem whose units are groups.
+
+    Args:
+      problem: what is placed.
+      grouper: name of the grouper.
+      groups: how many are wanted.
+
+    Raises:
+      InputError: fewer than 1 group.
+      UnknownNameError: no such grouper.
+    """
+    check_grouper(grouper, groups)
+    return merge_units(problem, GROUPERS[grouper](problem, groups))
 
 
 def check_grouper(grouper: str, groups: int) -> None:

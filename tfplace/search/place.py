@@ -111,7 +111,7 @@ def search_placement(
     if init is not None:
         check_goes_on(placer)
         method.starts = (start_from(init, problem, seed, evaluator),)  # type: ignore[attr-defined]
-    compared = _baselines(problem, BASELINES if baselines is None else baselines, seed, evaluator)
+    compared = baseline_costs(problem, BASELINES if baselines is None else baselines, seed, evaluator)
     bound_s = _bound_s(problem, evaluator)
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
     asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
@@ -137,23 +137,49 @@ def search_placement(
         raise InfeasibleError(reason, [], _REMEDIES)
     if not cost.feasible:
         raise infeasible(problem, op_device, cost, search.evaluations)
-    return Placement(
-        op_names=problem.graph.op_names,
-        device_names=problem.topology.device_names,
-        op_device=op_device,
-        cost=cost,
+    return placement_of(
+        problem,
+        chosen,
+        cost,
         # A proof is of what was simulated; measured steps keep to no model.
         bound_s=max(bound_s, float(getattr(method, "proven_s", 0.0))) if simulator is None else bound_s,
         placer=f"{placer}{f' on groups by {grouper}' if grouper else ''} ({search.budget})",
         seed=seed,
+        baselines=compared,
+        simulated=None if simulator is None else simulator(chosen),
+        notes=(*getattr(method, "notes", ()), *_broken(search)),
+    )
+
+
+def placement_of(
+    problem: Problem,
+    unit_device: IntArray,
+    cost: StepCost,
+    *,
+    bound_s: float,
+    placer: str,
+    seed: int,
+    baselines: Mapping[str, StepCost],
+    simulated: StepCost | None = None,
+    notes: tuple[str, ...] = (),
+) -> Placement:
+    """The answer that [U] devices are, with all there is to say of it; see `Placement`."""
+    return Placement(
+        op_names=problem.graph.op_names,
+        device_names=problem.topology.device_names,
+        op_device=problem.expand(unit_device),
+        cost=cost,
+        bound_s=bound_s,
+        placer=placer,
+        seed=seed,
         graph_fingerprint=problem.graph.fingerprint,
         topology_fingerprint=problem.topology.fingerprint,
         topology_name=problem.topology.name,
-        baselines=compared,
+        baselines=baselines,
         versions=_versions(),
-        simulated=None if simulator is None else simulator(chosen),
         problem=problem,
-        notes=(*getattr(method, "notes", ()), *_broken(search)),
+        simulated=simulated,
+        notes=notes,
     )
 
 
@@ -222,7 +248,7 @@ def _objective(evaluator: Evaluator) -> str:
     return str(getattr(evaluator, "objective", STEP_TIME))
 
 
-def _baselines(problem: Problem, names: Sequence[str], seed: int, evaluator: Evaluator) -> Mapping[str, StepCost]:
+def baseline_costs(problem: Problem, names: Sequence[str], seed: int, evaluator: Evaluator) -> Mapping[str, StepCost]:
     """Costs of every single device and of the named placers, each with one pass of its own.
 
     Raises:

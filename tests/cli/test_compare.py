@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from tests.report.test_html import Outline
+from tfplace.cli import BAD_INPUT, PLACED, main
+from tfplace.testing import make_graph
+
+
+@pytest.fixture
+def command(tmp_path):
+    names = [f"{c}{i}" for c in "ab" for i in range(6)]
+    edges = [f"{c}{i} -> {c}{i + 1}" for c in "ab" for i in range(5)]
+    make_graph(dict.fromkeys(names, 10**8), edges).save(tmp_path / "graph.npz")
+    model = f"--model={tmp_path / 'graph.npz'}"
+    return ["compare", model, "--topology=2xP100", "--budget=40 evaluations", "--seeds=2", "--quiet"]
+
+
+def test_a_table_files_and_json(command, tmp_path, capfd):
+    command += ["--placers=metis,annealing", f"--out={tmp_path / 'out'}"]
+    assert main(command) == PLACED
+    text = capfd.readouterr().out
+    assert "12 ops in 12 units, 40 evaluations for each run" in text
+    assert all(name in text for name in ("metis", "annealing", "single", "heft", "random_search", "local_search"))
+    assert "\x1b" not in text
+    assert main([*command, "--json"]) == PLACED  # goes on where it was: nothing is left to do
+    facts = json.loads(capfd.readouterr().out)
+    assert set(facts["files"]) == {"runs", "placement", "report"}
+    assert len(facts["placers"]["annealing"]["step_s"]) == 2
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert Outline(page).open == [] and "annealing" in page
+
+
+def test_without_matplotlib_everything_else_is_written(command, tmp_path, capfd, monkeypatch):
+    from tfplace.compare.comparison import Comparison
+    from tfplace.errors import MissingExtraError
+
+    def fails(self, path):
+        raise MissingExtraError("matplotlib", "plots")
+
+    monkeypatch.setattr(Comparison, "save", fails)
+    command.remove("--quiet")
+    assert main([*command, "--placers=metis", f"--out={tmp_path / 'out'}"]) == PLACED
+    said = capfd.readouterr()
+    assert "report.html is not written" in said.err and "placement.json" in said.out
+
+
+def test_groups(command, capfd):
+    assert main([*command, "--placers=metis", "--grouper=merge", "--groups=3"]) == PLACED
+    assert "2 groups" in capfd.readouterr().out  # two chains
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--placers=autoo", "autoo"),
+        ("--seeds=0", "seeds"),
+        ("--budget=soon", "soon"),
+        ("--groups=3", "--grouper"),
+        ("--model=", "--model"),
+        ("--pin=a=GPU:7", "GPU:7"),
+    ],
+)
+def test_bad_input_is_refused_before_the_graph_is_read(command, flag, said, capfd, monkeypatch):
+    monkeypatch.setattr("tfplace.cli.problem._read", lambda *_, **__: pytest.fail("too late"))
+    assert main([*command, flag]) == BAD_INPUT
+    assert said in capfd.readouterr().err
+
+
+def test_help_is_quick(capsys):
+    assert main(["compare", "--help"]) == PLACED
+    assert "--placers" in capsys.readouterr().out

@@ -1,0 +1,159 @@
+"""Placers side by side on one problem of the user's."""
+
+import json
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import tfplace
+from tests.report.test_html import Outline
+from tfplace.compare import comparison
+from tfplace.compare.comparison import ALWAYS, BEST, RUNS, compare_placers
+from tfplace.compare.page import comparison_page
+from tfplace.core.placement import Placement
+from tfplace.errors import InputError, MissingExtraError, UnknownNameError
+from tfplace.registry import PLACERS
+from tfplace.simulate.evaluate import Simulator
+from tfplace.testing import make_graph
+
+
+@pytest.fixture(scope="module")
+def problem():
+    names = [f"{c}{i}" for c in "abc" for i in range(6)]
+    edges = [f"{c}{i} -> {c}{i + 1}" for c in "abc" for i in range(5)]
+    return tfplace.formulate(make_graph(dict.fromkeys(names, 10**8), edges), "2xP100")
+
+
+class Fails:
+    """A placer whose extra is missing."""
+
+    citation = "none"
+
+    def place(self, study):
+        raise MissingExtraError("<magic>", "magic")
+
+
+class Stops:
+    """A placer during which the user presses Ctrl-C."""
+
+    citation = "none"
+
+    def place(self, study):
+        study.key(np.full(study.problem.num_units, study.problem.num_devices - 1, np.int32))
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+
+@pytest.fixture(autouse=True)
+def placers(monkeypatch):
+    for name, placer in (("fails", Fails), ("stops", Stops)):
+        monkeypatch.setitem(PLACERS._objects, name, placer)
+
+
+def test_everything_is_run_and_the_best_is_the_best(problem):
+    found = compare_placers(problem, ("auto", "metis"), budget=60, seeds=2)
+    assert set(found.standing.runs) == {*ALWAYS, "auto", "metis"}
+    counts = {name: len(runs) for name, runs in found.standing.runs.items()}
+    assert counts == {"single": 1, "heft": 1, "random_search": 2, "local_search": 2, "auto": 2, "metis": 1}
+    steps = [run.step_s for runs in found.standing.runs.values() for run in runs]
+    assert found.whole and found.best.cost.step_s == min(steps)
+    assert Simulator(problem).key(problem.gather(found.best.op_device)) == (0, min(steps))
+    medians = [found.standing.median_s(name) for name in found.ranked()]
+    assert medians == sorted(medians) and len(medians) == 6
+    again = compare_placers(problem, ("auto", "metis"), budget=60, seeds=2)
+    assert [run.step_s for runs in again.standing.runs.values() for run in runs] == steps
+
+
+def test_what_it_says(problem):
+    found = compare_placers(problem, ("fails",), budget=40, seeds=2)
+    text = found.summary()
+    assert "40 evaluations for each run" in text and "the bound" in text
+    assert "fails was not run: " in text and "<magic>" in text
+    assert "times faster than the best single device" in text.splitlines()[-1]
+    outline = Outline(found._repr_html_())
+    assert outline.open == [] and "<magic>" in " ".join(outline.words)
+    facts = json.loads(json.dumps(found.to_dict()))
+    assert facts["best"]["step_s"] == found.best.cost.step_s and "fails" in facts["troubles"]
+    assert facts["placers"]["random_search"]["evaluations"] == [40, 40] and facts["simulated"]
+
+
+def test_the_page_has_the_best_placement(problem, tmp_path):
+    found = compare_placers(problem, (), budget=60, seeds=2)
+    found.save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    outline = Outline(page)
+    assert outline.open == [] and "http" not in page
+    assert "The best placement" in " ".join(outline.words)
+    assert page.count("<img ") == comparison_page([found.standing], "x").count("<img ") + 4
+
+
+def test_one_that_was_stopped_goes_on(problem, tmp_path, monkeypatch):
+    found = compare_placers(problem, ("stops", "annealing"), budget=50, seeds=2, folder=tmp_path)
+    assert not found.whole and set(found.standing.runs) == set(ALWAYS)
+    assert "stopped before everything was run" in found.summary()
+    monkeypatch.setitem(PLACERS._objects, "stops", PLACERS["single"])
+    with (tmp_path / RUNS).open("a") as file:
+        file.write('{"run": {"placer": "annea')  # as after kill -9
+    told = []
+    whole = compare_placers(problem, ("stops", "annealing"), budget=50, seeds=2, folder=tmp_path, tell=told.append)
+    assert whole.whole and not any(text.startswith("heft") for text in told)
+    afresh = compare_placers(problem, ("stops", "annealing"), budget=50, seeds=2)
+    assert _steps(whole) == _steps(afresh)
+    assert Placement.from_json((tmp_path / BEST).read_text(), problem=problem).cost.step_s == afresh.best.cost.step_s
+    with pytest.raises(InputError, match="budget"):
+        compare_placers(problem, budget=51, folder=tmp_path)
+
+
+def test_the_best_is_kept_before_its_run(problem, tmp_path):
+    compare_placers(problem, budget=50, placers=("auto",), seeds=1, folder=tmp_path)
+    lines = (tmp_path / RUNS).read_text().splitlines(keepends=True)
+    (tmp_path / RUNS).write_text("".join(lines[:2]))  # killed after the best was written
+    kept = (tmp_path / BEST).read_text()
+    assert (
+        compare_placers(problem, budget=50, placers=("auto",), seeds=1, folder=tmp_path).best.cost.step_s
+        == (json.loads(kept)["cost"]["step_s"])
+    )
+    (tmp_path / BEST).write_text("{}")
+    with pytest.raises(InputError, match=BEST):
+        compare_placers(problem, budget=50, placers=("auto",), seeds=1, folder=tmp_path)
+
+
+def test_ctrl_c_before_anything_was_run(problem, monkeypatch):
+    monkeypatch.setattr(comparison, "ALWAYS", ("stops",))
+    with pytest.raises(KeyboardInterrupt):
+        compare_placers(problem, (), budget=50, seeds=1)
+    assert threading.active_count() >= 1  # and the process goes on
+
+
+def test_bad_input(problem):
+    with pytest.raises(InputError, match="0 seeds"):
+        compare_placers(problem, seeds=0)
+    with pytest.raises(UnknownNameError, match="autoo"):
+        compare_placers(problem, ("autoo",))
+
+
+def test_the_public_function_places_groups(problem):
+    found = tfplace.compare(
+        problem.graph, "2xP100", placers=["metis"], budget=30, seeds=1, grouper="merge", groups=4, progress=False
+    )
+    assert found.standing.facts.units == 3 and "3 groups" in found.title
+    assert len(found.best.op_names) == problem.graph.num_ops
+    with pytest.raises(InputError):
+        tfplace.compare(problem, placers=["metis"], budget=30, grouper="merge", groups=0, progress=False)
+
+
+def test_nothing_fits():
+    names = {f"a{i}": 10**8 for i in range(4)}
+    tight = tfplace.formulate(make_graph(names, []), "2xP100", max_memory={"*": 1})
+    found = compare_placers(tight, (), budget=20, seeds=1)
+    assert found.best is None and "no placer found a placement that fits" in found.summary()
+    assert found.to_dict()["best"] is None
+    assert "does not fit" in " ".join(Outline(found._repr_html_()).words)
+
+
+def _steps(found):
+    return {
+        name: [run.step_s for run in sorted(runs, key=lambda r: r.seed)] for name, runs in found.standing.runs.items()
+    }

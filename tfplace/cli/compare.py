@@ -1,0 +1,108 @@
+"""`tfplace compare`: several placers on one model, side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absl import flags
+from rich.console import Console
+
+from tfplace.cli.console import say
+from tfplace.cli.flagset import describe_flags, output_directory, read_only_flags
+from tfplace.cli.problem import check_problem, problem_flags, read_problem
+from tfplace.cli.quiet import load_tensorflow
+from tfplace.errors import MissingExtraError
+from tfplace.registry import PLACERS
+from tfplace.report.progress import Stages
+from tfplace.search.budget import Budget
+
+if TYPE_CHECKING:
+    from tfplace.compare.comparison import Comparison
+
+NAME = "tfplace compare"
+PAGE = "report.html"
+
+
+def compare_flags() -> flags.FlagValues:
+    """A fresh set of flags, apart from absl's global ones."""
+    fv = flags.FlagValues()
+    problem_flags(fv)
+    flags.DEFINE_list("placers", [], "Names; by default what places well, and `annealing`.", flag_values=fv)
+    flags.DEFINE_string("budget", "30s", "Of each run, such as 30s or '500 evaluations'.", flag_values=fv)
+    flags.DEFINE_integer("seeds", 3, "Runs of each placer with random choices.", 1, flag_values=fv)
+    flags.DEFINE_string("out", None, "Directory for runs, to go on from, page and placement.", flag_values=fv)
+    flags.DEFINE_bool("json", False, "Print one JSON object instead of a table.", flag_values=fv)
+    flags.DEFINE_bool("quiet", False, "No progress and no notes on stderr.", flag_values=fv)
+    return fv
+
+
+def compare_command(argv: Sequence[str]) -> None:
+    """Runs `tfplace compare` with these flags.
+
+    Raises:
+      InputError: see the exit codes in docs/cli.md.
+      KeyboardInterrupt: before anything was run.
+    """
+    fv = compare_flags()
+    if {"--help", "-h", "--helpfull", "--helpshort"} & set(argv):
+        say(describe_flags(f"{NAME}: sets placers side by side on a model, each with the same budget.", fv))
+        return
+    read_only_flags(NAME, fv, argv)
+    asked = check_problem(fv)
+    Budget.parse(fv.budget)
+    learned = [name for name in fv.placers if getattr(PLACERS[name], "learned", False)]
+    out = output_directory(fv)
+    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        problem = read_problem(fv, stages, asked, gpus=asked.topology is None)
+        if any(not getattr(PLACERS[name], "plain_at_once", False) for name in learned):
+            load_tensorflow(gpus=False)  # quietly, before a policy does
+        from tfplace.compare.comparison import PLACERS_BY_DEFAULT, compare_placers
+        from tfplace.search.grouped import merged
+
+        if fv.grouper:
+            problem = merged(problem, fv.grouper, fv.groups)
+        comparison = compare_placers(
+            problem,
+            fv.placers or PLACERS_BY_DEFAULT,
+            budget=fv.budget,
+            seeds=fv.seeds,
+            groups=problem.num_units if fv.grouper else 0,
+            folder=out,
+            tell=stages.stage,
+            progress=stages.search,
+        )
+        files = {} if out is None else _files(comparison, out, stages)
+    _tell(comparison, files, fv.json)
+
+
+def _files(comparison: Comparison, out: Path, stages: Stages) -> dict[str, str]:
+    """Writes the page; what is where."""
+    from tfplace.compare.comparison import BEST, RUNS
+
+    files = {"runs": str(out / RUNS)} | ({} if comparison.best is None else {"placement": str(out / BEST)})
+    stages.stage("writing")
+    try:
+        comparison.save(out / PAGE)
+    except MissingExtraError as error:
+        stages.note(f"{PAGE} is not written: {error}")
+        return files
+    return {**files, "report": str(out / PAGE)}
+
+
+def _tell(comparison: Comparison, files: Mapping[str, str], as_json: bool) -> None:
+    if as_json:
+        say(json.dumps(comparison.to_dict() | {"files": dict(files)}, indent=1) + "\n")
+        return
+    console = Console()
+    if console.is_terminal:
+        from tfplace.compare.comparison_table import comparison_tables
+
+        console.print(comparison_tables(comparison))
+    else:
+        say(comparison.summary() + "\n")
+    say("".join(f"{what:<10} {path}\n" for what, path in files.items()))

@@ -1,0 +1,153 @@
+"""What is placed where, and by what rules: the flags that say it, and the problem that comes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from absl import flags
+
+from tfplace.cli import source
+from tfplace.cli.flagset import model_params, once, pairs
+from tfplace.cli.quiet import load_tensorflow
+from tfplace.core import archive
+from tfplace.core.constraints import Constraints
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.core.topology import Topology
+from tfplace.cost.profile import Profile
+from tfplace.errors import InputError, SourceError
+from tfplace.group.dnn_partitioning import is_workload, load_workload
+from tfplace.registry import GROUPERS
+from tfplace.report.progress import Stages
+from tfplace.search.grouped import check_grouper
+
+
+def problem_flags(fv: flags.FlagValues) -> None:
+    """Defines them."""
+    text, repeated, switch = flags.DEFINE_string, flags.DEFINE_multi_string, flags.DEFINE_bool
+    text("model", None, "A model of the zoo, a SavedModel directory or graph file, or module:function.", flag_values=fv)
+    flags.DEFINE_integer("batch", None, "Examples in one step; by default the model's own.", flag_values=fv)
+    repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
+    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
+    switch("inference", False, "Keras models: place inference instead of the training step.", flag_values=fv)
+    text("topology", None, "A preset's name or a topology file; by default this machine.", flag_values=fv)
+    text("profile", None, "A file of `tfplace profile` with measured op times.", flag_values=fv)
+    text("grouper", None, "Name of a grouper whose groups are placed as a whole; by default none.", flag_values=fv)
+    flags.DEFINE_integer("groups", 256, "How many groups the grouper is asked for.", flag_values=fv)
+    repeated("pin", [], "PATTERN=DEVICE: ops that must be on a device. Repeatable.", flag_values=fv)
+    repeated("forbid", [], "PATTERN=DEVICE,...: devices ops must not be on. Repeatable.", flag_values=fv)
+    repeated("colocate", [], "PATTERN,PATTERN,...: ops that stay together. Repeatable.", flag_values=fv)
+    repeated("max_memory", [], "DEVICE=SIZE, such as GPU:0=10GiB. Repeatable.", flag_values=fv)
+    flags.DEFINE_float("headroom", 0.0, "Fraction of every device's memory to keep free.", flag_values=fv)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What flags ask for, as far as it is known without the model.
+
+    Attributes:
+      rules: of the user.
+      topology: None is the devices of this machine.
+    """
+
+    rules: Constraints
+    topology: Topology | None
+
+
+def check_problem(fv: flags.FlagValues) -> Asked:
+    """Everything that flags, and the files of a topology and of op times, can have wrong without a model.
+
+    Raises:
+      InputError: no model, flags of the wrong form or that contradict each other, or files that are none.
+    """
+    if not fv.model:
+        raise InputError("no --model", "--model=NAME, PATH or module:function", "See tfplace models for names.")
+    rules = constraints(fv)
+    model_params(fv)
+    topology = Topology.load(fv.topology) if fv.topology else None
+    if fv.profile:
+        Profile.load(fv.profile)
+    if fv.grouper:
+        check_grouper(fv.grouper, fv.groups)
+    elif fv["groups"].present:
+        raise InputError(f"--groups={fv.groups} without --grouper", "a grouper", f"One of {', '.join(GROUPERS)}.")
+    for name in (*rules.max_memory, *rules.pin.values(), *(d for ds in rules.forbid.values() for d in ds)):
+        if topology is not None:
+            topology.match(name)
+    return Asked(rules, topology)
+
+
+def constraints(fv: flags.FlagValues) -> Constraints:
+    """The constraints the flags state.
+
+    Raises:
+      InputError: a flag that is not of the form PATTERN=DEVICE or the like, or two that contradict each other.
+    """
+    forbid: dict[str, list[str]] = {}
+    for pattern, devices in pairs("forbid", fv.forbid, "PATTERN=DEVICE,..."):
+        forbid.setdefault(pattern, []).extend(devices.split(","))
+    return Constraints(
+        pin=once("pin", pairs("pin", fv.pin, "PATTERN=DEVICE")),
+        forbid=forbid,
+        colocate=tuple(text.split(",") for text in fv.colocate),
+        max_memory=once("max_memory", pairs("max_memory", fv.max_memory, "DEVICE=SIZE")),
+        headroom=fv.headroom,
+    )
+
+
+def read_problem(fv: flags.FlagValues, stages: Stages, asked: Asked, *, gpus: bool) -> Problem:
+    """The problem: of the model's graph, or of a file.
+
+    Args:
+      fv: the flags.
+      stages: is told what goes on.
+      asked: by `check_problem`.
+      gpus: whether TensorFlow is to see this machine's.
+
+    Raises:
+      SourceError, InputError: what the flags name is no model, or is a problem that other flags would change.
+    """
+    read = _read(fv, stages, gpus=gpus)
+    if isinstance(read, OpGraph):
+        from tfplace.api import formulate
+
+        stages.stage("estimating costs")
+        if asked.topology is None:
+            load_tensorflow(gpus=True)
+        return formulate(read, asked.topology, constraints=asked.rules, profile=fv.profile)
+    if asked.topology is not None or fv.profile or asked.rules != Constraints():
+        raise InputError(
+            f"flags that change the problem in {fv.model!r}",
+            "none of --topology, --profile and the rules, which the file holds already",
+            "Save the graph alone to place it elsewhere: tfplace.OpGraph.load(path).save(other).",
+        )
+    return read
+
+
+def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Problem:
+    """The model's graph; for a file of a problem, that problem."""
+    from tfplace.api import extract
+
+    build = source.find(fv.model)
+    if is_workload(fv.model) and (fv.inference or fv.fetch):
+        raise SourceError(
+            f"--inference or --fetch for {fv.model!r}", "neither: the file holds one step's graph as it is"
+        )
+    if not archive.is_archive(fv.model) and not is_workload(fv.model):
+        stages.stage("building the model")
+        load_tensorflow(gpus=gpus)
+    built = build(fv.batch, model_params(fv))
+    stages.stage("reading its graph")
+    training = False if fv.inference else None
+    if archive.is_archive(fv.model) and training is None and not fv.fetch:
+        return archive.load(fv.model)
+    if is_workload(fv.model):
+        return load_workload(fv.model)
+    graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
+    if graph.unknown:
+        first = graph.unknown[0]
+        stages.note(
+            f"{len(graph.unknown)} tensors of unknown size are counted by rule, first of them that of {first.op}: "
+            f"{first.rule}"
+        )
+    return graph

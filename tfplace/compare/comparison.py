@@ -1,0 +1,224 @@
+"""Several placers on one problem, each with the same budget: who finds what, and the best placement of all."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfplace.compare.cells import Case, Facts, Run, facts_of, run_placer, seeds_of
+from tfplace.compare.journal import Journal
+from tfplace.compare.standings import Standing, placers_of
+from tfplace.core.files import write_whole
+from tfplace.core.placement import Placement
+from tfplace.core.problem import Problem
+from tfplace.errors import InputError, PlacementError
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+from tfplace.search.place import BASELINES, baseline_costs, placement_of
+from tfplace.search.progress import Progress
+from tfplace.simulate.evaluate import Simulator
+
+ALWAYS = ("single", "heft", "random_search", "local_search")
+"""Run in every comparison: without them nobody knows what a number is worth."""
+
+PLACERS_BY_DEFAULT = ("expert", "m_sct", "metis", "annealing", "placeto", "auto")
+"""Compared, beside those, if no others are named."""
+
+RUNS, BEST = "runs.jsonl", "placement.json"
+"""Files of a comparison that is kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What every placer found.
+
+    Attributes:
+      standing: all runs, and the facts of the problem.
+      budget: of each run.
+      best: the best placement of all; None if nothing fits.
+      whole: whether everything was run, and nothing stopped it.
+    """
+
+    standing: Standing
+    budget: Budget
+    best: Placement | None
+    whole: bool = True
+
+    @property
+    def title(self) -> str:
+        """The problem, and what each placer had for it."""
+        facts = self.standing.facts
+        return f"{facts.case}: {facts.ops:,} ops in {facts.units:,} units, {self.budget} for each run"
+
+    def ranked(self) -> list[str]:
+        """Every placer that could run, the best median first."""
+        ran = [name for name in placers_of([self.standing]) if not math.isnan(self.standing.median_s(name))]
+        return sorted(ran, key=self.standing.median_s)
+
+    def troubles(self) -> dict[str, str]:
+        """Placers that could not run, and why."""
+        return {name: runs[0].trouble for name, runs in self.standing.runs.items() if runs[0].trouble}
+
+    def summary(self) -> str:
+        """A table of the placers, as text."""
+        from tfplace.compare.comparison_table import comparison_text
+
+        return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        from tfplace.compare.comparison_table import comparison_html
+
+        return comparison_html(self)
+
+    def save(self, path: str | Path) -> None:
+        """Writes a page that needs nothing but itself.
+
+        Raises:
+          MissingExtraError: matplotlib is missing.
+        """
+        from tfplace.compare.page import comparison_page
+
+        write_whole(path, comparison_page([self.standing], self.title, self.best))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: seconds and bytes; all step times are simulated."""
+        facts = self.standing.facts
+        return {
+            **{name: value for name, value in dataclasses.asdict(facts).items() if name != "case"},
+            "graph": facts.case.graph,
+            "topology": facts.case.topology,
+            "groups": facts.case.groups,
+            "budget": str(self.budget),
+            "simulated": True,
+            "whole": self.whole,
+            "placers": {name: self._of(name) for name in self.ranked()},
+            "troubles": self.troubles(),
+            "best": None if self.best is None else {"placer": self.best.placer, "step_s": self.best.cost.step_s},
+        }
+
+    def _of(self, name: str) -> dict[str, Any]:
+        runs = self.standing.runs[name]
+        median_s = self.standing.median_s(name)
+        return {
+            "median_step_s": median_s if math.isfinite(median_s) else None,
+            "step_s": [run.step_s for run in runs],
+            "evaluations": [run.evaluations for run in runs],
+            "seconds": [run.seconds for run in runs],
+        }
+
+
+def compare_placers(
+    problem: Problem,
+    placers: Sequence[str] = PLACERS_BY_DEFAULT,
+    *,
+    budget: str | float | int | Budget = "30s",
+    seeds: int = 3,
+    groups: int = 0,
+    folder: str | Path | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Comparison:
+    """Runs each placer on a problem, one after the other, and `ALWAYS`.
+
+    Seed by seed, so that what is there when it is stopped is a fair picture.
+
+    Args:
+      problem: what is placed.
+      placers: names.
+      budget: of each run.
+      seeds: how many runs a placer with random choices has.
+      groups: into how many groups the problem was merged, for its name; 0 if it was not.
+      folder: keeps every run and the best placement; the same call goes on there.
+      tell: called with what runs next.
+      progress: called a few times a second.
+
+    Raises:
+      InputError: fewer than 1 seed, or a folder with a comparison of something else.
+      UnknownNameError: no such placer.
+      KeyboardInterrupt: before anything was run.
+    """
+    budget = Budget.parse(budget)
+    if seeds < 1:
+        raise InputError(f"{seeds} seeds", "at least 1")
+    names = [name for name in dict.fromkeys((*ALWAYS, *placers)) if PLACERS[name]]
+    case = Case(problem.graph.name, problem.topology.name, groups=groups)
+    kept = _Kept(problem, case, budget, None if folder is None else Path(folder))
+    cells = [(name, seed) for seed in range(seeds) for name in names if seed in seeds_of(name, seeds)]
+    todo = [cell for cell in cells if cell not in kept.runs]
+    whole = True
+    try:
+        for n, (name, seed) in enumerate(todo):
+            tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
+            run, found = run_placer(problem, case, name, budget, seed, progress=progress, interruptible=False)
+            kept.add(run, found)
+    except KeyboardInterrupt:
+        if not kept.runs:
+            raise
+        whole = False
+    runs: dict[str, list[Run]] = {}
+    for run in kept.runs.values():
+        runs.setdefault(run.placer, []).append(run)
+    return Comparison(Standing(kept.facts, runs), budget, kept.best, whole)
+
+
+class _Kept:
+    """The runs of a comparison and its best placement, in a folder if there is one.
+
+    Attributes:
+      facts: of the problem.
+      runs: (placer, seed) -> what was found.
+      best: of all.
+    """
+
+    def __init__(self, problem: Problem, case: Case, budget: Budget, folder: Path | None) -> None:
+        self.best: Placement | None = None
+        self._problem = problem
+        self._budget = budget
+        self._simulator = Simulator(problem)
+        self._folder = folder
+        self._journal: Journal | None = None
+        self.runs: dict[tuple[str, int], Run] = {}
+        if folder is not None:
+            header = {"budget": str(budget), "simulated": True, "problem": problem.fingerprint}
+            self._journal = Journal(folder / RUNS, header)
+            self.runs = {(name, seed): run for (_, name, seed), run in self._journal.runs.items()}
+        self.facts: Facts = facts_of(problem, case)
+        if self._journal is not None:
+            if not self._journal.facts:
+                self._journal.add(self.facts)
+            self.best = self._read()
+
+    def add(self, run: Run, found: Any) -> None:
+        """Keeps a run and, if it is the best, its placement: that first, so that the best is never lost."""
+        if run.step_s is not None and (self.best is None or run.step_s < self.best.cost.step_s):
+            self.best = placement_of(
+                self._problem,
+                found,
+                self._simulator(found),
+                bound_s=self.facts.bound_s,
+                placer=f"{run.placer} ({self._budget})",
+                seed=run.seed,
+                baselines=baseline_costs(self._problem, BASELINES, 0, self._simulator),
+            )
+            if self._folder is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self.best.save(self._folder / BEST)
+        self.runs[run.placer, run.seed] = run
+        if self._journal is not None:
+            self._journal.add(run)
+
+    def _read(self) -> Placement | None:
+        assert self._folder is not None
+        path = self._folder / BEST
+        if not path.exists():
+            return None
+        try:
+            return Placement.from_json(path.read_text(), problem=self._problem)
+        except PlacementError as error:
+            raise InputError(
+                f"{path}: {error}", "the best placement of this comparison", "Name another one."
+            ) from error

@@ -1,0 +1,89 @@
+"""A comparison of placers as a table: for a terminal, for a notebook."""
+
+from __future__ import annotations
+
+import io
+import math
+import statistics
+from collections.abc import Iterable
+from html import escape
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tfplace.compare.comparison import Comparison
+from tfplace.report.html import STYLE, table
+from tfplace.report.summary import WIDTH
+from tfplace.units import format_seconds
+
+_HEAD = ("placer", "step", "seeds", "over the bound", "over single", "evaluations", "took")
+_CAPTION = "Step times (simulated; medians over the seeds)"
+
+
+def comparison_tables(comparison: Comparison) -> RenderableType:
+    """The table as `rich` draws it, and the verdict."""
+    shown = Table(title=_CAPTION, title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in _HEAD:
+        shown.add_column(heading, justify="left" if heading in ("placer", "seeds") else "right")
+    bound_s = comparison.standing.facts.bound_s
+    for line in _lines(comparison):
+        shown.add_row(*line)
+    shown.add_row("the bound", format_seconds(bound_s), style="dim")
+    said = [Text(line) for line in _notes(comparison)]
+    return Group(Text(comparison.title, style="bold"), shown, *said, Text(verdict(comparison), style="bold"))
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """The same as plain text, without colours."""
+    out = io.StringIO()
+    Console(file=out, width=WIDTH, color_system=None, force_terminal=False).print(comparison_tables(comparison))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """The same as one HTML element; every text is escaped."""
+    bound = f"the bound is {format_seconds(comparison.standing.facts.bound_s)}"
+    rows = [[escape(cell) for cell in line] for line in _lines(comparison)]
+    said = "<br>".join(map(escape, _notes(comparison)))
+    return (
+        f'<div class="tfplace"><style>{STYLE}</style><b>{escape(comparison.title)}</b>'
+        f"{table(f'{_CAPTION}; {bound}', _HEAD, rows)}<p>{said}<br><b>{escape(verdict(comparison))}</b></p></div>"
+    )
+
+
+def verdict(comparison: Comparison) -> str:
+    """Who found the best placement, and what that is worth."""
+    row, best = comparison.standing, comparison.best
+    if best is None:
+        return "no placer found a placement that fits"
+    one_s, step_s = row.median_s("single"), best.cost.step_s
+    worth = f", {one_s / step_s:.2f} times faster than the best single device" if math.isfinite(one_s) else ""
+    if one_s <= step_s * (1 + 1e-9):
+        worth = ": nothing is faster than the best single device"
+    return f"best: {format_seconds(step_s)} by {best.placer}, seed {best.seed}{worth}"
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    stopped = [] if comparison.whole else ["stopped before everything was run"]
+    return [f"{name} was not run: {trouble}" for name, trouble in comparison.troubles().items()] + stopped
+
+
+def _lines(comparison: Comparison) -> Iterable[tuple[str, ...]]:
+    row = comparison.standing
+    one_s = row.median_s("single")
+    for name in comparison.ranked():
+        runs, median_s = row.runs[name], row.median_s(name)
+        low, high = row.spread_s(name)
+        fits = math.isfinite(median_s)
+        several = f"{len(runs)}, {format_seconds(low)} to {format_seconds(high)}" if math.isfinite(high) else ""
+        yield (
+            name,
+            format_seconds(median_s) if fits else "does not fit",
+            several if len(runs) > 1 else str(len(runs)),
+            f"{median_s / row.facts.bound_s:.2f}" if fits else "-",
+            f"{median_s / one_s:.2f}" if fits and math.isfinite(one_s) else "-",
+            f"{statistics.median(run.evaluations for run in runs):,.0f}",
+            format_seconds(statistics.median(run.seconds for run in runs)),
+        )
