@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import multiprocessing
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from absl import app, flags
@@ -30,11 +28,9 @@ sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
-from tfplace.compare.cells import Case  # noqa: E402
 from tfplace.compare.journal import Journal  # noqa: E402
 from tfplace.registry import PLACERS  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
-from tfplace.search.budget import Budget  # noqa: E402
 
 _SUITE = flags.DEFINE_enum(
     "suite",
@@ -65,23 +61,16 @@ _HELD_OUT = ("unseen", "transfer")
 def main(argv: list[str]) -> None:
     """Runs what is missing and prints where every placer stands."""
     del argv
-    from tfplace.compare.running import run_all, tasks
+    from tfplace.compare.suite_runs import SuiteRun
 
     suite = _suite()
-    models = _models(suite)
-    budget = Budget.parse(suite.budget)
     if _PAGE.value and not Path(_PAGE.value).exists():
         raise SystemExit(f"There is no {_PAGE.value}, whose tables are to be rewritten.")
     out = Path(_OUT.value or ROOT / suite.out)
-    journal = Journal(out, {"budget": str(budget), "simulated": True})
+    run = SuiteRun(suite, Path(_GRAPHS.value), out, functools.partial(load_tensorflow, gpus=False))
     with Stages(quiet=False) as stages:
-        cases = [(_graph(name, suite, stages), case) for name in models for case in _cases(name, suite)]
-        todo = tasks(cases, suite.placers, suite.seeds, budget, journal, trained=suite.trained)
-        stages.stage(f"{len(todo)} cells of {budget}")
-        learned = suite.trained or any(getattr(PLACERS[name], "learned", False) for name in suite.placers)
-        prepare = functools.partial(load_tensorflow, gpus=False) if learned else None
-        failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part, prepare=prepare)
-    _show(journal, suite, out)
+        failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
+    _show(run.journal, suite, out)
     for task, error in failed:
         print(f"{task.case}, {task.placer or 'facts'}, seed {task.seed}: {error!r}", file=sys.stderr)
     if failed:
@@ -90,11 +79,14 @@ def main(argv: list[str]) -> None:
 
 def _suite() -> suites.Suite:
     """The suite that is asked for, with what the other flags change."""
+    from tfplace.compare.suite_runs import held_out_members
+
     name = _SUITE.value
     if _QUICK.value and name not in suites.QUICKLY:
         raise SystemExit(f"--quick with --suite={name}; there are quick ones of {', '.join(suites.QUICKLY)}.")
     suite = suites.QUICKLY[name] if _QUICK.value else suites.SUITES[name]
-    suite = _held_out(suite) if name in _HELD_OUT else suite
+    if name in _HELD_OUT:
+        suite = dataclasses.replace(suite, models=held_out_members())
     if suite.trained:
         if not _WEIGHTS.value:
             raise SystemExit(f"--suite={name} needs --weights, a directory; see docs/pretrained.md.")
@@ -112,62 +104,6 @@ def _suite() -> suites.Suite:
     }
     given = {name: value for name, value in changes.items() if value}
     return dataclasses.replace(suite, **given, **({} if _TIGHT.value else {"tight": ()}))
-
-
-def _held_out(suite: suites.Suite) -> suites.Suite:
-    """On members of families that policies are not trained on."""
-    from models import families
-
-    members = tuple(f"{name}_{index}" for name in families.names() for index in families.split(name)[1])
-    return dataclasses.replace(suite, models=members)
-
-
-def _models(suite: suites.Suite) -> Sequence[str]:
-    from models import zoo
-
-    for name in suite.models:
-        if not _family(name):
-            zoo.describe(name)  # says which there are
-    return suite.models or zoo.names()
-
-
-def _family(model: str) -> str:
-    """Of a member's name; empty for a model of the zoo."""
-    from models import families, zoo
-
-    family = model.rpartition("_")[0]
-    return family if family in families.names() and model not in zoo.names() else ""
-
-
-def _cases(model: str, suite: suites.Suite) -> list[Case]:
-    from models import zoo
-
-    return suite.cases(model, () if _family(model) else zoo.ENTRIES[model].devices)
-
-
-def _graph(model: str, suite: suites.Suite, stages: Stages) -> Path:
-    """The file of a model's graph, extracted in a process of its own if it is not there."""
-    parameters = suite.parameters.get(model, {})
-    path = Path(_GRAPHS.value) / ("quick" if parameters else "") / f"{model}.npz"
-    if not path.exists():
-        stages.stage(f"extracting {model}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        child = multiprocessing.get_context("spawn").Process(target=_extract, args=(model, path, dict(parameters)))
-        child.start()
-        child.join()
-        if child.exitcode:
-            raise SystemExit(f"{model} could not be extracted; see above.")
-    return path
-
-
-def _extract(model: str, path: Path, parameters: dict[str, int]) -> None:
-    load_tensorflow(gpus=False)
-    import tfplace
-    from models import families, zoo
-
-    family = _family(model)
-    built = families.member(family, int(model.rpartition("_")[2])) if family else zoo.build(model, **parameters)
-    tfplace.extract(built.model, built.batch, name=model).save(path)
 
 
 def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:

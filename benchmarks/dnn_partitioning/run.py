@@ -34,7 +34,7 @@ PLACERS = ("single", "round_robin", "expert", "heft", "contiguous", "local_searc
 
 def main() -> None:
     args = _arguments()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = json.loads(args.results.read_text()) if args.results.exists() else {}
     if args.table:
         print(throughput_table(results), step_table(results), sep="\n\n")
         page = PAGE.read_text()
@@ -48,7 +48,7 @@ def main() -> None:
         for placer in args.placers:
             cell = run(name, args.objective, placer, args.budget, args.seed)
             results[f"{args.objective} {name} {placer}"] = cell
-            write_whole(RESULTS, json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+            write_whole(args.results, json.dumps(dict(sorted(results.items())), indent=1) + "\n")
             print(name, placer, json.dumps(cell), flush=True)
 
 
@@ -121,6 +121,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workloads", type=lambda text: text.split(","), default=list(WORKLOADS))
     parser.add_argument("--budget", default="60s", help="of every cell: seconds or evaluations")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results")
     parser.add_argument(
         "--table", action="store_true", help="only print the results there are, and put them on the page"
     )

@@ -161,6 +161,8 @@ class Run:
       trouble: why the placer could not run; empty if it could.
       failed: how many of the evaluations were of placements that do not fit, or were given up; not counted in older
         results.
+      ran_s: for each of `trail`, and last for the whole run, the step seconds of all placements evaluated until then:
+        what it would take to run one step of each; empty in older results.
     """
 
     case: Case
@@ -174,6 +176,7 @@ class Run:
     trail: tuple[tuple[int, float, float, str], ...] = ()
     trouble: str = ""
     failed: int = 0
+    ran_s: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -183,7 +186,7 @@ class Run:
     def from_dict(cls, data: dict[str, Any]) -> Run:
         """The inverse of `to_dict`."""
         trail = tuple((int(e), float(s), float(t), str(stage)) for e, s, t, stage in data["trail"])
-        return cls(**{**data, "case": Case(**data["case"]), "trail": trail})
+        return cls(**{**data, "case": Case(**data["case"]), "trail": trail, "ran_s": tuple(data.get("ran_s", ()))})
 
 
 def seeds_of(placer: str, seeds: int) -> range:
@@ -269,6 +272,7 @@ def run_placer(
     if chosen is not None and search.best is None:  # a placer that evaluates nothing
         search.record(chosen, search.evaluator.key(chosen), placer)
     over, step_s = search.best_key or (0, float("inf"))
+    kept = _trail(search.history)
     run = Run(
         case=case,
         placer=placer,
@@ -278,9 +282,10 @@ def run_placer(
         evaluations=search.evaluations,
         seconds=round(took, 3),
         cpu_s=round(used, 3),
-        trail=_trail(search.history),
+        trail=tuple((f.evaluations, round(f.seconds, 3), f.key[1], f.stage) for f in kept),
         trouble=trouble,
         failed=search.failed,
+        ran_s=tuple(float(f"{seconds:.6g}") for seconds in (*(f.ran_s for f in kept), search.ran_s)),
     )
     return run, search.best
 
@@ -291,14 +296,15 @@ def _cpu_s() -> float:
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-def _trail(history: Iterable[Improvement]) -> tuple[tuple[int, float, float, str], ...]:
-    kept: list[tuple[int, float, float, str]] = []
+def _trail(history: Iterable[Improvement]) -> list[Improvement]:
+    """Those of `Run.trail`."""
+    kept: list[Improvement] = []
     last = None
     for found in history:
         over, step_s = found.key
         if over:
             continue
-        last = (found.evaluations, round(found.seconds, 3), step_s, found.stage)
-        if not kept or step_s <= kept[-1][2] * (1 - STRIDE):
-            kept.append(last)
-    return tuple(kept) if last is None or kept[-1] == last else (*kept, last)
+        last = found
+        if not kept or step_s <= kept[-1].key[1] * (1 - STRIDE):
+            kept.append(found)
+    return kept if last is None or kept[-1] is last else [*kept, last]

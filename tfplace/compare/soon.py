@@ -35,3 +35,12 @@ def median_until(
       until: one of the above.
     """
     return statistics.median(until(run, step_s) for run in row.runs[placer])
+
+
+def best_within_s(run: Run, ran_s: float) -> float:
+    """The step seconds a run had found when what it had tried would have taken so long to run; infinite if none.
+
+    Each placement that was tried counts with one step; how many are run to measure it is a factor that falls out.
+    """
+    found = [step_s for (_, _, step_s, _), spent in zip(run.trail, run.ran_s, strict=False) if spent <= ran_s]
+    return min(found, default=math.inf)

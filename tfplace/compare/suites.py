@@ -131,7 +131,10 @@ SAMPLES = Suite(
 """Placeto beside the policy that it is compared with, on the models of its paper's table."""
 
 GDP = Suite(
-    ("single", "expert", "metis", "heft", "m_sct", "random_search", "annealing", "gdp_scratch", "hierarchical"),
+    (
+        *("single", "expert", "scotch", "min_cut", "metis", "heft", "m_topo", "m_etf", "m_sct"),
+        *("random_search", "annealing", "gdp_scratch", "hierarchical"),
+    ),
     "500 evaluations",
     3,
     "benchmarks/gdp.jsonl",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -52,6 +53,7 @@ class Search:
     Attributes:
       evaluations: placements evaluated.
       failed: how many of them did not fit, did not run, or were given up; of this process.
+      ran_s: step seconds of all of them that have any; of this process.
       broken: why the evaluator or its controllers could not go on; None while they can.
     """
 
@@ -74,6 +76,7 @@ class Search:
         self._seed = seed
         self.evaluations = 0
         self.failed = 0
+        self.ran_s = 0.0
         self.history: list[Improvement] = []
         self.best: IntArray | None = None
         self.best_key: Key | None = None
@@ -161,10 +164,11 @@ class Search:
         """Counts an evaluation and keeps the placement if it is the best."""
         self.evaluations += 1
         self.failed += key[0] > 0
+        self.ran_s += key[1] if math.isfinite(key[1]) else 0.0
         if self.best_key is None or key < self.best_key:
             self.best, self.best_key = unit_device.copy(), key
             seconds = self.seconds if self._told_s is None else self._told_s
-            self.history.append(Improvement(self.evaluations, seconds, key, stage))
+            self.history.append(Improvement(self.evaluations, seconds, key, stage, self.ran_s))
             if self._run is not None:
                 self._run.improved(unit_device, key, self.evaluations, seconds, stage)
         self._report(stage)

@@ -1,0 +1,90 @@
+"""Runs what a paper claims, and says how far it holds here.
+
+    python scripts/reproduce.py                                   # the claims
+    python scripts/reproduce.py --claim=post --quick              # small models, in minutes, to see that it works
+    python scripts/reproduce.py --claim=post                      # all of it; hours
+    python scripts/reproduce.py --claim=post --page=docs/reproduction.md
+
+All step times are simulated. Results are written cell by cell, those of whole runs to benchmarks/; the same command
+goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.compare.tables import replace_between  # noqa: E402
+from tfplace.errors import TfplaceError  # noqa: E402
+from tfplace.report.progress import Stages  # noqa: E402
+
+TARNAWSKI = "tarnawski"
+"""The claim whose workloads have a benchmark of their own."""
+
+_CLAIM = flags.DEFINE_string("claim", None, "Which one; without it, all are listed.")
+_QUICK = flags.DEFINE_bool("quick", False, "Small models and budgets: whether it works, not what comes out.")
+_JOBS = flags.DEFINE_integer("jobs", 2, "Cells at a time, each on a processor of its own.", 1)
+_GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
+_OUT = flags.DEFINE_string("out", None, "The results; by default where the claim's are kept.")
+_SEEDS = flags.DEFINE_integer("seeds", None, "Fewer or more than the claim's.", 1)
+_PAGE = flags.DEFINE_string("page", None, "A page whose tables of this claim are rewritten.")
+
+
+def main(argv: list[str]) -> None:
+    """Runs what is missing of a claim, and prints what came out."""
+    del argv
+    from tfplace.compare.suite_runs import SuiteRun, held_out_members
+    from tfplace.reproduce.claims import CLAIMS
+
+    name = _CLAIM.value
+    if name == TARNAWSKI:
+        raise SystemExit(subprocess.run(_partitioning(), cwd=ROOT, check=False).returncode)
+    if name not in CLAIMS:
+        lines = [f"{key:<16} {claim.paper}: {claim.says}" for key, claim in CLAIMS.items()]
+        lines.append(f"{TARNAWSKI:<16} Tarnawski et al., NeurIPS 2020: optimal pipelines, on their own workloads.")
+        print("\n".join(lines), file=sys.stderr if name else sys.stdout)
+        raise SystemExit(f"There is no claim {name!r}; see above." if name else 0)
+    claim = CLAIMS[name]
+    suite = claim.quick if _QUICK.value else claim.suite
+    if name == "placeto-unseen":
+        suite = dataclasses.replace(suite, models=held_out_members(1 if _QUICK.value else None))
+    if _SEEDS.value:
+        suite = dataclasses.replace(suite, seeds=_SEEDS.value)
+    if _PAGE.value and not Path(_PAGE.value).exists():
+        raise SystemExit(f"There is no {_PAGE.value}, whose tables are to be rewritten.")
+    loads = functools.partial(load_tensorflow, gpus=False)
+    try:
+        run = SuiteRun(suite, Path(_GRAPHS.value), Path(_OUT.value or ROOT / suite.out), loads)
+        with Stages(quiet=False) as stages:
+            failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
+    except TfplaceError as error:
+        raise SystemExit(str(error)) from error
+    text = claim.tables(run.rows())
+    print(f"{claim.paper}: {claim.says}\n\n{text}")
+    if _PAGE.value:
+        page = Path(_PAGE.value)
+        page.write_text(replace_between(page.read_text(), name, text))
+    if failed:
+        shown = "\n".join(f"{task.case}, {task.placer or 'facts'}: {error!r}" for task, error in failed)
+        raise SystemExit(f"{shown}\n{len(failed)} cells failed; the same command runs them again.")
+
+
+def _partitioning() -> list[str]:
+    command = [sys.executable, "benchmarks/dnn_partitioning/run.py", "--objective=throughput"]
+    if not _QUICK.value:
+        return [*command, "--budget=60s"]
+    small = ["--budget=5s", "--workloads=thr-layer-bert24-inf", "--results=out/quick_tarnawski.json"]
+    return [*command, *small, "--placers=contiguous,load_search,exact,auto"]
+
+
+if __name__ == "__main__":
+    app.run(main)

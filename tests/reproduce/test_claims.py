@@ -1,0 +1,139 @@
+"""What claims say of results that are known."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfplace.compare.cells import Case, Facts, Run
+from tfplace.compare.soon import best_within_s
+from tfplace.compare.standings import Standing
+from tfplace.registry import PLACERS
+from tfplace.reproduce import baechi, colocrl, hierarchical, hold_out, post
+from tfplace.reproduce.claims import CLAIMS
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = [sys.executable, "scripts/reproduce.py"]
+
+
+def run(case, placer, step_s, seed=0, *, cpu_s=2.0, trail=None, ran_s=()):
+    trail = trail or (() if step_s is None else ((40, 0.3, step_s, "x"),))
+    return Run(case, placer, seed, step_s, 0, 100, 1.0, cpu_s, trail, ran_s=ran_s)
+
+
+def standing(graph="nmt_2", topology="2xP100", ops=30_000, **steps):
+    """One run of each placer, or those that are given."""
+    case = Case(graph, topology)
+    runs = {n: s if isinstance(s, list) else [run(case, n, s)] for n, s in steps.items()}
+    return Standing(Facts(case, ops, 8, 2, 0.5, "f"), runs)
+
+
+def cells(text, name):
+    """The cells of the line that begins so."""
+    line = next(line for line in text.splitlines() if line.startswith(f"| {name}"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_colocrl_is_compared_with_the_best_of_its_baselines():
+    rows = [
+        standing(single=4.0, scotch=9.0, min_cut=None, expert=2.0, seq2seq=1.5, random_search=3.0, annealing=1.0),
+        standing("rnnlm_2", single=1.0, scotch=9.0, min_cut=9.0, expert=2.0, seq2seq=1.25, random_search=1.25),
+        standing("inception_v3", single=1.0, expert=2.0),
+    ]
+    table = colocrl.gains_table(rows)
+    assert cells(table, "nmt_2")[1:] == ["expert", "25.0 %", "23.5 %"]
+    assert cells(table, "rnnlm_2")[1:] == ["single", "-25.0 %", "0.0 %"]
+    assert cells(table, "inception")[1:] == ["single", "-", "0.0 %"]
+    said = colocrl.verdict(rows)
+    assert "in 1 of 2 cases, by 0.0 % in the median case, 25.0 % at most" in said
+    assert "0.71 times the step of random_search (geometric mean), and is faster in 1 of 2" in said
+    assert "1.50 times the step of annealing (geometric mean), and is faster in 0 of 1" in said
+    assert "no case yet" in colocrl.verdict(rows[2:])
+
+
+def test_the_hierarchical_planner_is_told_by_size():
+    rows = [
+        standing(single=4.0, expert=2.0, hierarchical=1.0, random_search=2.0, ops=15_000),
+        standing("nmt_4", single=4.0, expert=2.0, hierarchical=3.0, random_search=None, ops=25_000),
+    ]
+    table = hierarchical.gains_table(rows)
+    assert table.index("nmt_4") < table.index("nmt_2")  # the largest first
+    assert cells(table, "nmt_4")[1:] == ["25,000", "expert", "-50.0 %", "-", "2.00 s", "53.7 %"]
+    assert cells(table, "nmt_2")[3:5] == ["50.0 %", "50.0 %"]
+    said = hierarchical.verdict(rows)
+    assert "all graphs: faster than the best baseline in 1 of 2, 50.0 % at most" in said
+    assert "over 20,000 ops: faster than the best baseline in 0 of 1, -50.0 % at most" in said
+
+
+def test_what_is_found_within_a_learning_time():
+    trail = ((3, 0.1, 5.0, "x"), (9, 0.2, 2.0, "x"), (40, 0.3, 1.0, "x"))
+    found = run(Case("g", "2xP100"), "post", 1.0, trail=trail, ran_s=(15.0, 45.0, 100.0, 120.0))
+    assert [best_within_s(found, s) for s in (14.0, 15.0, 60.0, 100.0, 500.0)] == [math.inf, 5.0, 2.0, 1.0, 1.0]
+
+
+def test_post_after_the_learning_time_of_another():
+    case = Case("nmt_2", "2xP100")
+    trail = ((3, 0.1, 4.0, "x"), (9, 0.2, 1.0, "x"))
+    mine = [run(case, "post", 1.0, trail=trail, ran_s=(10.0, 50.0, 90.0))]
+    theirs = [run(case, "policy_gradient", 2.0, trail=((5, 0.1, 2.0, "x"),), ran_s=(20.0, 60.0))]
+    row = standing(single=8.0, post=mine, policy_gradient=theirs, seq2seq=1.0)
+    assert post.gain_at(row, "policy_gradient", 1.0) == pytest.approx(50.0)
+    assert post.gain_at(row, "policy_gradient", 0.5) == pytest.approx(-100.0)
+    assert post.gain_at(row, "policy_gradient", 0.1) is None  # neither has anything
+    assert post.gain_at(row, "seq2seq", 1.0) is None  # of which nothing tells what it took
+    assert "up to 50.0 % shorter steps, shorter in 1 of 1 cases" in post.verdict([row])
+    assert cells(post.time_table([row]), "than policy_gradient")[1] == "1"
+    assert "no results yet" in post.verdict([])
+
+
+def test_large_graphs_that_were_held_out():
+    case = Case("gnmt_8", "4xP100")
+    tuned = [run(case, "gdp_tuned", 1.0, trail=((1, 0.0, 3.0, "x"), (70, 0.1, 1.0, "x")))]
+    row = standing("gnmt_8", "4xP100", 51_396, single=4.0, expert=2.0, gdp=1.5, gdp_tuned=tuned, gdp_scratch=3.0)
+    said = hold_out.verdict([row])
+    assert "gdp: 25.0 % faster than expert (geometric mean), faster in 1 of 1" in said
+    assert "gdp_tuned: 50.0 % faster" in said
+    assert "has what gdp_scratch has in the end in 1 of 1 cases, after 1 evaluations" in said
+    assert cells(hold_out.steps_table([row]), "gdp_scratch")[1] == "0.75; 100; 2.00 s"
+
+
+def test_how_much_sooner_list_scheduling_is_done():
+    case = Case("nmt_2", "2xP100")
+    quick = {name: [run(case, name, 2.1, cpu_s=0.5)] for name in baechi.BAECHI}
+    slow = {name: [run(case, name, 2.0, cpu_s=50.0, ran_s=(1.0, 200.0))] for name in baechi.LEARNED}
+    said = baechi.verdict([standing(expert=2.0, **quick, **slow)])
+    assert "m_etf: 100 to 100 times sooner" in said and "4,100 to 4,100 times with steps measured" in said
+    assert "step against the expert's +5.0 % (median), +5.0 % at most" in said
+    assert "654" in baechi.verdict([])
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_claims_can_be_run_and_have_what_they_need(name):
+    claim = CLAIMS[name]
+    for suite in (claim.suite, claim.quick):
+        assert all(placer in suite.trained or PLACERS[placer] for placer in suite.placers)
+        assert "single" in suite.placers and {"heft", "m_sct"} & {*suite.placers}
+        assert suite.seeds >= 3 or suite is claim.quick
+    assert claim.suite.out.startswith("benchmarks/") and claim.quick.out.startswith("out/")
+    assert claim.tables([])  # before anything was run
+
+
+def test_without_a_claim_all_are_listed():
+    listed = subprocess.run(SCRIPT, cwd=ROOT, check=True, capture_output=True, text=True, timeout=200).stdout
+    assert all(name in listed for name in (*CLAIMS, "tarnawski"))
+    wrong = subprocess.run([*SCRIPT, "--claim=x"], cwd=ROOT, check=False, capture_output=True, text=True, timeout=200)
+    assert wrong.returncode == 1 and "no claim 'x'" in wrong.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CLAIMS, "tarnawski"])
+def test_quick_runs(name, tmp_path):
+    out = [] if name == "tarnawski" else [f"--out={tmp_path / 'runs.jsonl'}"]
+    command = [*SCRIPT, f"--claim={name}", "--quick", *out]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=600).stdout
+    assert re.search(r"single|contiguous", said)

@@ -1,0 +1,125 @@
+"""A suite, run: its models extracted, its missing cells computed, its results read."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfplace.compare.cells import Case
+from tfplace.compare.journal import Journal
+from tfplace.compare.running import Task, run_all, tasks
+from tfplace.compare.standings import Standing, standings
+from tfplace.compare.suites import Suite
+from tfplace.errors import TfplaceError
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
+
+
+class SuiteRun:
+    """A suite with its results.
+
+    Args:
+      suite: what is compared.
+      graphs: directory of extracted graphs; those that are missing are extracted.
+      out: file of the results.
+      loads: loads TensorFlow, in each process that needs it.
+
+    Raises:
+      InputError: the file has results of something else.
+      UnknownNameError: no such model.
+    """
+
+    def __init__(self, suite: Suite, graphs: Path, out: Path, loads: Callable[[], None]) -> None:
+        from models import zoo
+
+        for name in suite.models:
+            if not _family(name):
+                zoo.describe(name)  # says which there are
+        self.suite = suite
+        self.journal = Journal(out, {"budget": str(Budget.parse(suite.budget)), "simulated": True})
+        self._graphs = graphs
+        self._loads = loads
+        self._models = suite.models or tuple(zoo.names())
+
+    def cases(self) -> Iterator[tuple[str, Case]]:
+        """Each with its model."""
+        from models import zoo
+
+        for name in self._models:
+            counts: Sequence[int] = () if _family(name) else zoo.ENTRIES[name].devices
+            for case in self.suite.cases(name, counts):
+                yield name, case
+
+    def rows(self) -> list[Standing]:
+        """What there is of the suite's cases and placers."""
+        wanted = {case for _, case in self.cases()}
+        placers = {*self.suite.placers}
+        rows = [row for row in standings(self.journal) if row.facts.case in wanted]
+        rows = [Standing(row.facts, {n: runs for n, runs in row.runs.items() if n in placers}) for row in rows]
+        return [row for row in rows if row.runs]
+
+    def run(
+        self, jobs: int, *, stage: Callable[[str], None], progress: Callable[[int, int], None]
+    ) -> list[tuple[Task, Exception]]:
+        """Runs what is missing; what failed, to be run again the next time.
+
+        Args:
+          jobs: cells at a time.
+          stage: told what begins.
+          progress: told how many cells are done, of how many.
+        """
+        suite, budget = self.suite, Budget.parse(self.suite.budget)
+        cases = [(self._graph(name, stage), case) for name, case in self.cases()]
+        todo = tasks(cases, suite.placers, suite.seeds, budget, self.journal, trained=suite.trained)
+        stage(f"{len(todo)} cells of {budget}")
+        names = [name for name in suite.placers if name not in suite.trained]
+        learned = suite.trained or any(getattr(PLACERS[name], "learned", False) for name in names)
+        return run_all(todo, self.journal, jobs=jobs, progress=progress, prepare=self._loads if learned else None)
+
+    def _graph(self, model: str, stage: Callable[[str], None]) -> Path:
+        """The file of a model's graph, extracted in a process of its own if it is not there."""
+        parameters = self.suite.parameters.get(model, {})
+        path = self._graphs / _folder(parameters) / f"{model}.npz"
+        if not path.exists():
+            stage(f"extracting {model}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            extract = functools.partial(_extract, self._loads, model, path, dict(parameters))
+            child = multiprocessing.get_context("spawn").Process(target=extract)
+            child.start()
+            child.join()
+            if child.exitcode:
+                raise TfplaceError(f"{model} could not be extracted; see above.")
+        return path
+
+
+def held_out_members(count: int | None = None) -> tuple[str, ...]:
+    """Members of the families that policies are not trained on: so many of each family, or all."""
+    from models import families
+
+    return tuple(f"{name}_{index}" for name in families.names() for index in sorted(families.split(name)[1])[:count])
+
+
+def _folder(parameters: Mapping[str, Any]) -> str:
+    """Of graphs with other parameters than their model's own."""
+    return "_".join(f"{name}{value}" for name, value in sorted(parameters.items()))
+
+
+def _family(model: str) -> str:
+    """Of a member's name; empty for a model of the zoo."""
+    from models import families, zoo
+
+    family = model.rpartition("_")[0]
+    return family if family in families.names() and model not in zoo.names() else ""
+
+
+def _extract(loads: Callable[[], None], model: str, path: Path, parameters: dict[str, Any]) -> None:
+    loads()
+    from models import families, zoo
+    from tfplace.extract.sources import extract_source
+
+    family = _family(model)
+    built = families.member(family, int(model.rpartition("_")[2])) if family else zoo.build(model, **parameters)
+    extract_source(built.model, built.batch, training=None, fetches=None, name=model).save(path)

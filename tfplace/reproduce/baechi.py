@@ -1,0 +1,74 @@
+"""Baechi (Jeon et al. 2020): list scheduling is done far sooner than learning, and as good as experts."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from tfplace.compare.standings import Standing
+from tfplace.compare.tables import table
+from tfplace.units import format_seconds
+
+BAECHI = ("m_topo", "m_etf", "m_sct")
+LEARNED = ("hierarchical", "gdp_scratch")
+
+_STEPS = 10
+"""Of each placement, run to measure it, as in the papers on learning."""
+
+
+def tables(rows: Sequence[Standing]) -> str:
+    """All there is to say."""
+    return "\n\n".join((times_table(rows), f"```\n{verdict(rows)}\n```"))
+
+
+def times_table(rows: Sequence[Standing]) -> str:
+    """For each case processor seconds of each placer, and with what measuring would take for those that learn."""
+    head = ["processor seconds", "ops", *BAECHI, *LEARNED, *(f"{name}, with steps measured" for name in LEARNED)]
+    lines = []
+    for row in rows:
+        if not {*BAECHI, *LEARNED} <= {*row.runs}:
+            continue
+        took = (f"{took_s(row, name):.2f}" for name in (*BAECHI, *LEARNED))
+        lines.append(
+            (
+                str(row.facts.case),
+                f"{row.facts.ops:,}",
+                *took,
+                *(format_seconds(measured_s(row, name)) for name in LEARNED),
+            )
+        )
+    return table(head, lines)
+
+
+def verdict(rows: Sequence[Standing]) -> str:
+    """How many times sooner each is done, and how its step compares with the expert's."""
+    rows = [row for row in rows if {*BAECHI, *LEARNED} <= {*row.runs}]
+    lines = []
+    for name in BAECHI if rows else ():
+        ratios = [took_s(row, other) / took_s(row, name) for row in rows for other in LEARNED]
+        measured = [measured_s(row, other) / took_s(row, name) for row in rows for other in LEARNED]
+        pairs = [(row.median_s(name), row.median_s("expert")) for row in rows]
+        above = [100 * (mine / theirs - 1) for mine, theirs in pairs if math.isfinite(mine) and math.isfinite(theirs)]
+        line = (
+            f"{name}: {min(ratios):,.0f} to {max(ratios):,.0f} times sooner than policies that learn in the simulator, "
+            f"{min(measured):,.0f} to {max(measured):,.0f} times with steps measured"
+        )
+        if above:
+            line += (
+                f"; step against the expert's {statistics.median(above):+.1f} % (median), {max(above):+.1f} % at most"
+            )
+        lines.append(line)
+    lines.append("published: 654 to 206,000 times sooner, steps at most 6.2 % above expert (abstract; on real devices)")
+    return "\n".join(lines)
+
+
+def took_s(row: Standing, name: str) -> float:
+    """Processor seconds, median of the seeds; no less than a millisecond, which is what they are told in."""
+    return max(statistics.median(run.cpu_s for run in row.runs[name]), 1e-3)
+
+
+def measured_s(row: Standing, name: str) -> float:
+    """The same, and the steps of each placement that was tried, run on the devices to be measured."""
+    spent = [run.ran_s[-1] if run.ran_s else math.nan for run in row.runs[name]]
+    return took_s(row, name) + _STEPS * statistics.median(spent)

@@ -1,0 +1,28 @@
+"""A claim of a paper, and what is run to see whether it holds here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tfplace.compare.standings import Standing
+from tfplace.compare.suites import Suite
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim.
+
+    Attributes:
+      paper: whose.
+      says: the claim, with how sure its numbers are.
+      suite: what is run.
+      quick: the same in minutes, to see that it works; its numbers say nothing.
+      tables: what was found, beside what the paper found, and how far the claim holds; Markdown.
+    """
+
+    paper: str
+    says: str
+    suite: Suite
+    quick: Suite
+    tables: Callable[[Sequence[Standing]], str]

@@ -1,0 +1,118 @@
+"""The claims, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tfplace.compare.cells import Trained
+from tfplace.compare.gdp_table import gdp_tables
+from tfplace.compare.samples_table import samples_tables
+from tfplace.compare.suites import GDP, POLICIES, QUICK_POLICIES, SAMPLES, UNSEEN, Suite
+from tfplace.compare.unseen_table import unseen_tables
+from tfplace.reproduce import baechi, colocrl, hierarchical, hold_out, post
+from tfplace.reproduce.base import Claim
+
+_COLOCRL = ("single", "expert", "scotch", "min_cut", "metis", "heft", "random_search", "annealing", "seq2seq")
+_POST = (
+    *("single", "expert", "metis", "heft", "random_search", "annealing"),
+    *("policy_gradient", "post_ce", "post_ppo", "post", "seq2seq"),
+)
+_SAMPLES = ("single", "heft", "random_search", "annealing", "placeto_scratch", "seq2seq")
+_GDP = ("single", "expert", "metis", "heft", "random_search", "annealing", "gdp_scratch", "hierarchical")
+_HDP = ("single", "expert", "scotch", "min_cut", "metis", "heft", "random_search", "annealing", "hierarchical")
+_TUNED = {"gdp_tuned": Trained("gdp", "shipped", fine_tune=50)}
+_HOLD_OUT = ("single", "expert", "metis", "heft", "random_search", "annealing", "gdp_scratch", "gdp", "gdp_tuned")
+
+_LARGE = Suite(
+    (*_HOLD_OUT, "hierarchical"),
+    "600 evaluations",
+    3,
+    "benchmarks/hold_out.jsonl",
+    "gdp-hold-out",
+    models=("gnmt_8", "amoebanet"),
+    topologies=("4xP100",),
+    tight=(),
+    parameters={"amoebanet": {"cells": 24}},
+    trained=_TUNED,
+)
+
+
+def _quickly(name: str, placers: Sequence[str], budget: str = "100 evaluations", **changes: object) -> Suite:
+    """Two small models, in a file of their own."""
+    out = f"out/quick_{name}.jsonl"
+    small = replace(QUICK_POLICIES, placers=tuple(placers), budget=budget, out=out, tight=())
+    return replace(small, **changes)  # type: ignore[arg-type]
+
+
+CLAIMS = {
+    "colocrl": Claim(
+        "Mirhoseini et al., ICML 2017 (ColocRL)",
+        "A sequence model that learns from measured steps is up to 23.5 % faster than the best of one GPU, Scotch, "
+        "MinCut and experts, and not faster in three of six cells (table 2; from memory of the paper).",
+        replace(POLICIES, placers=_COLOCRL, models=("inception_v3", "rnnlm_2", "nmt_2")),
+        _quickly("colocrl", _COLOCRL),
+        colocrl.tables,
+    ),
+    "hierarchical": Claim(
+        "Mirhoseini et al., ICLR 2018 (hierarchical planner)",
+        "A policy that learns groups and placement together places ungrouped graphs of tens of thousands of ops up to "
+        "60.6 % faster (abstract), and loses 4.9 % on its largest (table 1; from memory of the paper).",
+        replace(GDP, placers=_HDP),
+        _quickly("hierarchical", _HDP, groups=0),
+        hierarchical.tables,
+    ),
+    "placeto-samples": Claim(
+        "Addanki et al., NeurIPS 2019 (Placeto)",
+        "Placeto needs up to 6.1 times fewer placements measured than the recurrent policy (abstract), by cell .55 to "
+        "6.1 times (table 1; from memory of the paper).",
+        SAMPLES,
+        _quickly("placeto_samples", _SAMPLES, "1500 evaluations"),
+        samples_tables,
+    ),
+    "placeto-unseen": Claim(
+        "Addanki et al., NeurIPS 2019 (Placeto)",
+        "A trained policy places unseen graphs of a family almost as well as one trained on each, without training "
+        "again (a figure; no number in the abstract).",
+        UNSEEN,
+        replace(
+            UNSEEN,
+            budget="2s",
+            seeds=1,
+            out="out/quick_placeto_unseen.jsonl",
+            topologies=("2xP100",),
+        ),
+        unseen_tables,
+    ),
+    "post": Claim(
+        "Gao, Chen and Li, NeurIPS 2018 (Post)",
+        "Up to 63.7 % shorter steps than the state of the art at the same learning time (abstract), which is mostly "
+        "what running what is tried takes.",
+        replace(POLICIES, placers=_POST, out="benchmarks/post.jsonl", page="post"),
+        _quickly("post", _POST),
+        post.tables,
+    ),
+    "gdp": Claim(
+        "Zhou et al., 2019 (GDP)",
+        "16 % faster than human experts, 9.2 % faster than the hierarchical planner, and 15 times as soon (abstract).",
+        GDP,
+        _quickly("gdp", _GDP, groups=0),
+        gdp_tables,
+    ),
+    "gdp-hold-out": Claim(
+        "Zhou et al., 2019 (GDP)",
+        "A policy trained on other graphs places held-out ones of over 50,000 ops, at once or after under 50 updates "
+        "(abstract; no number).",
+        _LARGE,
+        _quickly("gdp_hold_out", _HOLD_OUT, groups=0, trained={"gdp_tuned": Trained("gdp", "shipped", fine_tune=5)}),
+        hold_out.tables,
+    ),
+    "baechi": Claim(
+        "Jeon et al., SoCC 2020 (Baechi)",
+        "List scheduling with memory places 654 to 206,000 times sooner than learning does, with steps at most 6.2 % "
+        "above an expert's (abstract).",
+        GDP,
+        _quickly("baechi", ("single", "expert", *baechi.BAECHI, *baechi.LEARNED), groups=0),
+        baechi.tables,
+    ),
+}

@@ -1,0 +1,67 @@
+"""HDP (Mirhoseini et al. 2018): a policy that learns its groups places graphs of tens of thousands of ops."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from tfplace.compare.standings import Standing
+from tfplace.compare.tables import table
+from tfplace.reproduce.colocrl import BASELINES, gain_of
+from tfplace.units import format_seconds
+
+LEARNED = "hierarchical"
+
+PUBLISHED = {
+    "inception_v3": 16.3,
+    "resnet152": 0.0,
+    "rnnlm_2": 0.0,
+    "nmt_2": 60.6,
+    "nmt_4": 53.7,
+}
+"""Table 1: percent faster than the best of one GPU, expert, Scotch and MinCut, on 2 to 8 K40s; from memory.
+
+Its largest model, NMT of 8 layers, was 4.9 % slower than the expert placement.
+"""
+
+
+def tables(rows: Sequence[Standing]) -> str:
+    """All there is to say."""
+    return "\n\n".join((gains_table(rows), f"```\n{verdict(rows)}\n```"))
+
+
+def gains_table(rows: Sequence[Standing]) -> str:
+    """For each model, largest first: the policy against the paper's baselines and against blind search."""
+    lines = []
+    for row in sorted(rows, key=lambda r: -r.facts.ops):
+        gain, blind = gain_of(row, LEARNED), gain_of(row, LEARNED, ("random_search",))
+        if gain is None:
+            continue
+        name, _ = row.best_of(BASELINES)
+        published = PUBLISHED.get(row.facts.case.graph)
+        lines.append(
+            (
+                str(row.facts.case),
+                f"{row.facts.ops:,}",
+                name,
+                f"{gain:.1f} %",
+                "-" if blind is None else f"{blind:.1f} %",
+                format_seconds(statistics.median(run.cpu_s for run in row.runs[LEARNED])),
+                "-" if published is None else f"{published:.1f} %",
+            )
+        )
+    head = (f"{LEARNED}, without groups", "ops", "best baseline", "faster than it", "than random_search")
+    return table((*head, "processor", "in the paper"), lines)
+
+
+def verdict(rows: Sequence[Standing]) -> str:
+    """How often it is ahead, on all graphs and on those of tens of thousands of ops."""
+    lines = []
+    for what, least in (("all graphs", 0), ("graphs of over 20,000 ops", 20_000)):
+        gains = [gain for row in rows if row.facts.ops > least and (gain := gain_of(row, LEARNED)) is not None]
+        if gains:
+            ahead = sum(gain > 0 for gain in gains)
+            lines.append(
+                f"{what}: faster than the best baseline in {ahead} of {len(gains)}, {max(gains):.1f} % at most"
+            )
+    return "\n".join(lines) or f"no case yet in which {LEARNED} and its baselines were run"

@@ -1,0 +1,58 @@
+"""GDP (Zhou et al. 2019): a policy trained on other graphs places large ones at once, or with little more."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from tfplace.compare.soon import median_until
+from tfplace.compare.standings import Standing, placers_of
+from tfplace.compare.tables import table
+from tfplace.units import format_seconds
+
+ONCE, TUNED, SCRATCH = "gdp", "gdp_tuned", "gdp_scratch"
+
+
+def tables(rows: Sequence[Standing]) -> str:
+    """All there is to say."""
+    return "\n\n".join((steps_table(rows), f"```\n{verdict(rows)}\n```"))
+
+
+def steps_table(rows: Sequence[Standing]) -> str:
+    """For each placer and graph the step over the best single device's, the evaluations and the processor time."""
+    head = ["step over single; evaluations; processor", *(f"{r.facts.case} ({r.facts.ops:,} ops)" for r in rows)]
+    lines = [("bound", *(f"{row.facts.bound_s / row.median_s('single'):.2f}" for row in rows))]
+    lines += [(name, *(_cell(row, name) for row in rows)) for name in placers_of(rows)]
+    return table(head, lines)
+
+
+def verdict(rows: Sequence[Standing]) -> str:
+    """The policy at once and after a little training against experts, and against one that begins from nothing."""
+    lines = []
+    for name in (ONCE, TUNED):
+        pairs = [(row.median_s(name), row.median_s("expert")) for row in rows]
+        pairs = [pair for pair in pairs if all(map(math.isfinite, pair))]
+        if pairs:
+            gain = 100 * (1 - statistics.geometric_mean(mine / theirs for mine, theirs in pairs))
+            ahead = sum(mine < theirs for mine, theirs in pairs)
+            lines.append(f"{name}: {gain:.1f} % faster than expert (geometric mean), faster in {ahead} of {len(pairs)}")
+    both = [row for row in rows if {TUNED, SCRATCH} <= {*row.runs} and math.isfinite(row.median_s(SCRATCH))]
+    soon = [median_until(row, TUNED, row.median_s(SCRATCH)) for row in both]
+    reached = [evaluations for evaluations in soon if math.isfinite(evaluations)]
+    if both:
+        lines.append(f"{TUNED} has what {SCRATCH} has in the end in {len(reached)} of {len(both)} cases")
+        if reached:
+            lines[-1] += f", after {statistics.median(reached):,.0f} evaluations (median)"
+    return "\n".join(lines) or f"no case yet in which {ONCE} was run"
+
+
+def _cell(row: Standing, name: str) -> str:
+    step_s = row.median_s(name)
+    if math.isnan(step_s):
+        return "-"
+    runs = row.runs[name]
+    evaluations = statistics.median(run.evaluations for run in runs)
+    took = format_seconds(statistics.median(run.cpu_s for run in runs))
+    ratio = f"{step_s / row.median_s('single'):.2f}" if math.isfinite(step_s) else "does not fit"
+    return f"{ratio}; {evaluations:,.0f}; {took}"

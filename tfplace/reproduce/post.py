@@ -1,0 +1,70 @@
+"""Post (Gao et al. 2018): shorter steps than policy gradient at the same learning time."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from tfplace.compare.policies_table import bootstrap, steps_table
+from tfplace.compare.soon import best_within_s
+from tfplace.compare.standings import Standing
+from tfplace.compare.tables import table
+
+POST = "post"
+OTHERS = ("policy_gradient", "seq2seq", "post_ce", "post_ppo", "random_search", "annealing")
+PARTS = (0.25, 0.5, 1.0)
+"""Of the learning time of the other one."""
+
+
+def tables(rows: Sequence[Standing]) -> str:
+    """All there is to say."""
+    return "\n\n".join((time_table(rows), steps_table(rows), f"```\n{verdict(rows)}\n```"))
+
+
+def time_table(rows: Sequence[Standing]) -> str:
+    """For each case and other method how much shorter Post's step is when both have learned as long.
+
+    Learning takes what running a step of each placement that is tried takes. The other one's time is its whole run's,
+    or a part of that.
+    """
+    head = ["Post's step is shorter by, at the other one's learning time", "cases"]
+    head += [f"{100 * part:.0f} % of it" for part in PARTS]
+    lines = []
+    for other in OTHERS:
+        gains = {part: [g for row in rows if (g := gain_at(row, other, part)) is not None] for part in PARTS}
+        if gains[1.0]:
+            cells = (_median(gains[part]) for part in PARTS)
+            lines.append((f"than {other}'s", str(len(gains[1.0])), *cells))
+    return table(head, lines)
+
+
+def gain_at(row: Standing, other: str, part: float) -> float | None:
+    """Percent by which Post's step is shorter at a part of the other's learning time; None if either has none."""
+    mine, theirs = row.runs.get(POST, ()), row.runs.get(other, ())
+    if not all(run.ran_s for run in (*mine, *theirs)) or not mine or not theirs:
+        return None
+    until_s = part * statistics.median(run.ran_s[-1] for run in theirs)
+    my_s, their_s = (statistics.median(best_within_s(run, until_s) for run in runs) for runs in (mine, theirs))
+    return 100 * (1 - my_s / their_s) if math.isfinite(my_s) and math.isfinite(their_s) else None
+
+
+def verdict(rows: Sequence[Standing]) -> str:
+    """The best case, as the paper gives it."""
+    lines = []
+    for other in ("policy_gradient", "seq2seq"):
+        gains = [g for row in rows if (g := gain_at(row, other, 1.0)) is not None]
+        if gains:
+            ahead = sum(gain > 0 for gain in gains)
+            lines.append(
+                f"{POST} against {other} after the same learning time: up to {max(gains):.1f} % shorter steps, shorter "
+                f"in {ahead} of {len(gains)} cases (the paper: up to 63.7 %)"
+            )
+    return "\n".join(lines) or "no results yet that tell what learning took"
+
+
+def _median(gains: Sequence[float]) -> str:
+    if not gains:
+        return "-"
+    low, high = bootstrap(gains)
+    return f"{statistics.median(gains):.1f} % ({low:.1f} to {high:.1f}; most {max(gains):.1f})"
