@@ -108,7 +108,7 @@ def _suite() -> suites.Suite:
 
 def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
     from tfplace.compare.gdp_table import gdp_tables
-    from tfplace.compare.placers_table import compare_tables
+    from tfplace.compare.placers_table import compare_tables, short_table
     from tfplace.compare.policies_table import policies_tables
     from tfplace.compare.samples_table import samples_tables
     from tfplace.compare.standings import placers_of, standings
@@ -130,7 +130,11 @@ def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
     print(text)
     if _PAGE.value:
         page = Path(_PAGE.value)
-        page.write_text(replace_between(page.read_text(), suite.page, text))
+        short = f"{suite.page}, in short"
+        if f"<!-- tables: {short} -->" in page.read_text():
+            page.write_text(replace_between(page.read_text(), short, short_table(rows)))
+        else:
+            page.write_text(replace_between(page.read_text(), suite.page, text))
     plot = _PLOT.value or out.with_suffix(".png")
     if _SUITE.value == "unseen":
         cumulative(plot, curves(rows), axes=("step over that of auto with 60 s", "part of the held-out cases"))

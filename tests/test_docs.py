@@ -3,19 +3,23 @@ import re
 from pathlib import Path
 from statistics import geometric_mean, median
 
+import pytest
+
 from tfplace import Topology
 from tfplace.cli.compare import compare_flags
 from tfplace.cli.options import parse, place_flags
 from tfplace.compare.cells import CONSTRUCTIVE, LEARNED
 from tfplace.compare.journal import Journal
-from tfplace.compare.placers_table import compare_tables
+from tfplace.compare.placers_table import compare_tables, short_table
 from tfplace.compare.policies_table import policies_tables
 from tfplace.compare.standings import goals, standings
+from tfplace.compare.suite_runs import SuiteRun
 from tfplace.compare.tables import fidelity_tables, speed_table
 from tfplace.compare.unseen_table import TRAINED, over_optimised, unseen_tables
 from tfplace.learning.metrics import TAGS
 from tfplace.learning.pretrained import Pretrained
 from tfplace.report.tensorboard import BEST, TRAINING
+from tfplace.reproduce.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -65,6 +69,7 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     journal = Journal(ROOT / "benchmarks" / "compare.jsonl", header)
     rows = [row for row in standings(journal) if row.runs]
     assert compare_tables(rows) in text("docs/comparison.md")
+    assert short_table(rows) in text("README.md")
     found, readme, page = goals(rows), _unwrapped("README.md"), _unwrapped("docs/comparison.md")
     best = found.cases - found.behind
     behind = max((factor for _, _, factor in found.beaten), default=1.0) - 1
@@ -109,6 +114,13 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
     assert f"slower than one device in {wins('single', 'placeto_scratch').partition(' ')[0]}:" in page
     learned = [run for row in rows for name in LEARNED for run in row.runs[name]]
     assert len(learned) == (4 * 10 + 2 * 5 + 2 * 3) * int(cases) and all(run.step_s for run in learned)
+
+
+@pytest.mark.parametrize("name", re.findall(r"<!-- tables: (\S+) -->\n\n", text("docs/reproduction.md")))
+def test_what_is_said_of_claims_is_what_was_found(name):
+    claim = CLAIMS[name]
+    rows = SuiteRun(claim.suite, ROOT / "no graphs", ROOT / claim.suite.out, lambda: None).rows()
+    assert claim.tables(rows) in text("docs/reproduction.md")
 
 
 def test_what_is_said_of_trained_policies_is_what_their_cards_say():

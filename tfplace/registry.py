@@ -129,6 +129,7 @@ SERVICES = Registry(
     "service",
     {
         "detect_topology": "tfplace.measure.detect:detect_topology",
+        "pictures_html": "tfplace.report.html:pictures_html",
         "placement_html": "tfplace.report.html:placement_html",
         "placement_summary": "tfplace.report.summary:placement_summary",
         "simulate_timeline": "tfplace.simulate.evaluate:timeline_of",

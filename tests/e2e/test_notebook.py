@@ -7,34 +7,49 @@ nbclient = pytest.importorskip("nbclient", reason="needs nbclient: pip install '
 pytest.importorskip("ipykernel", reason="needs ipykernel: pip install 'tfplace[notebook]'")
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOK = ROOT / "notebooks/place_a_model.ipynb"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # The Jupyter client's own warnings about event loops and sockets, not ours.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
 
 
-def test_notebook_is_kept_without_outputs():
-    cells = [c for c in nbformat.read(NOTEBOOK, 4).cells if c.cell_type == "code"]
-    assert len(cells) == 6
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_kept_without_outputs(path):
+    cells = [c for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+    assert len(cells) >= 6
     assert all(not c.outputs and c.execution_count is None for c in cells)
 
 
-def test_notebook_runs(tmp_path, monkeypatch):
+@pytest.fixture
+def executed(tmp_path, monkeypatch):
+    """What the code cells of a notebook show."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    notebook = nbformat.read(NOTEBOOK, 4)
-    client = nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
-    )
-    client.execute()
-    results = [
-        output.data
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        if "data" in output
-    ]
+
+    def execute(name):
+        notebook = nbformat.read(ROOT / "notebooks" / name, 4)
+        client = nbclient.NotebookClient(
+            notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        )
+        client.execute()
+        return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+    return execute
+
+
+def test_placing_a_model(executed, tmp_path):
+    results = [output.data for output in executed("place_a_model.ipynb") if "data" in output]
     assert any("Step times (simulated)" in data.get("text/html", "") for data in results)
     losses = [float(text) for text in results[-1]["text/plain"].strip("[]").split(",")]
     assert len(losses) == 2
     assert losses[1] < losses[0]
     assert (tmp_path / "trace.json").exists()
+
+
+def test_from_one_device_to_a_learned_placement(executed):
+    shown = executed("from_one_device_to_learned.ipynb")
+    pages = [output.data.get("text/html", "") for output in shown if "data" in output]
+    assert [page.count("<img ") for page in pages if "<img " in page] == [4, 4, 4, 4, 2]
+    table = next(page for page in pages if "600 evaluations for each run" in page)
+    assert all(name in table for name in ("post", "placeto", "auto", "local_search", "random_search"))
+    assert any("stay on GPU:0" in output.get("text", "") for output in shown)  # of a printed summary
+    assert not any("Warning" in output.get("text", "") for output in shown)

@@ -74,6 +74,16 @@ class Comparison:
 
         return comparison_html(self)
 
+    def charts(self) -> str:
+        """Every placer's step time, and how the searches went on, as HTML that a notebook shows.
+
+        Raises:
+          MissingExtraError: matplotlib is missing.
+        """
+        from tfplace.compare.page import charts
+
+        return charts(self.standing)
+
     def save(self, path: str | Path) -> None:
         """Writes a page that needs nothing but itself.
 

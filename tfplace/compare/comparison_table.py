@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
 import statistics
 from collections.abc import Iterable
 from html import escape
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tfplace.compare.comparison import Comparison
 from tfplace.report.html import STYLE, table
-from tfplace.report.summary import WIDTH
+from tfplace.report.summary import plain_text
 from tfplace.units import format_seconds
 
 _HEAD = ("placer", "step", "seeds", "over the bound", "over single", "evaluations", "took")
@@ -37,9 +36,7 @@ def comparison_tables(comparison: Comparison) -> RenderableType:
 
 def comparison_text(comparison: Comparison) -> str:
     """The same as plain text, without colours."""
-    out = io.StringIO()
-    Console(file=out, width=WIDTH, color_system=None, force_terminal=False).print(comparison_tables(comparison))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
+    return plain_text(comparison_tables(comparison))
 
 
 def comparison_html(comparison: Comparison) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
+from tfplace.compare.placers_table import OVER_ALL, over_all
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.core.placement import Placement
 from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
-from tfplace.report.html import figures, page, placement_html, table
+from tfplace.report.html import Html, figures, page, placement_html, table
 from tfplace.report.pictures import Picture, placement_pictures
 from tfplace.units import format_seconds
 
@@ -53,24 +54,8 @@ def _said(row: Standing) -> str:
 
 
 def _overall(rows: Sequence[Standing]) -> str:
-    """For each placer: cases, geometric mean over the best of all and over the bound, how often it is the best."""
-    lines = []
-    for name in placers_of(rows):
-        ran = [row for row in rows if not math.isnan(row.median_s(name))]
-        fits = [row for row in ran if math.isfinite(row.median_s(name))]
-        best = sum(row.median_s(name) <= row.best_of(row.runs)[1] for row in fits)
-        lines.append(
-            (
-                escape(name),
-                str(len(ran)),
-                str(len(fits)),
-                _mean(row.median_s(name) / row.best_of(row.runs)[1] for row in fits),
-                _mean(row.median_s(name) / row.facts.bound_s for row in fits),
-                str(best),
-            )
-        )
-    head = ("placer", "cases", "fit", "over the best of all", "over the bound", "best")
-    return table("Step times, geometric means over the cases that fit", head, lines)
+    lines = [[escape(cell) for cell in line] for line in over_all(rows)]
+    return table("Step times, geometric means over the cases that fit", OVER_ALL, lines)
 
 
 def _over_all(rows: Sequence[Standing]) -> list[Picture]:
@@ -87,7 +72,20 @@ def _over_all(rows: Sequence[Standing]) -> list[Picture]:
 
 
 def _case(row: Standing) -> str:
-    names = [name for name in placers_of([row]) if not math.isnan(row.median_s(name))]
+    return _table(row, _ran(row)) + charts(row)
+
+
+def _ran(row: Standing) -> list[str]:
+    return [name for name in placers_of([row]) if not math.isnan(row.median_s(name))]
+
+
+def charts(row: Standing) -> Html:
+    """Every placer's step time, and how the searches among them went on.
+
+    Raises:
+      MissingExtraError: matplotlib is missing.
+    """
+    names = _ran(row)
     searches = [name for name in names if max(run.evaluations for run in row.runs[name]) >= _SOON]
     pictures = [Picture("Step time of each placer", steps_chart({n: _steps(row, n) for n in names}, row.facts.bound_s))]
     if searches:
@@ -95,7 +93,7 @@ def _case(row: Standing) -> str:
         most = max(run.evaluations for n in searches for run in row.runs[n])
         caption = "Best so far: median over the seeds, and from the least to the most of them"
         pictures.append(Picture(caption, curves_chart(trails, most)))
-    return _table(row, names) + figures(pictures)
+    return figures(pictures)
 
 
 def _table(row: Standing, names: Sequence[str]) -> str:
@@ -122,8 +120,3 @@ def _table(row: Standing, names: Sequence[str]) -> str:
 
 def _steps(row: Standing, name: str) -> list[float]:
     return [math.inf if run.step_s is None else run.step_s for run in row.runs[name]]
-
-
-def _mean(ratios: Iterable[float]) -> str:
-    found = list(ratios)
-    return f"{statistics.geometric_mean(found):.3f}" if found else "-"

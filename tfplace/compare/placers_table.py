@@ -20,6 +20,29 @@ def compare_tables(rows: Sequence[Standing]) -> str:
     return "\n\n".join((summary_table(rows), full_table(rows), goals_table(rows), f"```\n{goals_text(rows)}\n```"))
 
 
+OVER_ALL = ("placer", "cases", "fit", "over the best of all", "over the bound", "best")
+
+
+def over_all(rows: Sequence[Standing]) -> list[tuple[str, ...]]:
+    """The lines below `OVER_ALL`, one for each placer; geometric means are over the cases that fit."""
+    lines = []
+    for name in placers_of(rows):
+        ran = [row for row in rows if not math.isnan(row.median_s(name))]
+        fits = [row for row in ran if math.isfinite(row.median_s(name))]
+        best = sum(row.median_s(name) <= row.best_of(row.runs)[1] for row in fits)
+        means = (
+            _mean([row.median_s(name) / row.best_of(row.runs)[1] for row in fits]),
+            _mean([row.median_s(name) / row.facts.bound_s for row in fits]),
+        )
+        lines.append((name, str(len(ran)), str(len(fits)), *means, str(best)))
+    return lines
+
+
+def short_table(rows: Sequence[Standing]) -> str:
+    """A line for each placer, over all cases."""
+    return table(OVER_ALL, over_all(rows))
+
+
 def summary_table(rows: Sequence[Standing]) -> str:
     """A line for each case: bound, single device, best constructive placer, searches (medians over the seeds)."""
     return table(_HEAD, map(_summary, rows))
@@ -48,6 +71,10 @@ def full_table(rows: Sequence[Standing]) -> str:
     names = placers_of(rows)
     lines = ((str(row.facts.case), *(_cell(row, name) for name in names)) for row in rows)
     return table(("step over bound", *names), lines)
+
+
+def _mean(ratios: Sequence[float]) -> str:
+    return f"{geometric_mean(ratios):.3f}" if ratios else "-"
 
 
 def _cell(row: Standing, placer: str) -> str:

@@ -145,6 +145,16 @@ class Placement:
         html: str = SERVICES["placement_html"](self)
         return html
 
+    def pictures(self) -> str:
+        """Each device's timeline, the layers and the graph by device, and memory, as HTML that a notebook shows.
+
+        Raises:
+          MissingExtraError: matplotlib is missing.
+          PlacementError: loaded from a file without its graph.
+        """
+        html: str = SERVICES["pictures_html"](self)
+        return html
+
     def timeline(self) -> Timeline:
         """When each op runs and each tensor moves, simulated.
 

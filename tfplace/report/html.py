@@ -35,18 +35,40 @@ STYLE = """
 .tfplace .transfer { background: #e0862b; }
 """
 
+_FIGURES = """
+.figures { display: flex; flex-wrap: wrap; gap: 1.5em; }
+.figures figure { margin: 0; flex: 1 1 340px; max-width: 640px; }
+.figures figure img { width: 100%; }
+.figures figcaption { color: #666; }
+"""
+
 _PAGE_STYLE = """
 body { margin: 1em; font-family: sans-serif; font-size: 14px; }
-.figures { display: flex; flex-wrap: wrap; gap: 1.5em; }
-figure { margin: 0; flex: 1 1 340px; max-width: 640px; }
-figure img { width: 100%; }
-figcaption { color: #666; }
 details { margin: 0.8em 0; }
 summary { cursor: pointer; }
 """
 
 LEGEND = '<span class="key compute"></span> compute and <span class="key transfer"></span> transfer, as part of '
 """What the colours of the bars mean; the bars are drawn in the same classes."""
+
+
+class Html(str):
+    """A piece of HTML, which a notebook shows as such."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f"<style>{STYLE}{_FIGURES}</style>{self}"
+
+
+def pictures_html(placement: Placement) -> Html:
+    """Its pictures side by side.
+
+    Raises:
+      MissingExtraError: matplotlib is missing.
+      PlacementError: the placement does not know its problem.
+    """
+    return figures(placement_pictures(placement))
 
 
 def placement_html(placement: Placement) -> str:
@@ -73,7 +95,7 @@ def page(name: str, body: str) -> str:
     """
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)}</title><style>{STYLE}{_PAGE_STYLE}</style>"
+        f"<title>{escape(name)}</title><style>{STYLE}{_FIGURES}{_PAGE_STYLE}</style>"
     )
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
@@ -82,16 +104,15 @@ def _pictures(placement: Placement) -> str:
     if placement.problem is None:
         return ""
     try:
-        pictures = placement_pictures(placement)
+        return pictures_html(placement)
     except MissingExtraError as error:
         return f"<p>No pictures: {escape(str(error))}</p>"
-    return figures(pictures)
 
 
-def figures(pictures: Iterable[Picture]) -> str:
+def figures(pictures: Iterable[Picture]) -> Html:
     """Pictures side by side as far as there is room, each with its caption."""
     each = (f"<figure>{one.html}<figcaption>{escape(one.caption)}</figcaption></figure>" for one in pictures)
-    return f'<div class="figures">{"".join(each)}</div>'
+    return Html(f'<div class="figures">{"".join(each)}</div>')
 
 
 def _devices(placement: Placement) -> str:

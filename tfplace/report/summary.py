@@ -28,8 +28,13 @@ WIDTH = 110
 
 def placement_summary(placement: Placement) -> str:
     """The tables as plain text, without colours."""
+    return plain_text(summary_tables(placement))
+
+
+def plain_text(shown: RenderableType) -> str:
+    """What `rich` would draw, as text without colours; in a notebook too, where it would draw on the page instead."""
     out = io.StringIO()
-    Console(file=out, width=WIDTH, color_system=None, force_terminal=False).print(summary_tables(placement))
+    Console(file=out, width=WIDTH, color_system=None, force_terminal=False, force_jupyter=False).print(shown)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
 
 
