@@ -8,6 +8,7 @@
     python scripts/compare.py --suite=gdp                # GDP, HDP and experts on the whole zoo; hours
     python scripts/compare.py --suite=unseen             # trained policies on held-out graphs; hours, mostly of auto
     python scripts/compare.py --suite=transfer --weights=out/weights    # trained without the family that is placed
+    python scripts/compare.py --suite=ablation --weights=out/ablation   # GDP trained without some of its parts
     python scripts/compare.py --models=gnmt_8 --placers=auto,heft --budget=60s
 
 All step times are simulated. Results are written cell by cell; the same command goes on where it was stopped. Each cell
@@ -54,7 +55,7 @@ _OUT = flags.DEFINE_string("out", None, "The results; by default benchmarks/comp
 _PLOT = flags.DEFINE_string("plot", None, "The plot; by default beside the results.")
 _PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten.")
 
-_HELD_OUT = ("unseen", "transfer")
+_HELD_OUT = ("unseen", "transfer", "ablation")
 """Suites of graphs of the families that policies are not trained on."""
 
 
@@ -124,6 +125,7 @@ def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
         "samples": samples_tables,
         "gdp": gdp_tables,
         "transfer": transfer_tables,
+        "ablation": short_table,
         "unseen": unseen_tables,
     }
     text = tables[_SUITE.value](rows)

@@ -18,6 +18,7 @@ import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from absl import app, flags
 
@@ -52,6 +53,7 @@ _WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of everything random.")
 _OUT = flags.DEFINE_string("out", None, "Directory of the run, with best known placements in it.", required=True)
 _KNOWN = flags.DEFINE_string("known", None, "Directory of best known placements instead, to share them.")
+_ABLATE = flags.DEFINE_multi_enum("ablate", [], ["attention", "superposition"], "Parts that gdp is to do without.")
 _WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights, and .md its card; by default in the run's.")
 
 _FILES = ("graphs", "out", "known", "weights", "workers")
@@ -85,7 +87,7 @@ def main(argv: list[str]) -> None:
     )
     known = Path(_KNOWN.value) if _KNOWN.value else out / "known"
     teaching = Teaching(known, groups=_TEACHER_GROUPS.value, evaluations=_TEACHER.value)
-    pupil = functools.partial(Registry("policy", _PUPILS)[_POLICY.value], seed=_SEED.value)
+    pupil = functools.partial(Registry("policy", _PUPILS)[_POLICY.value], seed=_SEED.value, **_settings())
     with Stages(quiet=False) as stages:
         shown = _Shown(stages)
         training = Training(
@@ -107,6 +109,17 @@ def main(argv: list[str]) -> None:
     trained.save(path)
     write_whole(path.with_suffix(".md"), card_text(trained))
     print(path)
+
+
+def _settings() -> dict[str, Any]:
+    """Of the policy, where they are not its own."""
+    if not _ABLATE.value:
+        return {}
+    if _POLICY.value != "gdp":
+        raise SystemExit(f"--ablate={','.join(_ABLATE.value)} with --policy={_POLICY.value}; only gdp has these parts.")
+    from tfplace.policies.gdp import GdpSettings
+
+    return {"settings": GdpSettings(**dict.fromkeys(_ABLATE.value, False))}
 
 
 class _Shown:

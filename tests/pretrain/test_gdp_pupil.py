@@ -5,7 +5,6 @@ import pytest
 from scipy.special import softmax
 
 from tfplace.learning.parameters import Parameters
-from tfplace.learning.settings import TrainSettings
 from tfplace.policies.gdp import GdpSettings
 from tfplace.pretrain.gdp_pupil import GdpPupil
 from tfplace.pretrain.teacher import Known
@@ -14,10 +13,9 @@ from tfplace.study.draws import device_share, pick
 from tfplace.testing import random_problem
 
 
-def lesson_of(seed=0, batch=12):
+def lesson_of(seed=0):
     problem = random_problem(np.random.default_rng(seed), 20, 3, unit=1e-3, ties=False)
-    train = TrainSettings(batch=batch, decay=None, pessimistic=False)
-    settings = GdpSettings(hidden=8, heads=2, rounds=1, layers=1, segment=16, train=train)
+    settings = GdpSettings(hidden=8, heads=2, rounds=1, layers=1, segment=16)
     pupil = GdpPupil(seed, settings)
     rows = pick(np.random.default_rng(seed).random((1, problem.num_units)), device_share(problem))[0]
     return pupil, pupil.lesson(problem, Known(rows, Simulator(problem).key(rows)))

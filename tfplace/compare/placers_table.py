@@ -25,7 +25,7 @@ OVER_ALL = ("placer", "cases", "fit", "over the best of all", "over the bound", 
 
 def over_all(rows: Sequence[Standing]) -> list[tuple[str, ...]]:
     """The lines below `OVER_ALL`, one for each placer; geometric means are over the cases that fit."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for name in placers_of(rows):
         ran = [row for row in rows if not math.isnan(row.median_s(name))]
         fits = [row for row in ran if math.isfinite(row.median_s(name))]

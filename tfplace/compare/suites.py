@@ -161,6 +161,22 @@ TRANSFER = Suite(
 )
 """A policy that was trained on other families, at once and after a little training, beside one that begins anew."""
 
+ABLATION = Suite(
+    ("single", "heft", "metis", "random_search", "annealing", "gdp_whole", "gdp_no_attention", "gdp_no_superposition"),
+    "200 evaluations",
+    3,
+    "benchmarks/ablation.jsonl",
+    "ablation",
+    topologies=("4xP100",),
+    tight=(),
+    trained={
+        "gdp_whole": Trained("gdp", "whole.npz"),
+        "gdp_no_attention": Trained("gdp", "no_attention.npz"),
+        "gdp_no_superposition": Trained("gdp", "no_superposition.npz"),
+    },
+)
+"""GDP's parts left out, each trained alike, on graphs that are held out."""
+
 SUITES = {
     "placers": FULL,
     "policies": POLICIES,
@@ -168,6 +184,7 @@ SUITES = {
     "gdp": GDP,
     "unseen": UNSEEN,
     "transfer": TRANSFER,
+    "ablation": ABLATION,
 }
 
 QUICKLY = {"placers": QUICK, "policies": QUICK_POLICIES}
