@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
 from tfplace.compare.journal import Journal  # noqa: E402
+from tfplace.errors import TfplaceError  # noqa: E402
 from tfplace.registry import PLACERS  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
@@ -68,9 +69,12 @@ def main(argv: list[str]) -> None:
     if _PAGE.value and not Path(_PAGE.value).exists():
         raise SystemExit(f"There is no {_PAGE.value}, whose tables are to be rewritten.")
     out = Path(_OUT.value or ROOT / suite.out)
-    run = SuiteRun(suite, Path(_GRAPHS.value), out, functools.partial(load_tensorflow, gpus=False))
-    with Stages(quiet=False) as stages:
-        failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
+    try:
+        run = SuiteRun(suite, Path(_GRAPHS.value), out, functools.partial(load_tensorflow, gpus=False))
+        with Stages(quiet=False) as stages:
+            failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
+    except TfplaceError as error:
+        raise SystemExit(str(error)) from error
     _show(run.journal, suite, out)
     for task, error in failed:
         print(f"{task.case}, {task.placer or 'facts'}, seed {task.seed}: {error!r}", file=sys.stderr)

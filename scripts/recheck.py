@@ -1,0 +1,67 @@
+"""Has Grappler's cost model judge the placements of a claim, as a second opinion beside the simulator.
+
+    python scripts/recheck.py --claim=colocrl
+    python scripts/recheck.py --claim=colocrl --page=docs/reproduction.md    # only the table, of the results there are
+
+Every placer is run again with seed 0, which gives the placements that scripts/reproduce.py found with it. Results are
+in benchmarks/recheck.json, claim by claim and case by case; cases that are there are not judged again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.compare.tables import replace_between  # noqa: E402
+from tfplace.core.files import write_whole  # noqa: E402
+from tfplace.report.progress import Stages  # noqa: E402
+
+_CLAIM = flags.DEFINE_enum("claim", "colocrl", ["colocrl", "post"], "Whose placements; claims with groups.")
+_QUICK = flags.DEFINE_bool("quick", False, "Its small models.")
+_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "recheck.json"), "The results.")
+_PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten from what there is.")
+
+
+def main(argv: list[str]) -> None:
+    """Judges what is missing, and prints the table."""
+    del argv
+    load_tensorflow(gpus=False)
+    import keras
+
+    from models import zoo
+    from tfplace.compare.suite_runs import SuiteRun
+    from tfplace.extract.sources import extract_source
+    from tfplace.reproduce.claims import CLAIMS
+    from tfplace.reproduce.recheck import Judged, judge, judged_table
+
+    claim, out = CLAIMS[_CLAIM.value], Path(_OUT.value)
+    suite = claim.quick if _QUICK.value else claim.suite
+    results = json.loads(out.read_text()) if out.exists() else {}
+    kept = [Judged(**one) for one in results.get(_CLAIM.value, [])]
+    with Stages(quiet=False) as stages:
+        cases = SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None).cases()
+        todo = [] if _PAGE.value else [(n, case) for n, case in cases if str(case) not in {one.case for one in kept}]
+        for model, case in todo:
+            stages.stage(f"extracting {model}")
+            keras.utils.clear_session()  # Keras numbers its names within a process
+            built = zoo.build(model, **suite.parameters.get(model, {}))
+            graph = extract_source(built.model, built.batch, training=None, fetches=None, name=model)
+            kept += judge(graph, case, suite, stages.stage)
+            results[_CLAIM.value] = [one.to_dict() for one in kept]
+            write_whole(out, json.dumps(results, indent=1) + "\n")
+    text = judged_table(kept)
+    print(text)
+    if _PAGE.value:
+        page = Path(_PAGE.value)
+        page.write_text(replace_between(page.read_text(), f"{_CLAIM.value}, rechecked", text))
+
+
+if __name__ == "__main__":
+    app.run(main)

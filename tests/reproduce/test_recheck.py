@@ -1,0 +1,39 @@
+"""Placements of a claim under Grappler's cost model."""
+
+import numpy as np
+import pytest
+
+from tests.reproduce.test_claims import cells
+from tfplace.compare.cells import Case
+from tfplace.compare.suites import Suite
+from tfplace.reproduce.recheck import Judged, judge, judged_table
+
+
+def test_the_table_has_both_opinions_and_how_they_agree():
+    found = [
+        *(Judged("one", *row) for row in (("single", 1.0, 2.0), ("heft", 0.5, 1.5), ("metis", 0.8, 1.6))),
+        *(Judged("other", *row) for row in (("single", 1.0, 2.0), ("heft", 0.5, None))),
+    ]
+    table = judged_table(found)
+    assert cells(table, "heft")[1:] == ["0.50, 0.75", "0.50, failed"]
+    assert cells(table, "metis")[1:] == ["0.80, 0.80", "-"]
+    assert cells(table, "rank correlation")[1:] == ["1.00", "-"]
+    assert [Judged(**one.to_dict()) for one in found] == found
+
+
+def test_grappler_judges_what_was_placed():
+    import keras
+
+    from tfplace.extract.sources import extract_source
+
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16), keras.layers.Dense(4)])
+    model.compile("sgd", "mse")
+    batch = (np.zeros((32, 8), np.float32), np.zeros((32, 4), np.float32))
+    graph = extract_source(model, batch, training=None, fetches=None, name="small")
+    suite = Suite(("single", "heft", "random_search"), "20 evaluations", 1, "none", "none")
+    told = []
+    found = judge(graph, Case("small", "2xP100"), suite, told.append)
+    assert [one.placer for one in found] == ["single", "heft", "random_search"] and len(told) == 3
+    assert all(one.grappler_s > 0 and one.simulated_s > 0 for one in found)
+    assert found == judge(graph, Case("small", "2xP100"), suite, told.append)
+    assert found[0].simulated_s == pytest.approx(min(one.simulated_s for one in found))
