@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from absl import flags
-from rich.console import Console
 
-from tfplace.cli.console import say
+from tfplace.cli.console import present, say
 from tfplace.cli.flagset import describe_flags, output_directory, read_only_flags
 from tfplace.cli.problem import check_problem, problem_flags, read_problem
 from tfplace.cli.quiet import load_tensorflow
@@ -77,7 +75,9 @@ def compare_command(argv: Sequence[str]) -> None:
             progress=stages.search,
         )
         files = {} if out is None else _files(comparison, out, stages)
-    _tell(comparison, files, fv.json)
+    from tfplace.compare.comparison_table import comparison_tables
+
+    present(fv, comparison.to_dict, lambda: comparison_tables(comparison), files)
 
 
 def _files(comparison: Comparison, out: Path, stages: Stages) -> dict[str, str]:
@@ -92,17 +92,3 @@ def _files(comparison: Comparison, out: Path, stages: Stages) -> dict[str, str]:
         stages.note(f"{PAGE} is not written: {error}")
         return files
     return {**files, "report": str(out / PAGE)}
-
-
-def _tell(comparison: Comparison, files: Mapping[str, str], as_json: bool) -> None:
-    if as_json:
-        say(json.dumps(comparison.to_dict() | {"files": dict(files)}, indent=1) + "\n")
-        return
-    console = Console()
-    if console.is_terminal:
-        from tfplace.compare.comparison_table import comparison_tables
-
-        console.print(comparison_tables(comparison))
-    else:
-        say(comparison.summary() + "\n")
-    say("".join(f"{what:<10} {path}\n" for what, path in files.items()))

@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from absl import flags
+    from rich.console import RenderableType
 
 
 def say(text: str) -> None:
     """Writes a result."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def present(
+    fv: flags.FlagValues,
+    facts: Callable[[], Mapping[str, Any]],
+    tables: Callable[[], RenderableType],
+    files: Mapping[str, str],
+) -> None:
+    """Writes a result as the flags have it: one JSON object, or tables and where files are.
+
+    Args:
+      fv: with --json.
+      facts: plain data.
+      tables: the same for people.
+      files: what -> where.
+    """
+    if fv.json:
+        say(json.dumps({**facts(), "files": dict(files)}, indent=1) + "\n")
+        return
+    from rich.console import Console
+
+    from tfplace.report.summary import plain_text
+
+    console = Console()
+    if console.is_terminal:
+        console.print(tables())
+    else:
+        say(plain_text(tables()) + "\n")
+    say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
 
 
 def complain(text: str) -> None:

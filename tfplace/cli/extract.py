@@ -11,7 +11,7 @@ from absl import flags
 
 from tfplace.cli import source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, model_params, output_file, read_flags
+from tfplace.cli.flagset import describe_flags, model_flags, model_params, output_file, read_flags
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import SUFFIX, is_archive
 from tfplace.core.graph import OpGraph
@@ -26,12 +26,9 @@ SUFFIXES = (SUFFIX, ".meta")
 def extract_flags() -> flags.FlagValues:
     """A fresh set of flags, apart from absl's global ones."""
     fv = flags.FlagValues()
-    text, repeated, switch = flags.DEFINE_string, flags.DEFINE_multi_string, flags.DEFINE_bool
+    text, switch = flags.DEFINE_string, flags.DEFINE_bool
     text("output", None, "The file to write: .npz for planning, or .meta, a MetaGraphDef.", flag_values=fv)
-    flags.DEFINE_integer("batch", None, "Examples in one step; by default the model's own.", flag_values=fv)
-    repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
-    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
-    switch("inference", False, "Keras models: inference instead of the training step.", flag_values=fv)
+    model_flags(fv, inference="inference")
     switch("quiet", False, "No progress on stderr.", flag_values=fv)
     return fv
 

@@ -55,6 +55,21 @@ def describe_flags(first_line: str, fv: flags.FlagValues, last_line: str = EXIT_
     return "\n".join([*lines, last_line]) + "\n"
 
 
+def model_flags(fv: flags.FlagValues, *, own: str = "the model's own", inference: str) -> None:
+    """Defines what, beside its name, says how a model is built and read.
+
+    Args:
+      fv: gets them.
+      own: whose batch is the default one.
+      inference: what is done without training.
+    """
+    repeated = flags.DEFINE_multi_string
+    flags.DEFINE_integer("batch", None, f"Examples in one step; by default {own}.", flag_values=fv)
+    repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
+    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
+    flags.DEFINE_bool("inference", False, f"Keras models: {inference} instead of the training step.", flag_values=fv)
+
+
 def output_file(fv: flags.FlagValues, example: str, hint: str) -> Path:
     """The file that --output names, known to be in a directory before anything takes long.
 

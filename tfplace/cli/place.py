@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from absl import flags
-from rich.console import Console
 
 from tfplace.cli import options
-from tfplace.cli.console import say
+from tfplace.cli.console import present, say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
 from tfplace.cli.flagset import output_directory
 from tfplace.cli.problem import Asked, check_problem, read_problem
@@ -76,19 +74,8 @@ def place_command(argv: Sequence[str]) -> None:
         raise KeyboardInterrupt(f"interrupted after the placement was found{missing}") from stop
     finally:
         if result.placement is not None:
-            _tell(fv, result.placement, result.files)
-
-
-def _tell(fv: flags.FlagValues, placement: Placement, files: Mapping[str, str]) -> None:
-    if fv.json:
-        say(json.dumps(placement_facts(placement) | {"files": files}, indent=1) + "\n")
-        return
-    console = Console()
-    if console.is_terminal:
-        console.print(summary_tables(placement))
-    else:
-        say(placement.summary() + "\n")
-    say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
+            found = result.placement
+            present(fv, lambda: placement_facts(found), lambda: summary_tables(found), result.files)
 
 
 def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:

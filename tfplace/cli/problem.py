@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from absl import flags
 
 from tfplace.cli import source
-from tfplace.cli.flagset import model_params, once, pairs
+from tfplace.cli.flagset import model_flags, model_params, once, pairs
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core import archive
 from tfplace.core.constraints import Constraints
@@ -24,12 +24,9 @@ from tfplace.search.grouped import check_grouper
 
 def problem_flags(fv: flags.FlagValues) -> None:
     """Defines them."""
-    text, repeated, switch = flags.DEFINE_string, flags.DEFINE_multi_string, flags.DEFINE_bool
+    text, repeated = flags.DEFINE_string, flags.DEFINE_multi_string
     text("model", None, "A model of the zoo, a SavedModel directory or graph file, or module:function.", flag_values=fv)
-    flags.DEFINE_integer("batch", None, "Examples in one step; by default the model's own.", flag_values=fv)
-    repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
-    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
-    switch("inference", False, "Keras models: place inference instead of the training step.", flag_values=fv)
+    model_flags(fv, inference="place inference")
     text("topology", None, "A preset's name or a topology file; by default this machine.", flag_values=fv)
     text("profile", None, "A file of `tfplace profile` with measured op times.", flag_values=fv)
     text("grouper", None, "Name of a grouper whose groups are placed as a whole; by default none.", flag_values=fv)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tfplace.cli import source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, model_params, output_file, read_flags, wide_console
+from tfplace.cli.flagset import describe_flags, model_flags, model_params, output_file, read_flags, wide_console
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
@@ -32,12 +32,9 @@ NAME = "tfplace profile"
 def profile_flags() -> flags.FlagValues:
     """A fresh set of flags, apart from absl's global ones."""
     fv = flags.FlagValues()
-    text, repeated, switch = flags.DEFINE_string, flags.DEFINE_multi_string, flags.DEFINE_bool
+    text, switch = flags.DEFINE_string, flags.DEFINE_bool
     text("output", None, "The profile file to write.", flag_values=fv)
-    flags.DEFINE_integer("batch", None, "Examples in one step; by default the models' own.", flag_values=fv)
-    repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
-    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
-    switch("inference", False, "Keras models: profile inference instead of the training step.", flag_values=fv)
+    model_flags(fv, own="the models' own", inference="profile inference")
     flags.DEFINE_enum("device_type", "CPU", ["CPU", "GPU"], "Which kind of device of this machine.", flag_values=fv)
     text("cluster", None, "host:port of a worker to use instead.", flag_values=fv)
     text("device_model", None, "What to call the device's product; by default what the system says.", flag_values=fv)
