@@ -41,7 +41,7 @@ class Stops:
     citation = "none"
 
     def place(self, study):
-        study.key(np.full(study.problem.num_units, study.problem.num_devices - 1, np.int32))
+        study.key(np.repeat([1, 1, 2], 6).astype(np.int32))
         signal.raise_signal(signal.SIGINT)
         raise AssertionError
 
@@ -118,6 +118,13 @@ def test_the_best_is_kept_before_its_run(problem, tmp_path):
     (tmp_path / BEST).write_text("{}")
     with pytest.raises(InputError, match=BEST):
         compare_placers(problem, budget=50, placers=("auto",), seeds=1, folder=tmp_path)
+
+
+def test_what_was_found_until_ctrl_c_is_not_lost(problem, monkeypatch):
+    monkeypatch.setattr(comparison, "ALWAYS", ("single",))
+    found = compare_placers(problem, ("stops",), budget=50, seeds=1)
+    assert not found.whole and set(found.standing.runs) == {"single"}
+    assert found.best.placer == "stops (50 evaluations)" and set(found.best.devices.values()) == {"GPU:0", "GPU:1"}
 
 
 def test_ctrl_c_before_anything_was_run(problem, monkeypatch):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
@@ -21,7 +20,7 @@ from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.progress import Improvement, Progress
+from tfplace.search.progress import Improvement
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer
@@ -226,40 +225,26 @@ def facts_of(problem: Problem, case: Case) -> Facts:
 def run_cell(
     problem: Problem, case: Case, placer: str, budget: Budget, seed: int, *, trained: Trained | None = None
 ) -> Run:
-    """What `run_placer` found, without its placement."""
-    return run_placer(problem, case, placer, budget, seed, trained=trained)[0]
+    """What `run_placer` finds."""
+    return run_placer(Search(problem, budget, seed), case, placer, seed, trained=trained)
 
 
 def run_placer(
-    problem: Problem,
-    case: Case,
-    placer: str,
-    budget: Budget,
-    seed: int,
-    *,
-    trained: Trained | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    interruptible: bool = True,
-) -> tuple[Run, IntArray | None]:
+    search: Search, case: Case, placer: str, seed: int, *, trained: Trained | None = None, interruptible: bool = True
+) -> Run:
     """Runs a placer; what it cannot do is part of the result, not an error.
 
     Args:
-      problem: of the case.
+      search: a new one of the case's problem, with the placer's budget; has the placement that is found.
       case: where.
       placer: its name.
-      budget: of its own.
-      seed: of its random generator.
+      seed: of the search.
       trained: what stands behind the name, if it is no placer's own.
-      progress: called a few times a second.
       interruptible: whether Ctrl-C ends this run with its best so far, and nothing else.
-
-    Returns:
-      The run, and the [U] devices of its best placement; None if it evaluated none.
 
     Raises:
       KeyboardInterrupt: if it is not interruptible.
     """
-    search = Search(problem, budget, seed, progress)
     wall, cpu = time.perf_counter(), _cpu_s()
     trouble = ""
     chosen = None
@@ -273,7 +258,7 @@ def run_placer(
         search.record(chosen, search.evaluator.key(chosen), placer)
     over, step_s = search.best_key or (0, float("inf"))
     kept = _trail(search.history)
-    run = Run(
+    return Run(
         case=case,
         placer=placer,
         seed=seed,
@@ -287,7 +272,6 @@ def run_placer(
         failed=search.failed,
         ran_s=tuple(float(f"{seconds:.6g}") for seconds in (*(f.ran_s for f in kept), search.ran_s)),
     )
-    return run, search.best
 
 
 def _cpu_s() -> float:

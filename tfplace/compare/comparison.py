@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ from tfplace.compare.standings import Standing, placers_of
 from tfplace.core.files import write_whole
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
+from tfplace.core.stepcost import StepCost
 from tfplace.errors import InputError, PlacementError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.place import BASELINES, baseline_costs, placement_of
 from tfplace.search.progress import Progress
+from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 
 ALWAYS = ("single", "heft", "random_search", "local_search")
@@ -160,15 +163,19 @@ def compare_placers(
     cells = [(name, seed) for seed in range(seeds) for name in names if seed in seeds_of(name, seeds)]
     todo = [cell for cell in cells if cell not in kept.runs]
     whole = True
-    try:
-        for n, (name, seed) in enumerate(todo):
-            tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
-            run, found = run_placer(problem, case, name, budget, seed, progress=progress, interruptible=False)
-            kept.add(run, found)
-    except KeyboardInterrupt:
-        if not kept.runs:
-            raise
-        whole = False
+    for n, (name, seed) in enumerate(todo):
+        tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
+        search = Search(problem, budget, seed, progress)
+        try:
+            run = run_placer(search, case, name, seed, interruptible=False)
+        except KeyboardInterrupt:
+            if not kept.runs:
+                raise
+            kept.found(search, name, seed)
+            whole = False
+            break
+        kept.found(search, name, seed)
+        kept.add(run)
     runs: dict[str, list[Run]] = {}
     for run in kept.runs.values():
         runs.setdefault(run.placer, []).append(run)
@@ -202,21 +209,30 @@ class _Kept:
                 self._journal.add(self.facts)
             self.best = self._read()
 
-    def add(self, run: Run, found: Any) -> None:
-        """Keeps a run and, if it is the best, its placement: that first, so that the best is never lost."""
-        if run.step_s is not None and (self.best is None or run.step_s < self.best.cost.step_s):
-            self.best = placement_of(
-                self._problem,
-                found,
-                self._simulator(found),
-                bound_s=self.facts.bound_s,
-                placer=f"{run.placer} ({self._budget})",
-                seed=run.seed,
-                baselines=baseline_costs(self._problem, BASELINES, 0, self._simulator),
-            )
-            if self._folder is not None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self.best.save(self._folder / BEST)
+    def found(self, search: Search, placer: str, seed: int) -> None:
+        """Keeps what a search has found if it is the best; before the run it was found in, so that it is never lost."""
+        devices, key = search.best, search.best_key
+        if devices is None or key is None or key[0] or (self.best is not None and key[1] >= self.best.cost.step_s):
+            return
+        self.best = placement_of(
+            self._problem,
+            devices,
+            self._simulator(devices),
+            bound_s=self.facts.bound_s,
+            placer=f"{placer} ({self._budget})",
+            seed=seed,
+            baselines=self._baselines,
+        )
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self.best.save(self._folder / BEST)
+
+    @functools.cached_property
+    def _baselines(self) -> Mapping[str, StepCost]:
+        return baseline_costs(self._problem, BASELINES, 0, self._simulator)
+
+    def add(self, run: Run) -> None:
+        """Keeps a run."""
         self.runs[run.placer, run.seed] = run
         if self._journal is not None:
             self._journal.add(run)

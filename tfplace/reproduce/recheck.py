@@ -14,6 +14,7 @@ from tfplace.compare.tables import table
 from tfplace.core.graph import OpGraph
 from tfplace.measure.grappler import GrapplerEvaluator
 from tfplace.search.budget import Budget
+from tfplace.search.search import Search
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,10 @@ def judge(graph: OpGraph, case: Case, suite: Suite, tell: Callable[[str], None])
     with GrapplerEvaluator(problem) as grappler:
         for name in suite.placers:
             tell(f"{case}: {name}")
-            run, devices = run_placer(
-                problem, case, name, Budget.parse(suite.budget), 0, trained=suite.trained.get(name), interruptible=False
-            )
-            if run.step_s is not None and devices is not None:
-                cost = grappler(devices)
+            search = Search(problem, Budget.parse(suite.budget), 0)
+            run = run_placer(search, case, name, 0, trained=suite.trained.get(name), interruptible=False)
+            if run.step_s is not None and search.best is not None:
+                cost = grappler(search.best)
                 found.append(Judged(str(case), name, run.step_s, None if cost.failure else cost.step_s))
     return found
 
