@@ -20,6 +20,7 @@ from tfplace.learning.metrics import TAGS
 from tfplace.learning.pretrained import Pretrained
 from tfplace.report.tensorboard import BEST, TRAINING
 from tfplace.reproduce.claims import CLAIMS
+from tfplace.reproduce.recheck import Judged, judged_table
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -121,6 +122,12 @@ def test_what_is_said_of_claims_is_what_was_found(name):
     claim = CLAIMS[name]
     rows = SuiteRun(claim.suite, ROOT / "no graphs", ROOT / claim.suite.out, lambda: None).rows()
     assert claim.tables(rows) in text("docs/reproduction.md")
+
+
+def test_what_grappler_says_of_claims_is_what_was_found():
+    for name, found in json.loads(text("benchmarks/recheck.json")).items():
+        table = judged_table([Judged(**one) for one in found])
+        assert f"<!-- tables: {name}, rechecked -->\n\n{table}\n\n<!-- end -->" in text("docs/reproduction.md")
 
 
 def test_what_is_said_of_trained_policies_is_what_their_cards_say():
