@@ -1,8 +1,6 @@
 """Placers side by side on one problem of the user's."""
 
 import json
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -42,8 +40,7 @@ class Stops:
 
     def place(self, study):
         study.key(np.repeat([1, 1, 2], 6).astype(np.int32))
-        signal.raise_signal(signal.SIGINT)
-        raise AssertionError
+        raise KeyboardInterrupt
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +128,6 @@ def test_ctrl_c_before_anything_was_run(problem, monkeypatch):
     monkeypatch.setattr(comparison, "ALWAYS", ("stops",))
     with pytest.raises(KeyboardInterrupt):
         compare_placers(problem, (), budget=50, seeds=1)
-    assert threading.active_count() >= 1  # and the process goes on
 
 
 def test_bad_input(problem):
