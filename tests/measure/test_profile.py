@@ -132,7 +132,8 @@ def test_ops_side_by_side_are_refused(logical_cpus):
     def step(x):
         return [tf.linalg.matmul(x + i, x) for i in range(8)]
 
-    graph = tfplace.extract(step, (np.zeros((400, 400), "float32"),))
+    # so long that they overlap on one core too, which takes them in turn
+    graph = tfplace.extract(step, (np.zeros((1000, 1000), "float32"),))
 
     def several():
         backend = LocalDevices()
