@@ -70,6 +70,8 @@ def main(argv: list[str]) -> None:
         raise SystemExit(str(error)) from error
     text = claim.tables(run.rows())
     print(f"{claim.paper}: {claim.says}\n\n{text}")
+    if _QUICK.value:
+        print("\nQuick: small models and budgets, of which nothing follows for the claim.")
     if _PAGE.value:
         page = Path(_PAGE.value)
         page.write_text(replace_between(page.read_text(), name, text))

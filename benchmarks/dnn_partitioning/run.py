@@ -48,6 +48,7 @@ def main() -> None:
         for placer in args.placers:
             cell = run(name, args.objective, placer, args.budget, args.seed)
             results[f"{args.objective} {name} {placer}"] = cell
+            args.results.parent.mkdir(parents=True, exist_ok=True)
             write_whole(args.results, json.dumps(dict(sorted(results.items())), indent=1) + "\n")
             print(name, placer, json.dumps(cell), flush=True)
 

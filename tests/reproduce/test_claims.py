@@ -136,4 +136,6 @@ def test_quick_runs(name, tmp_path):
     out = [] if name == "tarnawski" else [f"--out={tmp_path / 'runs.jsonl'}"]
     command = [*SCRIPT, f"--claim={name}", "--quick", *out]
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=600).stdout
-    assert re.search(r"single|contiguous", said)
+    wanted = [CLAIMS[name].paper, "Quick: "] if name in CLAIMS else ["contiguous", "load_search", "exact", "auto"]
+    assert all(text in said for text in wanted)
+    assert name == "tarnawski" or re.search(r"^\| .+ \d", said, re.M)  # a line of a table with a number

@@ -56,7 +56,7 @@ class SuiteRun:
     def rows(self) -> list[Standing]:
         """What there is of the suite's cases and placers."""
         wanted = {case for _, case in self.cases()}
-        placers = {*self.suite.placers}
+        placers = {*self.suite.placers, *self.suite.beside}
         rows = [row for row in standings(self.journal) if row.facts.case in wanted]
         rows = [Standing(row.facts, {n: runs for n, runs in row.runs.items() if n in placers}) for row in rows]
         return [row for row in rows if row.runs]

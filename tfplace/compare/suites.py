@@ -27,6 +27,7 @@ class Suite:
       groups: see `Case`.
       parameters: of models, instead of their own.
       trained: what stands behind names in `placers` that are no placers'; weights in a directory that is told later.
+      beside: names of which another command adds results.
     """
 
     placers: tuple[str, ...]
@@ -41,6 +42,7 @@ class Suite:
     groups: int = 0
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     trained: Mapping[str, Trained] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     def cases(self, model: str, counts: Sequence[int]) -> list[Case]:
         """Those of a model.
@@ -114,6 +116,7 @@ UNSEEN = Suite(
     "unseen",
     topologies=("2xP100", "4xP100", "2xV100-PCIe+2xP100", "8xP100"),
     tight=(),
+    beside=("rnn_elsewhere",),
 )
 """Policies that were trained on some graphs, on others; whose models are the members of families that are held out."""
 
