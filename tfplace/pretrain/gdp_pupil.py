@@ -24,9 +24,6 @@ from tfplace.study.draws import pick, together
 SETTINGS = GdpSettings()
 """Of what is trained."""
 
-_SIDES = 32
-"""Placements drawn side by side: to evaluate them takes little beside the network."""
-
 _SHARPER = 0.3
 _LEAST = -30.0
 
@@ -104,7 +101,7 @@ class GdpPupil:
     def reinforce(self, lesson: GdpLesson, rng: np.random.Generator) -> Taught:
         """See `Pupil`."""
         share = softmax(self._network.logits(lesson.inputs), axis=1)
-        rows = self._drawn(lesson, share, _SIDES, rng)
+        rows = self._drawn(lesson, share, self._settings.train.batch, rng)
         rewards, step_s = self._rewards(lesson, rows)
         # the gradient of log p by the logits is the choice less the probabilities, of which the advantages sum up to 0
         taken = np.eye(share.shape[1])[rows]
