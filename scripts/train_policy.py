@@ -54,6 +54,7 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of everything random.")
 _OUT = flags.DEFINE_string("out", None, "Directory of the run, with best known placements in it.", required=True)
 _KNOWN = flags.DEFINE_string("known", None, "Directory of best known placements instead, to share them.")
 _ABLATE = flags.DEFINE_multi_enum("ablate", [], ["attention", "superposition"], "Parts that gdp is to do without.")
+_DRAWN = flags.DEFINE_integer("drawn", None, "Placements that gdp draws side by side in reinforcement.", 2)
 _WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights, and .md its card; by default in the run's.")
 
 _FILES = ("graphs", "out", "known", "weights", "workers")
@@ -113,13 +114,16 @@ def main(argv: list[str]) -> None:
 
 def _settings() -> dict[str, Any]:
     """Of the policy, where they are not its own."""
-    if not _ABLATE.value:
+    given = [f.serialize() for f in (flags.FLAGS["ablate"], flags.FLAGS["drawn"]) if f.value]
+    if not given:
         return {}
     if _POLICY.value != "gdp":
-        raise SystemExit(f"--ablate={','.join(_ABLATE.value)} with --policy={_POLICY.value}; only gdp has these parts.")
+        raise SystemExit(f"{' '.join(given)} with --policy={_POLICY.value}; only gdp has that.")
     from tfplace.policies.gdp import GdpSettings
 
-    return {"settings": GdpSettings(**dict.fromkeys(_ABLATE.value, False))}
+    settings = GdpSettings(**dict.fromkeys(_ABLATE.value, False))
+    train = dataclasses.replace(settings.train, batch=_DRAWN.value or settings.train.batch)
+    return {"settings": dataclasses.replace(settings, train=train)}
 
 
 class _Shown:

@@ -123,7 +123,7 @@ def test_steps_take_turns_and_their_values_stay(logical_cpus):
     timings = time_steps(backend, [chain(1), chain(400)], repeats=3)
     assert timings.step_s.shape == (3, 2)
     assert timings.core_s.shape == (3, 2, 0)
-    assert timings.extra_s() > 0
+    assert timings.extra_s() == timings.step_s[:, 1].min() - timings.step_s[:, 0].min() > 0
     with tf.compat.v1.Session(graph=results[1].graph) as session:
         session.run(results[1].graph.get_collection("variables")[0].initializer)
         assert np.allclose(session.run(results[1]), 1 / 64)

@@ -1,5 +1,7 @@
 """Lessons of GDP."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -16,6 +18,7 @@ from tfplace.testing import random_problem
 def lesson_of(seed=0):
     problem = random_problem(np.random.default_rng(seed), 20, 3, unit=1e-3, ties=False)
     settings = GdpSettings(hidden=8, heads=2, rounds=1, layers=1, segment=16)
+    settings = replace(settings, train=replace(settings.train, batch=32))
     pupil = GdpPupil(seed, settings)
     rows = pick(np.random.default_rng(seed).random((1, problem.num_units)), device_share(problem))[0]
     return pupil, pupil.lesson(problem, Known(rows, Simulator(problem).key(rows)))

@@ -17,7 +17,7 @@ from tfplace.measure.machine import read_machine
 SIDE = 1024
 COPY_BYTES = 64 * 2**20
 _DTYPES = {"float32": tf.float32, "float64": tf.float64}
-_FEW_OPS, _MANY_OPS = 1000, 5000
+_FEW_OPS, _MANY_OPS = 1000, 10_000
 _REPEATS = 10
 
 
@@ -46,8 +46,8 @@ class Rates:
 def measure_rates(backend: Backend, device: str, process: int | None = None) -> Rates:
     """Measures one device; the others should be idle.
 
-    Each rate comes from the difference between a short and a long chain of ops, so that what a step takes by itself
-    drops out.
+    Each rate comes from the difference between a short and a long chain of ops, each at its fastest, so that what a
+    step takes by itself drops out, and most of what else the machine does.
 
     Args:
       backend: where the device is.
