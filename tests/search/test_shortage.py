@@ -51,3 +51,11 @@ def test_ways_out_fit_the_case():
     ruled = shortage_of(chain(), [0] * 6, rules, memory=4000).ways_out
     assert ruled[0] == "Raise max_memory or lower the headroom: GPU:0 by 900 B, to 1.86 KiB."
     assert any("Drop pin" in way for way in ruled)
+
+
+def test_an_op_that_no_device_holds_is_named():
+    error = shortage_of(chain(), [0] * 6, memory=1500)
+    assert str(error).startswith(
+        "No device where Op 'c' may be has room for it: what it reads and makes takes 1.56 KiB"
+    )
+    assert not str(shortage_of(chain(), [0] * 6, memory=1700)).startswith("No device where")

@@ -9,7 +9,9 @@ from tests.simulate.varied import random_options, random_variation, varied_probl
 from tfplace.simulate.bounds import lower_bound, memory_split
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import Options
+from tfplace.simulate.program import compile_problem
 from tfplace.simulate.relaxation import relax
+from tfplace.simulate.room import devices_with_room, op_bytes
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_graph, random_problem
 
 
@@ -59,6 +61,39 @@ def test_no_placement_that_fits_beats_what_memory_forces():
         bounds = check_bound(problem, Options(), placements(problem)).all
         forced += bounds.get("memory", 0.0) > 1.1 * bounds["work"]
     assert forced > 5
+
+
+def test_no_placement_that_fits_has_an_op_where_there_is_no_room_for_it():
+    forced = narrowed = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        graph = random_graph(rng, 7, loops=0.2, variables=1)
+        problem = random_problem(rng, num_devices=3, graph=graph, ties=bool(seed % 2))
+        if seed % 4:
+            problem = random_variation(rng, problem)
+        need = op_bytes(compile_problem(problem))
+        limit = rng.integers(0, 2 * int(need.max()) + 2, problem.num_devices)
+        problem = dataclasses.replace(problem, memory_limit=limit)
+        room, every = devices_with_room(problem), placements(problem)
+        options = random_options(rng)
+        over = Simulator(problem, options, threads=1).keys(every)[0]
+        inside = room[np.arange(problem.num_units), every].all(axis=1)
+        assert inside[over == 0].all()
+        narrowed += not inside.all()
+        bounds = check_bound(problem, options, every).all
+        forced += bounds.get("memory", 0.0) > 1.1 * max(s for kind, s in bounds.items() if kind != "memory")
+    assert narrowed > 50
+    assert forced > 5
+
+
+def test_what_an_op_holds_is_what_it_reads_and_makes_and_views_count_once():
+    graph = make_graph(
+        {"a": 8, "view": 8, "b": 3, "c": 0}, ["a -> view", "a -> b", "view -> b"], types={"view": "Reshape"}
+    )
+    problem = make_problem(graph, make_topology(2), 1.0)
+    assert op_bytes(compile_problem(problem)).tolist() == [8, 8, 8 + 3, 0]
+    limited = dataclasses.replace(problem, memory_limit=np.array([100, 10]))
+    assert devices_with_room(limited).tolist() == [[True, True], [True, True], [True, False], [True, True]]
 
 
 def bound_of(graph, seconds, num_devices=2, **kwargs):
@@ -168,7 +203,7 @@ def test_memory_forces_work_onto_a_slow_device():
     assert step_s.tolist() == [60.0, 40.0]
 
 
-@pytest.mark.parametrize("limit", [[100, 100], [40, 50]])
+@pytest.mark.parametrize("limit", [[100, 100], [40, 40]])
 def test_memory_says_nothing_if_all_fits_anywhere_or_nothing_fits(limit):
     graph = make_graph({"a": 0, "b": 0}, variables={"a": 50, "b": 50})
     problem = make_problem(graph, make_topology(2), 1.0, memory_limit=limit)

@@ -14,6 +14,8 @@ from tfplace.core.timeline import Timeline
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.simulate.evaluate import timeline_of
 from tfplace.simulate.memory import aliased_input
+from tfplace.simulate.program import compile_problem
+from tfplace.simulate.room import devices_with_room, op_bytes
 from tfplace.units import format_bytes
 
 _LARGEST = 5
@@ -43,7 +45,20 @@ def infeasible(problem: Problem, op_device: IntArray, cost: StepCost, tried: int
         f"No placement of {problem.graph.name!r} on {problem.topology.name!r} that fits was found among {tried} tried. "
         f"The nearest is {format_bytes(cost.excess_bytes)} over in all:"
     )
-    return InfeasibleError(reason, shortages, _ways_out(problem, shortages, cost))
+    return InfeasibleError(_too_large(problem) + reason, shortages, _ways_out(problem, shortages, cost))
+
+
+def _too_large(problem: Problem) -> str:
+    """Names the largest of the ops that no device they may be on can hold; empty if there is none."""
+    nowhere = np.append(~devices_with_room(problem).any(axis=1), False)
+    if not nowhere.any():
+        return ""
+    need = np.where(nowhere[problem.grouping.unit_of], op_bytes(compile_problem(problem)), 0)
+    op, graph = int(need.argmax()), problem.graph
+    return (
+        f"No device where {graph.op_types[op]} {graph.op_names[op]!r} may be has room for it: what it reads and makes "
+        f"takes {format_bytes(int(need[op]))} at once, beside the variables that must be with it. "
+    )
 
 
 def _largest(problem: Problem, timeline: Timeline, device: int) -> tuple[tuple[str, int], ...]:

@@ -6,6 +6,7 @@ its seconds there, and a device does at most one second of its ops' work per sec
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from tfplace.core.problem import Problem
 from tfplace.simulate.options import DEFAULT, Options
 from tfplace.simulate.paths import after_s, allowed_seconds, before_s
 from tfplace.simulate.relaxation import Relaxation, relax
+from tfplace.simulate.room import devices_with_room
 
 _STEPS = 64
 """Values tried for either end of a window."""
@@ -29,7 +31,7 @@ class Bound:
       seconds: no placement of the problem that keeps to the allowed devices and the memory is simulated to be faster.
       kind: which bound that is.
       all: every bound by kind: "critical path", "work", "largest unit", "window" and, if the devices' memory forces
-        variables apart, "memory". Only the last one needs the placement to fit.
+        variables apart or large ops away, "memory". Only the last one needs the placement to fit.
     """
 
     seconds: float
@@ -39,20 +41,25 @@ class Bound:
 
 def lower_bound(problem: Problem, options: Options = DEFAULT) -> Bound:
     """The largest of the bounds on the step time of any placement that keeps to the allowed devices and the memory."""
+    bounds = _anywhere(problem, options)
+    memory = memory_s(problem, options)
+    if memory is not None:
+        bounds["memory"] = memory
+    kind = max(bounds, key=bounds.__getitem__)
+    # Sums of the same numbers in another order differ in the last digits; a bound must not pass the truth for that.
+    return Bound(bounds[kind] * (1 - 1e-9), kind, bounds)
+
+
+def _anywhere(problem: Problem, options: Options) -> dict[str, float]:
+    """The bounds that hold whether placements fit or not."""
     paths = _paths(problem, options)
     work = relax(problem.unit_seconds)
-    bounds = {
+    return {
         "critical path": critical_path_s(paths),
         "work": work.seconds,
         "largest unit": largest_unit_s(problem, paths),
         "window": window_s(paths, [work.weight, *np.eye(problem.num_devices)]),
     }
-    split = memory_split(problem)
-    if split is not None:
-        bounds["memory"] = split.seconds
-    kind = max(bounds, key=bounds.__getitem__)
-    # Sums of the same numbers in another order differ in the last digits; a bound must not pass the truth for that.
-    return Bound(bounds[kind] * (1 - 1e-9), kind, bounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +157,25 @@ def _at_least(table: FloatArray) -> FloatArray:
     """Sums over all cells with indices at least as large."""
     sums: FloatArray = table[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)
     return sums[::-1, ::-1]
+
+
+def memory_s(problem: Problem, options: Options = DEFAULT) -> float | None:
+    """What memory forces, in seconds: the larger of two bounds; None if it can force nothing, or if nothing fits.
+
+    That of `memory_split`; and the other bounds; each unit only where there is room for any one of its ops, see
+    `devices_with_room`: every placement that fits has it there.
+    """
+    room = devices_with_room(problem)
+    if not room.any(axis=1).all():
+        return None
+    forced: list[float] = []
+    if (room != problem.allowed).any():
+        problem = dataclasses.replace(problem, allowed=room)
+        forced += _anywhere(problem, options).values()
+    split = memory_split(problem)
+    if split is not None:
+        forced.append(split.seconds)
+    return max(forced, default=None)
 
 
 def memory_split(problem: Problem) -> Relaxation | None:
