@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
 from tfplace.compare.journal import Journal  # noqa: E402
+from tfplace.compare.tables import Page  # noqa: E402
 from tfplace.errors import TfplaceError  # noqa: E402
 from tfplace.registry import PLACERS  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
@@ -47,7 +48,7 @@ _MODELS = flags.DEFINE_list("models", [], "Models of the zoo; by default those o
 _TOPOLOGIES = flags.DEFINE_list("topologies", [], "Presets; by default the suite's.")
 _TIGHT = flags.DEFINE_bool("tight", True, "Whether to add cases with memory so tight that no device holds everything.")
 _PLACERS = flags.DEFINE_list("placers", [], "By default the suite's.")
-_BUDGET = flags.DEFINE_string("budget", None, "Of each cell: seconds or evaluations; by default the suite's.")
+_BUDGET = flags.DEFINE_string("budget", None, "Of each cell, such as 60s or '500 evaluations'; by default the suite's.")
 _SEEDS = flags.DEFINE_integer("seeds", None, "For placers with random choices; by default the suite's.", 1)
 _JOBS = flags.DEFINE_integer("jobs", 2, "Cells at a time.", 1)
 _WEIGHTS = flags.DEFINE_string("weights", None, "Directory of weights that --suite=transfer or ablation is about.")
@@ -56,42 +57,36 @@ _OUT = flags.DEFINE_string("out", None, "The results; by default benchmarks/comp
 _PLOT = flags.DEFINE_string("plot", None, "The plot; by default beside the results.")
 _PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten.")
 
-_HELD_OUT = ("unseen", "transfer", "ablation")
-"""Suites of graphs of the families that policies are not trained on."""
-
 
 def main(argv: list[str]) -> None:
     """Runs what is missing and prints where every placer stands."""
     del argv
     from tfplace.compare.suite_runs import SuiteRun
 
-    suite = _suite()
-    if _PAGE.value and not Path(_PAGE.value).exists():
-        raise SystemExit(f"There is no {_PAGE.value}, whose tables are to be rewritten.")
-    out = Path(_OUT.value or ROOT / suite.out)
     try:
+        suite = _suite()
+        page = None if _PAGE.value is None else Page(_PAGE.value, f"{suite.page}, in short", suite.page)
+        out = Path(_OUT.value or ROOT / suite.out)
         run = SuiteRun(suite, Path(_GRAPHS.value), out, functools.partial(load_tensorflow, gpus=False))
         with Stages(quiet=False) as stages:
             failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
     except TfplaceError as error:
         raise SystemExit(str(error)) from error
-    _show(run.journal, suite, out)
-    for task, error in failed:
+    for task, error in failed:  # first of all, as what follows may fail for what is missing
         print(f"{task.case}, {task.placer or 'facts'}, seed {task.seed}: {error!r}", file=sys.stderr)
+    _show(run.journal, page, out)
     if failed:
         raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
 
 
 def _suite() -> suites.Suite:
     """The suite that is asked for, with what the other flags change."""
-    from tfplace.compare.suite_runs import held_out_members
-
     name = _SUITE.value
     if _QUICK.value and name not in suites.QUICKLY:
         raise SystemExit(f"--quick with --suite={name}; there are quick ones of {', '.join(suites.QUICKLY)}.")
     suite = suites.QUICKLY[name] if _QUICK.value else suites.SUITES[name]
-    if name in _HELD_OUT:
-        suite = dataclasses.replace(suite, models=held_out_members())
+    if _QUICK.value and _PAGE.value:
+        raise SystemExit("--quick with --page; what a quick run finds is for no page.")
     if suite.trained:
         if not _WEIGHTS.value:
             raise SystemExit(f"--suite={name} needs --weights, a directory; see docs/pretrained.md.")
@@ -111,13 +106,12 @@ def _suite() -> suites.Suite:
     return dataclasses.replace(suite, **given, **({} if _TIGHT.value else {"tight": ()}))
 
 
-def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
+def _show(journal: Journal, page: Page | None, out: Path) -> None:
     from tfplace.compare.gdp_table import gdp_tables
     from tfplace.compare.placers_table import compare_tables, short_table
     from tfplace.compare.policies_table import policies_tables
     from tfplace.compare.samples_table import samples_tables
     from tfplace.compare.standings import placers_of, standings
-    from tfplace.compare.tables import replace_between
     from tfplace.compare.transfer_table import transfer_tables
     from tfplace.compare.unseen_table import curves, unseen_tables
     from tfplace.report.plots import cumulative, heat_map
@@ -134,13 +128,8 @@ def _show(journal: Journal, suite: suites.Suite, out: Path) -> None:
     }
     text = tables[_SUITE.value](rows)
     print(text)
-    if _PAGE.value:
-        page = Path(_PAGE.value)
-        short = f"{suite.page}, in short"
-        if f"<!-- tables: {short} -->" in page.read_text():
-            page.write_text(replace_between(page.read_text(), short, short_table(rows)))
-        else:
-            page.write_text(replace_between(page.read_text(), suite.page, text))
+    if page is not None:
+        page.write(short_table(rows) if page.name.endswith("in short") else text)
     plot = _PLOT.value or out.with_suffix(".png")
     if _SUITE.value == "unseen":
         cumulative(plot, curves(rows), axes=("step over that of auto with 60 s", "part of the held-out cases"))

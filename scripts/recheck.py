@@ -19,19 +19,30 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
-from tfplace.compare.tables import replace_between  # noqa: E402
+from tfplace.compare.tables import Page  # noqa: E402
 from tfplace.core.files import write_whole  # noqa: E402
+from tfplace.errors import TfplaceError  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
 _CLAIM = flags.DEFINE_enum("claim", "colocrl", ["colocrl", "post"], "Whose placements; claims with groups.")
 _QUICK = flags.DEFINE_bool("quick", False, "Its small models.")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "recheck.json"), "The results.")
+_OUT = flags.DEFINE_string("out", None, "The results; by default benchmarks/recheck.json, of --quick in out/.")
 _PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten from what there is.")
 
 
 def main(argv: list[str]) -> None:
     """Judges what is missing, and prints the table."""
     del argv
+    try:
+        _recheck()
+    except TfplaceError as error:
+        raise SystemExit(str(error)) from error
+
+
+def _recheck() -> None:
+    if _QUICK.value and _PAGE.value:
+        raise SystemExit("--quick with --page; what a quick run finds is for no page.")
+    page = None if _PAGE.value is None else Page(_PAGE.value, f"{_CLAIM.value}, rechecked")
     load_tensorflow(gpus=False)
     import keras
 
@@ -41,13 +52,15 @@ def main(argv: list[str]) -> None:
     from tfplace.reproduce.claims import CLAIMS
     from tfplace.reproduce.recheck import Judged, judge, judged_table
 
-    claim, out = CLAIMS[_CLAIM.value], Path(_OUT.value)
+    claim = CLAIMS[_CLAIM.value]
+    out = Path(_OUT.value or ROOT / ("out/quick_recheck.json" if _QUICK.value else "benchmarks/recheck.json"))
+    out.parent.mkdir(parents=True, exist_ok=True)
     suite = claim.quick if _QUICK.value else claim.suite
     results = json.loads(out.read_text()) if out.exists() else {}
     kept = [Judged(**one) for one in results.get(_CLAIM.value, [])]
     with Stages(quiet=False) as stages:
-        cases = SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None).cases()
-        todo = [] if _PAGE.value else [(n, case) for n, case in cases if str(case) not in {one.case for one in kept}]
+        cases = list(SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None).cases())
+        todo = [] if page else [(n, case) for n, case in cases if str(case) not in {one.case for one in kept}]
         for model, case in todo:
             stages.stage(f"extracting {model}")
             keras.utils.clear_session()  # Keras numbers its names within a process
@@ -56,11 +69,11 @@ def main(argv: list[str]) -> None:
             kept += judge(graph, case, suite, stages.stage)
             results[_CLAIM.value] = [one.to_dict() for one in kept]
             write_whole(out, json.dumps(results, indent=1) + "\n")
-    text = judged_table(kept)
+    names = {str(case) for _, case in cases}
+    text = judged_table([one for one in kept if one.case in names])
     print(text)
-    if _PAGE.value:
-        page = Path(_PAGE.value)
-        page.write_text(replace_between(page.read_text(), f"{_CLAIM.value}, rechecked", text))
+    if page is not None:
+        page.write(text)
 
 
 if __name__ == "__main__":

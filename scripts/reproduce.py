@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
-from tfplace.compare.tables import replace_between  # noqa: E402
+from tfplace.compare.tables import Page  # noqa: E402
 from tfplace.errors import TfplaceError  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
@@ -55,29 +55,30 @@ def main(argv: list[str]) -> None:
         raise SystemExit(f"There is no claim {name!r}; see above." if name else 0)
     claim = CLAIMS[name]
     suite = claim.quick if _QUICK.value else claim.suite
-    if name == "placeto-unseen":
-        suite = dataclasses.replace(suite, models=held_out_members(1 if _QUICK.value else None))
+    if _QUICK.value and _PAGE.value:
+        raise SystemExit("--quick with --page; what a quick run finds is for no page.")
+    if _QUICK.value and suite.held_out:
+        suite = dataclasses.replace(suite, models=held_out_members(1))
     if _SEEDS.value:
         suite = dataclasses.replace(suite, seeds=_SEEDS.value)
-    if _PAGE.value and not Path(_PAGE.value).exists():
-        raise SystemExit(f"There is no {_PAGE.value}, whose tables are to be rewritten.")
     loads = functools.partial(load_tensorflow, gpus=False)
     try:
+        page = None if _PAGE.value is None else Page(_PAGE.value, name)
         run = SuiteRun(suite, Path(_GRAPHS.value), Path(_OUT.value or ROOT / suite.out), loads)
         with Stages(quiet=False) as stages:
             failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
     except TfplaceError as error:
         raise SystemExit(str(error)) from error
+    for task, error in failed:  # first of all, as what follows may fail for what is missing
+        print(f"{task.case}, {task.placer or 'facts'}, seed {task.seed}: {error!r}", file=sys.stderr)
     text = claim.tables(run.rows())
     print(f"{claim.paper}: {claim.says}\n\n{text}")
     if _QUICK.value:
         print("\nQuick: small models and budgets, of which nothing follows for the claim.")
-    if _PAGE.value:
-        page = Path(_PAGE.value)
-        page.write_text(replace_between(page.read_text(), name, text))
+    if page is not None:
+        page.write(text)
     if failed:
-        shown = "\n".join(f"{task.case}, {task.placer or 'facts'}: {error!r}" for task, error in failed)
-        raise SystemExit(f"{shown}\n{len(failed)} cells failed; the same command runs them again.")
+        raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
 
 
 def _partitioning() -> list[str]:

@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.compare.cells import Case  # noqa: E402
 from tfplace.core.files import write_whole  # noqa: E402
+from tfplace.errors import TfplaceError  # noqa: E402
 from tfplace.pretrain.corpus import Entry, held_out  # noqa: E402
 from tfplace.registry import Registry  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
@@ -67,6 +68,13 @@ _PUPILS = {
 def main(argv: list[str]) -> None:
     """Trains, and writes the weights with their card."""
     del argv
+    try:
+        _train()
+    except TfplaceError as error:
+        raise SystemExit(str(error)) from error
+
+
+def _train() -> None:
     load_tensorflow(gpus=False)
     from tfplace.pretrain.card import card_text
     from tfplace.pretrain.student import Teaching
@@ -114,7 +122,7 @@ def main(argv: list[str]) -> None:
 
 def _settings() -> dict[str, Any]:
     """Of the policy, where they are not its own."""
-    given = [f.serialize() for f in (flags.FLAGS["ablate"], flags.FLAGS["drawn"]) if f.value]
+    given = [_given(f) for f in (flags.FLAGS["ablate"], flags.FLAGS["drawn"]) if f.value]
     if not given:
         return {}
     if _POLICY.value != "gdp":
@@ -151,6 +159,8 @@ def _entries() -> list[Entry]:
 
     graphs = []
     for family in dict.fromkeys([*_FAMILIES.value, *_WITHOUT.value]):
+        if family not in families.names():
+            raise SystemExit(f"There is no family {family!r}; there are {', '.join(families.names())}.")
         test = range(families.SIZE) if family in _WITHOUT.value else families.split(family)[1]
         graphs += [(f"{family}_{i}", family, i in test) for i in range(families.SIZE)]
     tried = held_out(zoo.names())
@@ -171,10 +181,13 @@ def _entries() -> list[Entry]:
 
 def _command() -> str:
     """The command with what was given to it, but for where files are."""
-    given = [
-        f.serialize() for f in flags.FLAGS.flags_by_module_dict()[sys.argv[0]] if f.present and f.name not in _FILES
-    ]
+    given = [_given(f) for f in flags.FLAGS.flags_by_module_dict()[sys.argv[0]] if f.present and f.name not in _FILES]
     return " ".join(["python scripts/train_policy.py", *given])
+
+
+def _given(flag: Any) -> str:
+    """As it is on a command line."""
+    return " ".join(flag.serialize().split("\n"))
 
 
 if __name__ == "__main__":

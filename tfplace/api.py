@@ -115,7 +115,8 @@ def place(
     seed: int = 0,
     constraints: Constraints | None = None,
     max_memory: Mapping[str, int | str] | None = None,
-    baselines: tuple[str, ...] | None = None,
+    profile: Profile | str | Path | None = None,
+    baselines: Sequence[str] | None = None,
     progress: Callable[[Progress], None] | bool = True,
     evaluator: str | Evaluator | Callable[[Problem], Evaluator] = "simulated",
     objective: str = STEP_TIME,
@@ -134,19 +135,20 @@ def place(
     Args:
       source: an `OpGraph`, a `Problem`, a file of either (`.npz`), a workload of `dnn-partitioning` (`.json`), or
         anything `extract` takes (with `batch`).
-      topology: as in `formulate`; ignored for a `Problem`.
+      topology: as in `formulate`; not beside a problem or a workload, which have theirs.
       batch: as in `extract`.
       placer: a registered placer's name.
       budget: seconds ("30s", 30.0) or a number of simulated placements (an int or "500 evaluations").
       seed: random seed; with a budget in evaluations the same seed gives the same placement.
       constraints: as in `formulate`.
       max_memory: as in `formulate`.
+      profile: as in `formulate`.
       baselines: placers whose results are reported beside it; by default every single device and the cheap placers.
       progress: True shows a bar on a terminal or in a notebook, False shows nothing; a function is called as the search
         goes on, with the best so far.
       evaluator: who tells what a placement costs: "simulated", "grappler", "measured" (on this process's devices), a
-        function that makes one for the problem, such as `lambda problem: MeasuredEvaluator(problem, cluster)`, or one
-        for this very problem, which is left open. See docs/measuring.md.
+        class or function that makes one for the problem, such as `lambda problem: MeasuredEvaluator(problem, cluster)`,
+        or one for this very problem, which is left open. See docs/measuring.md.
       objective: what is made small: "step_time", or "throughput", the largest load of a device, which is the seconds
         between two samples of a full pipeline (docs/objectives.md). An evaluator that is given decides that itself.
       grouper: a registered grouper's name, whose groups the placer then places as a whole (docs/grouping.md); by
@@ -170,9 +172,10 @@ def place(
 
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      InputError: an objective that the evaluator does not know, fewer than 1 group, a seed below 0, `init` for a
-        placer that goes on from nothing, controllers, weights or fine-tuning for one that has none, or a
-        `run_dir` that is another search's or in use.
+      InputError: a topology, batch, rules or profile beside a problem that has its own, something else than an
+        evaluator, an objective that the evaluator does not know, fewer than 1 group, a seed that is no number or below
+        0, one name as `baselines`, `init` for a placer that goes on from nothing, controllers, weights or fine-tuning
+        for one that has none, or a `run_dir` that is another search's or in use.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer, grouper, evaluator or objective; lists the known ones.
@@ -183,7 +186,7 @@ def place(
     from tfplace.search.place import search_placement
 
     together = _controllers(controllers)
-    problem = _problem(source, topology, batch, constraints, max_memory)
+    problem = _problem(source, topology, batch, constraints, max_memory, profile=profile)
     with contextlib.ExitStack() as opened:
         tell, logged = progress if callable(progress) else None, None
         if not callable(progress):
@@ -283,6 +286,8 @@ def _problem(
     batch: Any,
     constraints: Constraints | None,
     max_memory: Mapping[str, int | str] | None,
+    *,
+    profile: Profile | str | Path | None = None,
 ) -> Problem:
     """What is placed; see `place`."""
     from tfplace.group.dnn_partitioning import is_workload, load_workload
@@ -292,15 +297,20 @@ def _problem(
     elif is_workload(source):
         source = load_workload(source)
     if isinstance(source, Problem):
-        if constraints is not None or max_memory is not None:
-            raise InputError(
-                "constraints or max_memory beside a problem",
-                "none, as a problem has its rules already",
-                "Give them to tfplace.formulate, and its problem to tfplace.place.",
-            )
+        _nothing_beside(topology=topology, batch=batch, constraints=constraints, max_memory=max_memory, profile=profile)
         return source
     graph = source if isinstance(source, OpGraph) else extract(source, batch)
-    return formulate(graph, topology, constraints=constraints, max_memory=max_memory)
+    return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile)
+
+
+def _nothing_beside(**given: Any) -> None:
+    """Refuses what would have no effect on a problem, which has its topology, sizes, costs and rules already."""
+    if beside := [name for name, value in given.items() if value is not None]:
+        raise InputError(
+            f"{' and '.join(beside)} beside a problem",
+            f"none, as a problem has its {' and '.join(beside)} already",
+            "Give them to tfplace.formulate or tfplace.extract, and the problem that comes of it to tfplace.place.",
+        )
 
 
 def _evaluator(
@@ -313,8 +323,15 @@ def _evaluator(
     if isinstance(wanted, str):
         check_objective(objective, wanted)
         return (OBJECTIVES[objective] if wanted == SIMULATED else EVALUATORS[wanted])(problem), True
+    # A class of evaluators has all that its evaluators have.
+    if isinstance(wanted, type) or (callable(wanted) and not hasattr(wanted, "source")):
+        return cast("Callable[[Problem], Evaluator]", wanted)(problem), True
     if not hasattr(wanted, "source"):
-        return wanted(problem), True
+        raise InputError(
+            f"evaluator={wanted!r}",
+            f"an evaluator, what makes one for a problem, or one of {', '.join(EVALUATORS)}",
+            f"Leave it out for {SIMULATED!r}.",
+        )
     judge = cast("Evaluator", wanted)
     if judge.problem is not problem:
         raise InputError(
@@ -352,12 +369,18 @@ def simulate(problem: Problem, devices: Placement | Mapping[str, str]) -> StepCo
     return simulate_devices(problem, devices.devices if isinstance(devices, Placement) else devices)
 
 
-def apply(source: Any, placement: Placement, batch: Any = None, *, devices: Mapping[str, str] | None = None) -> Placed:
+def apply(
+    source: Any,
+    placement: Placement | str | Path,
+    batch: Any = None,
+    *,
+    devices: Mapping[str, str] | None = None,
+) -> Placed:
     """Makes the program run as placed, op by op.
 
     Args:
       source: an extracted `OpGraph` (nothing is traced again) or anything `extract` takes (with `batch`).
-      placement: from `place`.
+      placement: from `place`, or a file of one.
       batch: as in `extract`.
       devices: placement's device name -> TensorFlow device name on this machine; by default the same names.
 
@@ -367,12 +390,13 @@ def apply(source: Any, placement: Placement, batch: Any = None, *, devices: Mapp
 
     Raises:
       ApplyError: this machine lacks a device of the placement (lists what it has), or the source cannot be run.
-      PlacementError: the placement is for another graph; says what differs.
+      PlacementError: the placement is for another graph (says what differs), or no file of one.
     """
     from tfplace.apply.placed import apply_placement
 
+    placement = Placement.load(placement)  # at once: reading a model takes longer
     graph = source if isinstance(source, OpGraph) else extract(source, batch)
-    return apply_placement(graph, placement, devices=devices)
+    return apply_placement(graph, Placement.load(placement, graph=graph), devices=devices)
 
 
 def actual_placement(placed: Placed) -> ActualPlacement:

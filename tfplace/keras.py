@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
+from tfplace.core.stepcost import STEP_TIME
 from tfplace.core.topology import Topology
-from tfplace.errors import ApplyError
+from tfplace.errors import ApplyError, UnknownNameError
+from tfplace.registry import PLACERS
+from tfplace.search.budget import Budget
 
 if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
     from tfplace.apply.placed import Placed
+    from tfplace.cost.profile import Profile
 
 __all__ = ["PlacementCallback"]
 
@@ -72,15 +76,27 @@ class PlacementCallback(_Hooks):
       seed: random seed of the placer.
       verbose: 0 prints nothing, 1 the placement's summary and what TensorFlow moved.
       devices: topology's device name -> TensorFlow device on this machine; by default the same names.
-      placement: a placement made earlier for this model and batch, instead of searching.
+      placement: a placement made earlier for this model and batch, or a file of one, instead of searching.
+      profile: measured op times, or a file of `tfplace profile`.
+      init: a placement, a file of one or a placer's name, from which the search goes on; see `tfplace.place`.
+      objective: "step_time" or "throughput".
+      grouper: a registered grouper's name; by default every unit is placed by itself.
+      groups: how many groups the grouper is asked for.
+      run_dir: a directory that keeps the search, so that a later process goes on with it; of one model and batch.
+      resume: False refuses a `run_dir` in which a search was begun.
+      weights: a file of scripts/train_policy.py, for policies that are trained beforehand.
+      fine_tune: how many updates such a policy learns on this model.
+      tensorboard: a directory for TensorBoard.
 
     Attributes:
       placement: the placement in use; None before the first batch.
       graph: the training step as it was placed; None before the first batch.
 
     Raises:
+      InputError: a placer, budget, topology or placement that is none.
       SourceError: in `fit`, for a model that cannot be placed; says why and the ways out.
-      ApplyError: in `fit`, if this machine lacks a device of the placement.
+      ApplyError: in `fit`, if this machine lacks an accelerator of the topology, before anything is searched, or
+        another device of the placement.
       InfeasibleError: in `fit`, if no placement fits.
     """
 
@@ -95,18 +111,43 @@ class PlacementCallback(_Hooks):
         seed: int = 0,
         verbose: int = 1,
         devices: Mapping[str, str] | None = None,
-        placement: Placement | None = None,
+        placement: Placement | str | Path | None = None,
+        profile: Profile | str | Path | None = None,
+        init: Placement | str | Path | None = None,
+        objective: str = STEP_TIME,
+        grouper: str | None = None,
+        groups: int = 256,
+        run_dir: str | Path | None = None,
+        resume: bool = True,
+        weights: str | Path | None = None,
+        fine_tune: int | None = None,
+        tensorboard: str | Path | None = None,
     ) -> None:
-        self.placement: Placement | None = placement
+        # Not only in `fit`, which may be hours later.
+        if placer not in PLACERS:
+            raise UnknownNameError(PLACERS.kind, placer, PLACERS)
+        Budget.parse(budget)
+        self._given = None if placement is None else Placement.load(placement)
+        self.placement: Placement | None = self._given
         self.graph: OpGraph | None = None
-        self._given = placement
+        self._topology = None if topology is None else Topology.load(topology)
         self._search: dict[str, Any] = {
-            "topology": topology,
+            "topology": self._topology,
             "placer": placer,
             "budget": budget,
             "max_memory": max_memory,
             "constraints": constraints,
             "seed": seed,
+            "profile": profile,
+            "init": init,
+            "objective": objective,
+            "grouper": grouper,
+            "groups": groups,
+            "run_dir": run_dir,
+            "resume": resume,
+            "weights": weights,
+            "fine_tune": fine_tune,
+            "tensorboard": tensorboard,
         }
         self._devices = devices
         self._verbose = verbose
@@ -130,6 +171,7 @@ class PlacementCallback(_Hooks):
 
         self.restore()  # what a fit that failed outside of a step has left
         check_placeable(self.model)
+        self._check_devices()
         if self.model.train_function is not self._own_function:
             self._placed = None  # another model, or compiled again
         self._taken, self._own_function = self.model, self.model.train_function
@@ -227,8 +269,18 @@ class PlacementCallback(_Hooks):
             # `tfplace.extract(model, (x, y))` reads the step for batches of exactly that shape.
             self.graph = self._read(as_specs(data), data)
             self._fixed = True
-        self._given.check_graph(self.graph)
-        return self._given
+        return Placement.load(self._given, graph=self.graph)
+
+    def _check_devices(self) -> None:
+        """Refuses to search placements that cannot run here.
+
+        Raises:
+          ApplyError: this machine lacks an accelerator of the topology.
+        """
+        from tfplace.apply.devices import map_devices
+
+        if self._given is None and self._topology is not None:
+            map_devices([d.name for d in self._topology.devices if d.type != "CPU"], self._devices)
 
     def _check_shapes(self, data: Any) -> None:
         from tfplace.apply.keras_model import shapes_of

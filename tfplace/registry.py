@@ -92,6 +92,7 @@ PLACERS = Registry(
         "scotch": "tfplace.placers.scotch:Scotch",
         "seq2seq": "tfplace.policies.seq2seq:Seq2Seq",
         "single": "tfplace.placers.single:Single",
+        "untrained": "tfplace.placers.random_search:Untrained",
     },
 )
 

@@ -25,7 +25,7 @@ _FLOPS = {p + unit: f for p, f in _DECIMAL.items() for unit in ("FLOP/s", "FLOPS
 
 
 def _parse(value: str | int | float, units: Mapping[str, float], what: str, example: str) -> float:
-    expected = f"{what} such as {example}"
+    expected = f"a {what} such as {example}"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(repr(value), expected)
     if isinstance(value, str):
@@ -36,7 +36,7 @@ def _parse(value: str | int | float, units: Mapping[str, float], what: str, exam
     else:
         number = float(value)
     if not math.isfinite(number) or number < 0:
-        raise InputError(repr(value), f"a finite, non-negative {expected}")
+        raise InputError(repr(value), f"a finite, non-negative {what} such as {example}")
     return number
 
 
@@ -46,7 +46,7 @@ def parse_bytes(value: str | int | float) -> int:
     >>> parse_bytes("12GiB")
     12884901888
     """
-    return round(_parse(value, _BYTES, "a size", '"12GiB", "500MB" or a number of bytes'))
+    return round(_parse(value, _BYTES, "size", '"12GiB", "500MB" or a number of bytes'))
 
 
 def parse_seconds(value: str | int | float) -> float:
@@ -55,7 +55,7 @@ def parse_seconds(value: str | int | float) -> float:
     >>> parse_seconds("2min")
     120.0
     """
-    return _parse(value, _SECONDS, "a duration", '"30s", "25us" or a number of seconds')
+    return _parse(value, _SECONDS, "duration", '"30s", "25us" or a number of seconds')
 
 
 def parse_bandwidth(value: str | int | float) -> float:
@@ -64,7 +64,7 @@ def parse_bandwidth(value: str | int | float) -> float:
     >>> parse_bandwidth("10GB/s")
     10000000000.0
     """
-    return _parse(value, _RATE, "a bandwidth", '"10GB/s" or a number of bytes per second')
+    return _parse(value, _RATE, "bandwidth", '"10GB/s" or a number of bytes per second')
 
 
 def parse_flops(value: str | int | float) -> float:
@@ -73,7 +73,7 @@ def parse_flops(value: str | int | float) -> float:
     >>> parse_flops("9.3TFLOP/s")
     9300000000000.0
     """
-    return _parse(value, _FLOPS, "a compute rate", '"9.3TFLOP/s" or a number of operations per second')
+    return _parse(value, _FLOPS, "compute rate", '"9.3TFLOP/s" or a number of operations per second')
 
 
 def format_bytes(size: float) -> str:

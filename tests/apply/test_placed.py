@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import json
 import weakref
 
 import numpy as np
@@ -162,6 +163,60 @@ def test_restore_brings_back_and_refuses_calls(net, graph):
     assert "restored" in repr(placed)
     placed.replace(random_placement(graph, DEVICES))
     assert int(placed(X)["calls"]) == 2
+
+
+def on_device(graph, number):
+    return placement_on(graph, DEVICES, np.full(colocate(graph).num_units, number))
+
+
+def test_restore_brings_back_from_whatever_was_applied_before(net, graph):
+    first = tfplace.apply(graph, on_device(graph, 2))
+    second = tfplace.apply(graph, on_device(graph, 3))
+    del first
+    gc.collect()
+    second(X)
+    second.restore()
+    assert {device_of(v)[-5:] for v in (net.w, net.b, net.calls)} == {"CPU:0"}
+
+
+def test_a_program_whose_variables_another_has_moved_is_refused(net, graph):
+    first = tfplace.apply(graph, on_device(graph, 2))
+    same = tfplace.apply(graph, on_device(graph, 2))
+    first(X), same(X)
+    second = tfplace.apply(graph, on_device(graph, 3))
+    for program in (first, same):
+        with pytest.raises(ApplyError, match=r"to CPU:3.*on CPU:2.*replace\(placed.placement\)"):
+            program(X)
+    assert int(second(X)["calls"]) == 3
+    second.restore()
+    with pytest.raises(ApplyError, match="to CPU:0"):
+        first(X)
+    first.replace(first.placement)
+    assert int(first(X)["calls"]) == int(same(X)["calls"]) - 1 == 4
+
+
+def test_homes_are_forgotten_with_their_variables():
+    gc.collect()
+    before = len(variables._homes)
+    variable = tf.Variable(1.0)
+    mover = variables.Variables({"w": variable})
+    mover.move({"w": "CPU:1"})
+    assert variables.home_of(variable).endswith("CPU:0") and len(variables._homes) == before + 1
+    del variable, mover
+    gc.collect()
+    assert len(variables._homes) == before
+
+
+def test_a_file_of_a_placement_is_applied(graph, tmp_path):
+    placement = random_placement(graph, DEVICES)
+    path = tmp_path / "placement.json"
+    placement.save(path)
+    assert tfplace.apply(graph, str(path)).placement.devices == placement.devices
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, "ops": dict(reversed(data["ops"].items()))}))
+    assert tfplace.apply(graph, path).placement.devices == placement.devices
+    with pytest.raises(PlacementError, match=r"nowhere\.json"):
+        tfplace.apply(Net().train, "nowhere.json", (X,))
 
 
 def test_checkpoints_hold_the_placed_values(net, graph, tmp_path):

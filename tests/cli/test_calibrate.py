@@ -25,7 +25,7 @@ def test_help_lists_flags(capsys):
         (["stray", "--output=x.json"], "'stray'"),
         (["--output=x.json", "--workers=0"], "--workers"),
         (["--output=x.json", "--max_size=1KiB"], "at least 4 KiB"),
-        (["--output=x.json", "--max_size=much"], "'much'"),
+        (["--output=x.json", "--max_size=much"], "--max_size=much"),
     ],
 )
 def test_bad_input(argv, message, capsys):
@@ -40,8 +40,10 @@ def test_tables_are_printed_before_the_file_is_written(tmp_path, monkeypatch, ca
     found = SimpleNamespace(topology=Topology.load("2xP100"), fits=())
     monkeypatch.setattr("tfplace.cli.calibrate._measure", lambda *_: found)
     monkeypatch.setattr(Topology, "save", full)
-    main(["calibrate", f"--output={tmp_path / 'x.json'}"])
-    assert "memory bandwidth" in capsys.readouterr().out
+    assert main(["calibrate", f"--output={tmp_path / 'x.json'}"]) == BAD_INPUT
+    streams = capsys.readouterr()
+    assert "memory bandwidth" in streams.out
+    assert "x.json, which could not be written (disk full)" in streams.err
 
 
 @pytest.mark.cluster

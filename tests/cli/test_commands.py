@@ -1,10 +1,12 @@
 import pytest
 
-from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, main
+from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, compare, main, source
 from tfplace.cli.flagset import model_params
 from tfplace.cli.options import parse
 from tfplace.cli.problem import constraints
+from tfplace.compare.comparison import PLACERS_BY_DEFAULT
 from tfplace.errors import InfeasibleError, Shortage
+from tfplace.registry import GROUPERS
 
 
 def test_help_names_every_command(capsys):
@@ -22,6 +24,13 @@ def test_place_help_lists_flags(capsys):
         "model batch param fetch inference topology placer budget seed pin forbid colocate max_memory out json quiet"
     )
     assert all(f"--{flag} " in text for flag in flags.split())
+
+
+def test_help_names_what_there_is_to_choose_from(capsys):
+    assert main(["compare", "--help"]) == PLACED
+    text = capsys.readouterr().out
+    assert all(suffix in text for suffix in source.SUFFIXES)
+    assert all(name in text for name in (*GROUPERS, *PLACERS_BY_DEFAULT, "`tfplace topologies`"))
 
 
 def test_help_keeps_whole_sentences(capsys):
@@ -90,7 +99,7 @@ def test_lists(command, names, capsys):
         (["place", "--model=rnnlm_2", "--placer=heftt"], "Did you mean 'heft'"),
         (["place", "--model=rnnlm_2", "--pin=*lstm*"], "--pin=PATTERN=DEVICE"),
         (["place", "--model=rnnlm_2", "--topology=2xP100", "--pin=*=GPU:7"], "device 'GPU:7'"),
-        (["place", "--model=rnnlm_2", "--max_memory=GPU:0=plenty"], "'plenty'"),
+        (["place", "--model=rnnlm_2", "--max_memory=GPU:0=plenty"], "--max_memory=GPU:0=plenty"),
         (["place", "--model=rnnlm_2", "--topology=2xP100", "--max_memory=GPU:9=1GiB"], "device 'GPU:9'"),
         (["place", "--model=rnnlm_2", "--out=/dev/null/x"], "--out=/dev/null/x"),
         (["place", "--model=/dev/null/graph.meta"], "does not exist"),
@@ -102,6 +111,51 @@ def test_bad_input_is_explained_without_a_traceback(argv, message, capsys):
     assert message in streams.err
     assert "Traceback" not in streams.err
     assert streams.out == ""
+
+
+@pytest.fixture
+def no_tensorflow(monkeypatch):
+    for command in ("problem", "profile", "calibrate", "extract"):
+        monkeypatch.setattr(f"tfplace.cli.{command}.load_tensorflow", lambda **_: pytest.fail("too late"))
+
+
+@pytest.mark.usefixtures("no_tensorflow")
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["place", "--model=no_such_module:build"], "module 'no_such_module', which cannot be found"),
+        (["extract", "no_such_module:build", "--output=/tmp/x.npz"], "which cannot be found"),
+        (["profile", "graph.npz", "--output=/tmp/x.json"], "'graph.npz' for `tfplace profile`"),
+        (["profile", "rnnlm_2", "--output=/tmp/x.json", "--cluster=foo"], '--cluster=foo; expected "host:port"'),
+        (["calibrate", "--output=/tmp/x.json", "--cluster=foo"], '--cluster=foo; expected "host:port"'),
+        (["calibrate", "--output=/tmp/x.json", "--cluster=a:1,foo"], "--cluster=foo"),
+        (
+            ["place", "--model=rnnlm_2", "--topology=2xP100", "--evaluator=measured", "--cluster=foo"],
+            '--cluster=foo; expected "host:port"',
+        ),
+        (["place", "--model=rnnlm_2", "--batch=0"], "--batch=0"),
+        (["profile", "rnnlm_2", "--output=/tmp/x.json", "--batch=-1"], "--batch=-1"),
+        (["worker", "--port=65536"], "--port=65536"),
+        (["place", "inception_v3"], "'inception_v3'; expected --model=inception_v3"),
+        (["compare", "inception_v3"], "expected --model=inception_v3"),
+        (["place", "--model=rnnlm_2", "--out=/proc"], "--out=/proc ("),
+        (["place", "--model=rnnlm_2", "--run_dir=/proc"], "--run_dir=/proc ("),
+        (["compare", "--model=rnnlm_2", "--out=/proc"], "--out=/proc ("),
+        (["extract", "rnnlm_2", "--output=/proc/x.npz"], "--output=/proc/x.npz ("),
+        (["calibrate", "--output=/proc/x.json"], "--output=/proc/x.json ("),
+        (["place", "--model=rnnlm_2", "--budget=500"], '--budget=500; expected "500s" or "500 evaluations"'),
+        (["compare", "--model=rnnlm_2", "--budget=-3s"], '--budget=-3s; expected a time such as "30s"'),
+        (["place", "--model=rnnlm_2", "--budget=0s"], "--budget=0s; expected more than 0 seconds"),
+        (["place", "--model=rnnlm_2", "--max_memory=GPU:0=some"], "--max_memory=GPU:0=some; expected a size such as"),
+        (["calibrate", "--output=/tmp/x.json", "--max_size=much"], "--max_size=much; expected a size such as"),
+        (["worker", "--memory_limit=much"], "--memory_limit=much; expected a size such as"),
+    ],
+)
+def test_refused_before_tensorflow_is_loaded(argv, message, capsys):
+    assert main(argv) == BAD_INPUT
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
@@ -119,3 +173,7 @@ def test_exit_codes(monkeypatch, capsys, error, code, text):
     monkeypatch.setattr("tfplace.cli.place.place_command", fails)
     assert main(["place", "--model=x"]) == code
     assert text in capsys.readouterr().err
+
+
+def test_placers_compared_by_default_are_those_of_the_library():
+    assert compare._PLACERS == PLACERS_BY_DEFAULT

@@ -54,6 +54,20 @@ def test_it_says_what_it_wrote(tmp_path, capsys):
     assert "x.meta (" in text
 
 
+def test_the_batch_fills_the_signature_that_is_fetched(tmp_path, capsys):
+    module = tf.Module()
+    module.serve = tf.function(lambda x: {"y": x + 1.0}, input_signature=[tf.TensorSpec([None, 3], tf.float32, "x")])
+    module.train = tf.function(lambda z: {"y": z * z}, input_signature=[tf.TensorSpec([None, 5], tf.float32, "z")])
+    signatures = {"serving_default": module.serve, "train": module.train}
+    tf.saved_model.save(module, str(tmp_path / "saved"), signatures=signatures)
+    out = tmp_path / "train.npz"
+    argv = ["extract", str(tmp_path / "saved"), "--fetch=train", "--batch=8", f"--output={out}", "--quiet"]
+    assert main(argv) == PLACED, capsys.readouterr().err
+    graph = OpGraph.load(out)
+    assert not graph.unknown
+    assert 8 * 5 * 4 in graph.tensor_bytes
+
+
 def test_an_extracted_graph_is_placed_as_its_model_is(archive, tmp_path, capfd):
     keras.utils.clear_session()
     files = tmp_path / "a", tmp_path / "b"

@@ -38,7 +38,7 @@ def test_what_is_refused(flags, text, capsys):
 def test_a_file_that_is_no_placement(tmp_path, capsys):
     (tmp_path / "other.json").write_text("{}")
     assert main([*PLACE, f"--init={tmp_path / 'other.json'}"]) == BAD_INPUT
-    assert "text that is not a placement" in capsys.readouterr().err
+    assert "which is not a placement" in capsys.readouterr().err
 
 
 def test_a_search_that_is_kept_goes_on_and_is_refused_to_others(tmp_path, capsys):

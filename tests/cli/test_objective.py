@@ -34,7 +34,7 @@ def test_step_time_of_the_same_workload(capsys):
     [
         (["--objective=speed"], "objective 'speed'; expected one of step_time, throughput"),
         (["--objective=throughput", "--evaluator=grappler"], "objective 'throughput' with evaluator 'grappler'"),
-        (["--topology=2xP100"], "flags that change the problem"),
+        (["--topology=2xP100"], "cannot be placed on others"),
     ],
 )
 def test_what_does_not_go_together(flags, text, capsys):

@@ -1,3 +1,4 @@
+import errno
 import json
 
 import keras
@@ -73,7 +74,7 @@ def test_no_memory_anywhere_is_infeasible_and_says_why(capsys):
     ("flag", "message"),
     [
         ("--pin=*lstn*=GPU:0", "matches no op"),
-        ("--budget=soon", "'soon'"),
+        ("--budget=soon", "--budget=soon"),
         ("--headroom=1.5", "headroom 1.5"),
     ],
 )
@@ -119,6 +120,20 @@ def test_interrupted_while_files_are_written(flag, monkeypatch, tmp_path, capsys
     assert "after the placement was found, before all of its files were written" in streams.err
     assert str(out / "placement.json") in streams.out and "topology.json" not in streams.out
     assert "best_single" in streams.out if flag == "--json" else "best single device" in streams.out
+
+
+@pytest.mark.parametrize("what", ["placement.Placement", "topology.Topology"])
+def test_a_full_disk_is_no_fault_of_ours(what, monkeypatch, tmp_path, capsys):
+    def full(self, path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    measuring.problem().save(tmp_path / "problem.npz")
+    monkeypatch.setattr(f"tfplace.core.{what}.save", full)
+    argv = ["place", f"--model={tmp_path / 'problem.npz'}", "--placer=heft", "--budget=5 evaluations"]
+    assert main([*argv, f"--out={tmp_path / 'out'}"]) == BAD_INPUT
+    streams = capsys.readouterr()
+    assert "which could not be written (No space left on device)" in streams.err
+    assert "best single device" in streams.out
 
 
 def test_interrupted_before_the_search(monkeypatch, capsys):

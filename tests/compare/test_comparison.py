@@ -10,6 +10,7 @@ from tests.report.test_html import Outline
 from tfplace.compare import comparison
 from tfplace.compare.comparison import ALWAYS, BEST, RUNS, compare_placers
 from tfplace.compare.page import comparison_page
+from tfplace.core.files import alone_in
 from tfplace.core.placement import Placement
 from tfplace.errors import InputError, MissingExtraError, UnknownNameError
 from tfplace.registry import PLACERS
@@ -115,6 +116,25 @@ def test_the_best_is_kept_before_its_run(problem, tmp_path):
     (tmp_path / BEST).write_text("{}")
     with pytest.raises(InputError, match=BEST):
         compare_placers(problem, budget=50, placers=("auto",), seeds=1, folder=tmp_path)
+
+
+def test_a_best_run_without_its_placement_is_run_again(problem, tmp_path):
+    found = compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
+    (tmp_path / BEST).unlink()
+    again = compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
+    assert again.best.cost.step_s == found.best.cost.step_s and (tmp_path / BEST).exists()
+
+
+def test_a_folder_is_of_one_comparison_at_a_time(problem, tmp_path):
+    with alone_in(tmp_path), pytest.raises(InputError, match="another process is at work"):
+        compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
+
+
+def test_what_could_not_run_is_tried_again(problem, tmp_path, monkeypatch):
+    found = compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path)
+    assert "fails" in found.troubles()
+    monkeypatch.setitem(PLACERS._objects, "fails", PLACERS["single"])
+    assert not compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path).troubles()
 
 
 def test_what_was_found_until_ctrl_c_is_not_lost(problem, monkeypatch):

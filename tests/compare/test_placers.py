@@ -1,6 +1,7 @@
 """Comparison of placers: cells, journal, processes, standings, tables."""
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
@@ -125,6 +126,27 @@ def test_a_journal_goes_on_where_it_was(tmp_path):
     path.write_text("nonsense\n")
     with pytest.raises(InputError, match="lines of JSON"):
         Journal(path, HEADER)
+    for foreign in ('{"a": 1}', "[1]\n", '{"a": 1}\n'):
+        path.write_text(foreign)
+        with pytest.raises(InputError, match=r"runs\.jsonl"):
+            Journal(path, HEADER)
+
+
+def test_what_could_not_run_is_tried_again(tmp_path):
+    branches().save(tmp_path / "g.npz")
+    path, cases = tmp_path / "runs.jsonl", [(tmp_path / "g.npz", CASE)]
+    journal = Journal(path, HEADER)
+    journal.add(Facts(CASE, 8, 8, 3, 1.0, branches().fingerprint))
+    stuck = dataclasses.replace(run("scotch", None), trouble="no scotch")
+    journal.add(stuck)
+    journal.add(run("heft", 2.0))
+    todo = tasks(cases, ("scotch", "heft"), 1, Budget(evaluations=20), journal)
+    assert [task.placer for task in todo] == ["scotch"]
+    size = path.stat().st_size
+    journal.add(stuck)
+    assert path.stat().st_size == size  # the same trouble is no news
+    journal.add(run("scotch", 1.0))
+    assert not tasks(cases, ("scotch", "heft"), 1, Budget(evaluations=20), Journal(path, HEADER))
 
 
 def test_a_journal_has_one_writer(tmp_path):

@@ -36,6 +36,8 @@ def test_cases_of_suites():
     assert suites.POLICIES.cases("gnmt_4", (4,)) == [Case("gnmt_4", n, groups=256) for n in ("2xP100", "4xP100")]
     tight = [c for c in suites.POLICIES.cases("nmt_2", (2,)) if c.tight]
     assert [(c.topology, c.spare) for c in tight] == [("2xP100", 1.5), ("4xP100", 3.0)]
+    unlike = replace(suites.POLICIES, topologies=("2xV100-PCIe+2xP100",))
+    assert [c.spare for c in unlike.cases("nmt_2", ()) if c.tight] == [3.0]
     assert str(tight[1]) == "nmt_2 on 4xP100, 3 shares of memory, 256 groups"
 
 

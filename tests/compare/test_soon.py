@@ -57,7 +57,7 @@ def test_gdp_beside_experts_and_the_hierarchical_policy():
     runs = {"expert": [run("expert", 4.0)], "gdp_scratch": [run("gdp_scratch", 1.0, TRAIL, cpu_s=1.0)]}
     row = standing(**runs, hierarchical=[run("hierarchical", 2.0, ((18, 0.1, 2.0, "x"),), cpu_s=4.0)])
     text = gdp_text([row])
-    assert "75.0 % faster than expert (geometric mean of 1 cases), faster in 1" in text
+    assert "75.0 % faster than expert (geometric mean), faster in 1 of 1" in text
     assert "50.0 % faster than hierarchical" in text
     assert "in 1 of 1 cases, in these after 0.50 times the evaluations and 0.12 times the processor seconds" in text
     assert cells(zoo_table([row]), 2)[1:] == ["10", "0.25", "1.00", "1.00", "0.25", "0.50"]
@@ -68,6 +68,22 @@ def test_gdp_that_never_has_what_the_other_has():
     text = gdp_text([standing(**runs, hierarchical=[run("hierarchical", 2.0, ((18, 0.1, 2.0, "x"),))])])
     assert "-25.0 % faster than expert" in text and "faster in 0" in text
     assert "in 0 of 1 cases\n" in text
+
+
+def test_what_does_not_fit_is_counted_as_behind():
+    trails = {"gdp_scratch": [run("gdp_scratch", 1.0, TRAIL)], "hierarchical": [run("hierarchical", None)]}
+    unfit = {"gdp_scratch": [run("gdp_scratch", None)], "hierarchical": [run("hierarchical", 2.0, TRAIL[:2])]}
+    text = gdp_text([standing(expert=[run("expert", 4.0)], **found) for found in (trails, unfit)])
+    assert "faster than expert (geometric mean of 1 cases in which both fit), faster in 1 of 2" in text
+    assert "- faster than hierarchical (geometric mean of 0 cases in which both fit), faster in 1 of 2" in text
+
+
+def test_of_two_runs_the_slower_has_what_both_have():
+    late = ((50, 0.1, 2.08, "x"), (80, 0.2, 2.0, "x"))
+    two = [run("hierarchical", 2.0, late), run("hierarchical", 1.0, TRAIL, 1)]
+    row = standing(expert=[run("expert", 4.0)], gdp_scratch=[run("gdp_scratch", 1.0, TRAIL)], hierarchical=two)
+    assert (row.median_s("hierarchical"), row.end_s("hierarchical")) == (1.5, 2.0)
+    assert "in 1 of 1 cases, in these after 0.20 times the evaluations" in gdp_text([row])  # 9 of (80 + 9) / 2
 
 
 def test_a_part_of_the_suite_has_its_words_too():

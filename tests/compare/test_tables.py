@@ -1,6 +1,6 @@
 import pytest
 
-from tfplace.compare.tables import fidelity_tables, replace_between
+from tfplace.compare.tables import Page, fidelity_tables, replace_between
 from tfplace.errors import InputError
 
 ROW = {"name": "single CPU:0", "simulated_ratio": 1.0, "measured_ratio": 1.01}
@@ -44,3 +44,15 @@ def test_tables_go_where_the_page_wants_them():
     assert replace_between(page, "x", "new") == "a\n<!-- tables: x -->\n\nnew\n\n<!-- end -->\nz\n"
     with pytest.raises(InputError, match="tables: y"):
         replace_between(page, "y", "new")
+
+
+def test_a_page_is_asked_for_a_place_before_there_are_tables(tmp_path):
+    path = tmp_path / "page.md"
+    with pytest.raises(InputError, match="not there"):
+        Page(path, "x")
+    path.write_text("<!-- tables: y -->\nold\n<!-- end -->\n")
+    with pytest.raises(InputError, match="tables: x"):
+        Page(path, "x")
+    page = Page(path, "x", "y")
+    page.write("new")
+    assert page.name == "y" and path.read_text() == "<!-- tables: y -->\n\nnew\n\n<!-- end -->\n"

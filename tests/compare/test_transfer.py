@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,16 @@ def test_without_a_file_that_is_what_the_cell_says(graph, trained):
     other = Case("rows_3", "2xP100")
     found = run_cell(problem_of(graph, other), other, "elsewhere", BUDGET, 0, trained=trained)
     assert "No such file" in found.trouble and found.step_s is None
+
+
+def test_other_weights_or_more_learning_are_other_results(trained, tmp_path):
+    digest = trained.digest(["cells_3"])
+    assert digest == trained.digest(["cells_4", "cells_3"]) != replace(trained, fine_tune=1).digest(["cells_3"])
+    with pytest.raises(InputError, match="without_rows"):
+        trained.digest(["rows_3"])
+    network = Sweep(np.random.default_rng(1), hidden=4, rounds=1)
+    Pretrained("placeto", {}, [v.numpy() for v in network.variables], {}).save(tmp_path / "without_cells.npz")
+    assert trained.digest(["cells_3"]) != digest
 
 
 def test_weights_of_another_policy_are_no_placer(trained):

@@ -70,6 +70,19 @@ def test_the_better_of_two_policies():
     assert last.endswith("median over auto 1.150")
 
 
+def test_what_does_not_fit_or_could_not_run_ends_no_table():
+    rows = [
+        standing("ptb_1", auto=[1.0], heft=[None], single=[None], placeto=[1.5], gdp=[None]),
+        standing("ptb_2", auto=[1.0], heft=[2.0], single=[2.0], placeto=[1.1], gdp=[3.0]),
+        standing("ptb_3", auto=[None], heft=[2.0], single=[2.0], placeto=[1.1], gdp=[3.0]),
+    ]
+    assert over_optimised(rows, "placeto") == [1.5, 1.1]
+    assert "scotch" not in overall_table(rows) and "| gdp " in overall_table(rows)
+    placeto, gdp, better = goals_text(rows).splitlines()
+    assert "0.550 of the best" in placeto and "faster in 2 of 2 cases" in placeto
+    assert "faster in 0 of 2 cases" in gdp and "faster in 2 of 2" in better
+
+
 def test_curves_are_a_picture(tmp_path):
     found = curves(ROWS)
     assert set(found) == {"heft", "random", "placeto"}

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,6 +47,45 @@ def test_a_file_is_written_whole(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["placement.json"]
     text = (tmp_path / "placement.json").read_text()
     assert Placement.from_json(text).devices == placement.devices
+
+
+def test_a_file_is_loaded_as_its_text_is_read(tmp_path):
+    placement = make()
+    path = tmp_path / "placement.json"
+    placement.save(path)
+    assert Placement.load(str(path)).to_json() == placement.to_json()
+    bound = Placement.load(path, problem=placement.problem)
+    assert bound.timeline().finish_s.max() == placement.cost.step_s
+    other = make_graph({"a": 4})
+    with pytest.raises(PlacementError, match="2 ops only in the first"):
+        Placement.load(path, graph=other)
+
+
+def test_a_placement_is_loaded_as_itself():
+    placement = make()
+    assert Placement.load(placement) is Placement.load(placement, graph=placement.problem.graph) is placement
+    with pytest.raises(PlacementError, match="only in the first"):
+        Placement.load(placement, graph=make_graph({"a": 4}))
+
+
+def test_a_file_that_is_no_placement_is_refused_by_its_name(tmp_path):
+    with pytest.raises(PlacementError, match=r"no_such.json' \(No such file.*Placement.save\(\)"):
+        Placement.load(tmp_path / "no_such.json")
+    with pytest.raises(PlacementError, match=r"\(Is a directory\)"):
+        Placement.load(tmp_path)
+    for content, message in ((b"\xff\xfe", "x.json', which is not text"), (b"{}", "x.json', which is not a placement")):
+        (tmp_path / "x.json").write_bytes(content)
+        with pytest.raises(PlacementError, match=message):
+            Placement.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("name", ["pl.json", Path("out/placement.json")])
+def test_a_path_instead_of_text_is_told_where_it_belongs(name):
+    with pytest.raises(PlacementError, match=r"Placement\.load\(path\) reads a file"):
+        Placement.from_json(name)
+    with pytest.raises(PlacementError) as caught:
+        Placement.from_json("[]")
+    assert "load" not in str(caught.value)
 
 
 def test_the_order_of_ops_in_a_file_does_not_matter():
@@ -102,7 +142,7 @@ def test_a_placement_on_another_topology_is_refused():
 
 
 def test_a_loaded_placement_without_its_graph_has_no_timeline():
-    with pytest.raises(PlacementError, match=r"Load it with Placement\.from_json"):
+    with pytest.raises(PlacementError, match=r"Load it with Placement\.load"):
         Placement.from_json(make().to_json()).timeline()
 
 

@@ -1,6 +1,7 @@
 """PlacementCallback in `fit`, with Keras 3 and tf_keras: the same training, placed, and everything back afterwards."""
 
 import importlib
+import inspect
 
 import numpy as np
 import pytest
@@ -9,7 +10,16 @@ import tensorflow as tf
 import tfplace
 from tests.placing import random_placement
 from tfplace.apply.placed import Placed
-from tfplace.errors import ApplyError, InfeasibleError, PlacementError, SourceError
+from tfplace.cost.profile import Profile
+from tfplace.errors import (
+    ApplyError,
+    InfeasibleError,
+    InputError,
+    PlacementError,
+    SourceError,
+    TopologyError,
+    UnknownNameError,
+)
 from tfplace.extract import tf_internals
 from tfplace.keras import PlacementCallback
 
@@ -249,6 +259,89 @@ def test_a_placement_made_before_is_used(package):
         fit(model(), callback(placement=placement), x=X[:15], y=Y[:15], batch_size=11)
     with pytest.raises(PlacementError):
         fit(model(), callback(placement=placement), batch_size=8)
+
+
+def test_a_file_of_a_placement_is_used(tmp_path):
+    keras_of("keras").backend.clear_session()
+    model = make_model("keras", metrics=[], name="named")
+    graph = tfplace.extract(model, (X[:11], Y[:11]))
+    placement = random_placement(graph, DEVICES)
+    placement.save(tmp_path / "placement.json")
+    call = callback(placement=tmp_path / "placement.json")
+    fit(model, call, batch_size=11)
+    assert call.placement.devices == placement.devices
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"placer": "heftt"}, UnknownNameError, "'heftt'.*Did you mean 'heft'"),
+        ({"budget": "soon"}, InputError, "'soon'"),
+        ({"topology": "no_such.json"}, TopologyError, "no_such.json"),
+        ({"placement": "no_such.json"}, PlacementError, "no_such.json"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_any_fit(wrong, error, message):
+    with pytest.raises(error, match=message):
+        PlacementCallback(**wrong)
+
+
+@both
+def test_accelerators_that_are_not_here_are_refused_before_the_search(package, monkeypatch):
+    model = make_model(package)
+    own = train_function_of(model)
+    with monkeypatch.context() as patched:
+        patched.setattr(PlacementCallback, "_place", lambda *_: pytest.fail("a batch was placed"))
+        with pytest.raises(ApplyError, match=r"device 'GPU:0'.*this machine: CPU:0, CPU:1.*devices=\{"):
+            fit(model, callback(topology="2xP100"))
+        with pytest.raises(ApplyError, match="device 'GPU:1'"):
+            fit(model, callback(topology="2xP100", devices={"GPU:0": "CPU:1"}))
+    assert model.train_function is own
+    call = callback(topology="2xP100", devices={"GPU:0": "CPU:1", "GPU:1": "CPU:2"})
+    fit(model, call)
+    assert set(call.actual.counts) <= {"CPU:0", "GPU:0", "GPU:1"}
+
+
+def test_what_place_takes_is_passed_on(tmp_path, monkeypatch):
+    given = {
+        "profile": Profile(),
+        "init": "heft",
+        "objective": "throughput",
+        "grouper": "scope",
+        "groups": 7,
+        "run_dir": tmp_path,
+        "resume": False,
+        "weights": "weights.npz",
+        "fine_tune": 3,
+        "tensorboard": tmp_path / "board",
+    }
+    seen = {}
+
+    class SeenError(Exception):
+        pass
+
+    def place(graph, **arguments):
+        seen.update(arguments)
+        raise SeenError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tfplace.api.place", place)
+        with pytest.raises(SeenError):
+            fit(make_model("keras"), callback(**given))
+    assert {name: seen[name] for name in given} == given
+    assert set(seen) <= set(inspect.signature(tfplace.place).parameters)
+
+
+def test_a_search_is_kept_in_a_directory_and_found_again(tmp_path):
+    def place():
+        keras_of("keras").backend.clear_session()
+        call = callback(placer="local_search", budget=40, run_dir=tmp_path, grouper="scope", groups=5, init="heft")
+        fit(make_model("keras", name="named"), call)
+        return call.placement
+
+    first, size = place(), (tmp_path / "evaluations.bin").stat().st_size
+    assert place().devices == first.devices
+    assert (tmp_path / "evaluations.bin").stat().st_size == size
 
 
 @both

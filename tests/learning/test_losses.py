@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfplace.errors import InputError
-from tfplace.learning.losses import cross_entropy, ppo_clip, ppo_kl, reinforce
+from tfplace.learning.losses import ppo_clip, ppo_kl, reinforce
 
 F8 = tf.float64
 
@@ -60,11 +60,6 @@ def test_ppo_kl_by_hand():
     assert float(ppo_kl(new, old, const([2.0]), const(0.7), 0.5)) == pytest.approx(0.35 - 10.0)
 
 
-def test_cross_entropy_by_hand():
-    assert float(cross_entropy(const([-1.0, -3.0]))) == 2.0
-    assert float(cross_entropy(const([-1.0, -3.0]), const([0.0, 1.0]))) == 3.0
-
-
 def test_at_the_sampling_policy_ppo_has_the_gradient_of_reinforce():
     rng = np.random.default_rng(0)
     log_prob, advantage = -rng.random((5, 3)), const(rng.normal(size=5))
@@ -84,8 +79,7 @@ def test_gradients_are_the_numerical_ones(seed):
     for loss in (
         lambda x: reinforce(tf.reduce_sum(x, axis=1), advantage, weight),
         lambda x: ppo_clip(x, old, advantage, 0.3, weight=weight),
-        lambda x: ppo_kl(x, old, advantage, tf.reduce_mean(tf.square(x - old)), 0.3, weight=weight),
-        lambda x: cross_entropy(tf.reduce_sum(x, axis=1), weight),
+        lambda x: ppo_kl(x, old, advantage, tf.reduce_mean(tf.square(x - old)), 0.3),
     ):
         np.testing.assert_allclose(gradient(loss, log_prob), numerical(loss, log_prob), rtol=1e-6, atol=1e-9)
 
@@ -108,7 +102,6 @@ def test_no_gradient_through_advantages_and_old_probabilities():
         (lambda: ppo_clip(const([[1.0]]), const([[1.0]]), const([1.0]), 0.0), "clip 0.0"),
         (lambda: ppo_kl(const([[1.0]]), const([[1.0]]), const([1.0]), const([1.0]), 0.2), "divergence of rank 1"),
         (lambda: ppo_kl(const([[1.0]]), const([[1.0]]), const([1.0]), const(1.0), -1.0), "beta -1.0"),
-        (lambda: cross_entropy(const(1.0)), "log_prob of rank 0"),
     ],
 )
 def test_what_is_refused(call, text):

@@ -20,10 +20,12 @@ from tfplace.policies.post import PolicyGradient, Post, PostCrossEntropy, PostPp
 from tfplace.policies.seq2seq import Seq2Seq, Seq2SeqSettings
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.grouped import OnGroups
 from tfplace.search.place import search_placement
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study.base import BudgetSpentError, best_of
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 SMALL = Seq2SeqSettings(hidden=16, embedding=4)
@@ -158,6 +160,44 @@ def test_by_the_clock_everything_that_was_found_counts(name, keep_s, tmp_path):
         assert Simulator(problem).key(devices) == directory.best.key == search.best_key
 
 
+class Recalls:
+    """Keeps its state, finds something better, and is killed; goes on from its state."""
+
+    citation = "none"
+
+    def place(self, study):
+        if study.recall(same=False) is None:
+            study.key(np.arange(study.problem.num_units, dtype=np.int32) % 2)
+            study.keep(lambda: {"x": np.zeros(1)})
+            study.key(np.zeros(study.problem.num_units, np.int32))
+            raise EndError
+        return best_of(study)
+
+
+def test_what_groups_found_after_their_checkpoint_counts(tmp_path):
+    problem = make_problem(
+        make_graph({f"v{i}": 9 for i in range(8)}, [f"v{i} -> v{i + 1}" for i in range(7)]), make_topology(2), 1e-3
+    )
+    for _ in range(2):
+        with contextlib.suppress(EndError), RunDirectory(tmp_path, {}, keep_s=0.0) as directory:
+            found = Search(problem, Budget(seconds=60.0), 0, run=directory).run(
+                OnGroups(Recalls(), "topological", 4), "x"
+            )
+    assert not found.any()
+
+
+@everyone
+def test_a_budget_that_is_spent_before_anything_is_tried_is_no_fault(name):
+    """As of a share of another placer's budget, which making features uses up."""
+    problem = planted()[0]
+    search = Search(problem, Budget(evaluations=10), 0)
+    study = search.study("x")
+    while study.spent < 1:
+        study.key(np.zeros(problem.num_units, np.int32))
+    with pytest.raises(BudgetSpentError):
+        POLICIES[name]().place(study.share(1.0, "y"))
+
+
 def facts(path):
     return [
         {k: v for k, v in json.loads(line).items() if isinstance(v, int | float) and k != "seconds"}
@@ -250,11 +290,24 @@ def test_every_grouping_has_as_many_placements(groupings):
 def test_training_constants_are_checked():
     with pytest.raises(ValueError, match="rate 0"):
         TrainSettings(rate=0)
+    with pytest.raises(ValueError, match="cool_every 0"):
+        TrainSettings(cool_every=0)
+    with pytest.raises(ValueError, match="lean 1"):
+        HierarchicalSettings(lean=1.0)
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"hidden": 10, "heads": 4}, {"segment": 0}, {"epochs": 0}, {"clip": 0.0}, {"temperature": 0.0}, {"together": 0}],
+    [
+        {"hidden": 10, "heads": 4},
+        {"heads": 0},
+        {"rounds": -1},
+        {"segment": 0},
+        {"epochs": 0},
+        {"clip": 0.0},
+        {"temperature": 0.0},
+        {"together": 0},
+    ],
 )
 def test_constants_of_gdp_are_checked(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):

@@ -197,7 +197,10 @@ def test_a_budget_may_end_in_an_episode():
     assert study.best is not None
 
 
-@pytest.mark.parametrize("settings", [{"initial": "none"}, {"episodes": 0}, {"rate": 0.0}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"initial": "none"}, {"episodes": 0}, {"rate": 0.0}, {"temperature": 0.0}, {"rounds": -1}, {"last_rate": -1.0}],
+)
 def test_settings_are_checked(settings):
     with pytest.raises(ValueError, match=f"{next(iter(settings))}"):
         PlacetoScratch(settings=PlacetoSettings(**settings))

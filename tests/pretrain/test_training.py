@@ -161,6 +161,17 @@ def test_courses_are_checked(wrong):
         Course(**wrong)
 
 
+def test_a_training_with_other_constants_is_another_one(entries, tmp_path):
+    folder = tmp_path / "run"
+    once = dataclasses.replace(COURSE, imitate=1, reinforce=0, examine=1)
+    training(entries, folder, course=once).go()
+    other = training(entries, folder, course=once)
+    other._config["settings"] = {**other._config["settings"], "draws": 99}
+    with pytest.raises(InputError, match="draws"):
+        other.go()
+    assert training(entries, folder, course=once)._config["settings"]["draws"] == SETTINGS.draws
+
+
 def test_nothing_to_learn_from_is_refused(entries, tmp_path):
     with pytest.raises(InputError, match="all held out"):
         training([entry for entry in entries if entry.held_out], tmp_path / "run")

@@ -1,8 +1,13 @@
+import io
 import re
+from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from tests.report.cases import cost, placement
+from tfplace.core.stepcost import Failure, FailureKind
+from tfplace.report.summary import summary_tables
 
 
 def test_says_how_much_faster_than_the_best_single_device():
@@ -59,3 +64,13 @@ def test_a_step_of_no_time_beside_one_that_takes_some():
 
 def test_an_empty_step_is_no_error():
     assert "simulated step time 0 s" in placement(0.0, {"single GPU:0": cost(0.0)}, bound_s=0.0).summary()
+
+
+def test_messages_of_tensorflow_are_shown_as_they_are():
+    failure = Failure(FailureKind.NO_KERNEL, "nothing for [/device:GPU:0] [bold] at host:100:", "GPU:0")
+    failed = placement(0.010, {"single GPU:0": replace(cost(0.012), failure=failure)}, placer="[red]mine")
+    assert "nothing for [/device:GPU:0] [bold] at host:100:" in " ".join(failed.summary().split())
+    assert "this one, by [red]mine" in failed.summary()
+    shown = Console(file=io.StringIO(), width=200)  # with styles, such as a user's own
+    shown.print(summary_tables(failed))
+    assert "[/device:GPU:0] [bold] at host:100:" in shown.file.getvalue()

@@ -51,8 +51,8 @@ def test_colocrl_is_compared_with_the_best_of_its_baselines():
     assert cells(table, "inception")[1:] == ["single", "-", "0.0 %"]
     said = colocrl.verdict(rows)
     assert "in 1 of 2 cases, by 0.0 % in the median case, 25.0 % at most" in said
-    assert "0.71 times the step of random_search (geometric mean), and is faster in 1 of 2" in said
-    assert "1.50 times the step of annealing (geometric mean), and is faster in 0 of 1" in said
+    assert "0.71 times the step of random_search (geometric mean), faster in 1 of 2" in said
+    assert "1.50 times the step of annealing (geometric mean), faster in 0 of 1" in said
     assert "no case yet" in colocrl.verdict(rows[2:])
 
 
@@ -63,11 +63,24 @@ def test_the_hierarchical_planner_is_told_by_size():
     ]
     table = hierarchical.gains_table(rows)
     assert table.index("nmt_4") < table.index("nmt_2")  # the largest first
-    assert cells(table, "nmt_4")[1:] == ["25,000", "expert", "-50.0 %", "-", "2.00 s", "53.7 %"]
+    assert cells(table, "nmt_4")[1:] == ["25,000", "expert", "-50.0 %", "only it fits", "2.00 s", "53.7 %"]
     assert cells(table, "nmt_2")[3:5] == ["50.0 %", "50.0 %"]
     said = hierarchical.verdict(rows)
     assert "all graphs: faster than the best baseline in 1 of 2, 50.0 % at most" in said
     assert "over 20,000 ops: faster than the best baseline in 0 of 1, -50.0 % at most" in said
+
+
+def test_a_policy_that_finds_nothing_that_fits_is_behind():
+    rows = [
+        standing(single=4.0, expert=2.0, seq2seq=None, random_search=3.0),
+        standing("rnnlm_2", single=None, expert=None, seq2seq=1.0, random_search=None),
+        standing("gnmt_4", single=None, expert=None, seq2seq=None, random_search=None),
+    ]
+    table = colocrl.gains_table(rows)
+    assert [cells(table, name)[2] for name in ("nmt_2", "rnnlm_2", "gnmt_4")] == ["does not fit", "only it fits", "-"]
+    said = colocrl.verdict(rows)
+    assert "faster than the best baseline in 1 of 2 cases" in said
+    assert "random_search (geometric mean of 0 cases in which both fit), faster in 1 of 3" in said
 
 
 def test_what_is_found_within_a_learning_time():

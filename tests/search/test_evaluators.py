@@ -136,8 +136,17 @@ def test_place_closes_the_evaluator_it_made_and_only_that():
     assert not mine.closed
 
 
+@pytest.mark.parametrize("given", [Simulator, Measuring])
+def test_a_class_of_evaluators_makes_one_for_the_problem(given):
+    placement = tfplace.place(problem(), placer="single", budget=5, evaluator=given, progress=False)
+    assert placement.cost.source == given.source
+
+
 def test_a_wrong_evaluator_is_refused():
     p = problem()
+    for given in (None, 3):
+        with pytest.raises(InputError, match=f"evaluator={given}; .* one of grappler, measured, simulated"):
+            tfplace.place(p, evaluator=given, progress=False)
     with pytest.raises(UnknownNameError, match="grappler, measured, simulated"):
         tfplace.place(p, evaluator="guess", progress=False)
     with pytest.raises(InputError, match="an evaluator of"):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tfplace import Constraints
-from tfplace.api import formulate, place, simulate
+from tfplace.api import compare, formulate, place, simulate
 from tfplace.core.stepcost import THROUGHPUT
+from tfplace.cost.profile import DeviceProfile, OpTime, Profile
+from tfplace.cost.signature import signatures
 from tfplace.errors import InfeasibleError, InputError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.search.place import search_placement
@@ -16,6 +22,7 @@ from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.testing import make_graph, make_topology
 
 MIB = 2**20
+WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "lat-layer-bert24-inf.json"
 
 
 def two_towers(size=MIB, *, memory=1024 * MIB, **constraints):
@@ -106,9 +113,55 @@ def test_a_seed_below_0_is_refused():
         place(two_towers(), seed=-1, placer="random", budget=3)
 
 
-def test_rules_beside_a_problem_are_refused():
-    with pytest.raises(InputError, match="constraints or max_memory beside a problem"):
-        place(two_towers(), max_memory={"GPU:0": "4GiB"})
+def test_seeds_that_are_no_numbers_are_refused_and_those_of_numpy_are_not(tmp_path):
+    for seed in ("0", 1.5, None):
+        with pytest.raises(InputError, match=f"seed {seed!r}; expected a whole number"):
+            place(two_towers(), seed=seed, placer="random", budget=3)
+    seeded = place(two_towers(), seed=np.int64(3), placer="random", budget=3, run_dir=tmp_path)
+    assert json.loads(seeded.to_json())["seed"] == 3
+
+
+def test_one_name_as_baselines_is_refused():
+    with pytest.raises(InputError, match=r"baselines='heft'; expected a sequence.*baselines=\('heft',\)"):
+        place(two_towers(), baselines="heft", budget=3)
+    assert "heft" in place(two_towers(), baselines=["heft"], budget=3).baselines
+
+
+BESIDE = {
+    "topology": make_topology(2),
+    "batch": (1,),
+    "constraints": Constraints(),
+    "max_memory": {"GPU:0": "4GiB"},
+    "profile": Profile(),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_would_have_no_effect_on_a_problem_is_refused(name, tmp_path):
+    problem = two_towers()
+    problem.save(tmp_path / "problem.npz")
+    sources = [problem, tmp_path / "problem.npz", WORKLOAD]
+    for source in sources if name != "batch" else [problem, WORKLOAD]:  # extract refuses it beside any ".npz"
+        with pytest.raises(InputError, match=f"{name} beside a problem; .* has its {name} already"):
+            place(source, **{name: BESIDE[name]})
+        if name != "profile":
+            with pytest.raises(InputError, match=f"{name} beside a problem"):
+                compare(source, **{name: BESIDE[name]})
+    with pytest.raises(InputError, match="topology and max_memory beside a problem"):
+        place(problem, "4xP100", max_memory={"GPU:0": "4GiB"})
+
+
+def test_a_profile_gives_the_costs(tmp_path):
+    graph, plain = two_towers().graph, make_topology(2)
+    topology = replace(plain, devices=tuple(replace(device, model="P") for device in plain.devices))
+    times = {signature: OpTime(3.0, 0.0, 1, 1) for signature in signatures(graph)}
+    profile = Profile((DeviceProfile("P", "GPU", "2", "1", times, ()),))
+    profile.save(tmp_path / "profile.json")
+    for given in (profile, tmp_path / "profile.json"):
+        placement = place(graph, topology, profile=given, placer="single", budget=2, progress=False)
+        assert placement.cost.step_s >= 3.0 * graph.num_ops > 100 * place(graph, topology, budget=2).cost.step_s
+    with pytest.raises(InputError, match=r"profile 'nowhere\.json'"):
+        place(graph, topology, profile="nowhere.json")
 
 
 def test_ctrl_c_before_any_placement_goes_through():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tfplace.core.stepcost import MEASURED
-from tfplace.errors import InputError
+from tfplace.errors import InputError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
@@ -165,6 +165,54 @@ def test_damage_is_said(tmp_path, name):
     (tmp_path / name).write_bytes(b"nonsense\n")
     with pytest.raises(InputError, match=rf"{name}, which is damaged"):
         RunDirectory(tmp_path, {"placer": "local_search"})
+
+
+@pytest.mark.parametrize("size", [0, 4, 200])
+def test_arrays_that_are_cut_off_are_said_to_be_damaged(tmp_path, size):
+    with RunDirectory(tmp_path, {}) as directory:
+        directory.improved(np.zeros(100, np.int32), (0, 1.0), 1, 0.0, "x")
+        directory.keep({"mean": np.zeros(100)})
+        for name in ("best.npz", "checkpoint.npz"):
+            (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:size])
+        with pytest.raises(InputError, match=r"checkpoint.npz, which is damaged.*Delete it"):
+            directory.recall()
+    with pytest.raises(InputError, match=r"best.npz, which is damaged"):
+        RunDirectory(tmp_path, {})
+
+
+class Called(Counting):
+    """Counts what is evaluated outside of the search, too."""
+
+    def __init__(self, problem):
+        super().__init__(problem, source=MEASURED)
+        self.called = 0
+
+    def __call__(self, unit_device):
+        self.called += 1
+        return super().__call__(unit_device)
+
+
+def test_a_directory_of_another_search_is_refused_before_anything_is_evaluated(tmp_path):
+    def place(evaluator, **settings):
+        given = {"placer": "random_search", "budget": 5, "evaluator": evaluator, "run_dir": tmp_path, **settings}
+        search_placement(evaluator.problem, **given)
+
+    first, again, other = (Called(problem_of()) for _ in range(3))
+    place(first)
+    place(again)
+    every = 3 + 3 + 1  # single devices, baselines and the answer: these are evaluated again, and nothing else
+    assert (first.called, again.called) == (every, every)
+    assert first.asked == 5 and again.asked == 0
+    for change in ({"seed": 1}, {"resume": False}):
+        with pytest.raises(InputError, match="was begun"):
+            place(other, **change)
+    assert other.called == 0
+
+
+def test_unknown_baselines_begin_no_run(tmp_path):
+    with pytest.raises(UnknownNameError, match="no_such"):
+        search_placement(problem_of(), placer="random", budget=5, baselines=("no_such",), run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 class Policy:

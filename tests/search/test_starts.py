@@ -86,7 +86,7 @@ def test_groups_without_work_lie_where_most_of_their_units_are():
 def test_a_file_of_something_else_is_refused(problem, tmp_path):
     path = tmp_path / "graph.npz"
     path.write_bytes(b"\x93\xff\x00")
-    with pytest.raises(InputError, match="expected a file that"):
+    with pytest.raises(InputError, match="which is not text; expected a placement file"):
         place(problem, init=path)
 
 

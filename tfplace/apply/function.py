@@ -59,12 +59,17 @@ class FunctionProgram:
         self._ran = None
 
     def restore(self) -> None:
-        """Moves the variables back."""
+        """Moves the variables back to where they were before any program moved them."""
         self._variables.restore()
         self._function = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs one step: the traced function's arguments, the traced function's results."""
+        """Runs one step: the traced function's arguments, the traced function's results.
+
+        Raises:
+          ApplyError: another program has moved the variables since `place`.
+        """
+        self._variables.check()
         given = {*self._positions[: len(args)], *kwargs}
         kwargs |= {name: value for name, value in self._literals.items() if name not in given}
         with tf_internals.call_config(self._config):

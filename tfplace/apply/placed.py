@@ -20,7 +20,7 @@ class Placed:
     """A callable that takes what the source's step takes and returns what it returns.
 
     Variables live on their placed devices until `restore()`; they stay the same Python objects, so models, optimizers
-    and checkpoints see every step.
+    and checkpoints see every step. Of several that share variables the one placed last has them where it wants them.
 
     Args:
       graph: the extracted graph.
@@ -66,7 +66,10 @@ class Placed:
         self._restored = False
 
     def restore(self) -> None:
-        """Moves the variables back; the program cannot be called until `replace` places it again."""
+        """Moves the variables back to where they were before any program was placed.
+
+        The program cannot be called until `replace` places it again.
+        """
         if not self._restored:
             self._program.restore()
             self._restored = True
@@ -75,7 +78,7 @@ class Placed:
         """Runs one step.
 
         Raises:
-          ApplyError: after `restore()`.
+          ApplyError: after `restore()`, or when another placed program has moved the variables elsewhere.
         """
         if self._restored:
             raise ApplyError(

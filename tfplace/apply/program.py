@@ -25,7 +25,7 @@ class Program(Protocol):
         """Puts every op on its device (full names), and the state with it."""
 
     def restore(self) -> None:
-        """Puts the state back where it was before the first `place`."""
+        """Puts the state back where it was before the first `place` of any program."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step."""

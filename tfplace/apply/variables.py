@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfplace.apply.devices import canonical
+from tfplace.apply.devices import canonical, short
 from tfplace.errors import ApplyError
 from tfplace.extract import tf_internals
+
+_homes: dict[int, str] = {}
+"""Id of a variable that is alive -> where it was before anything here moved it. TensorFlow's variables have no hash."""
 
 
 def backend_variable(variable: Any) -> Any:
@@ -36,6 +40,15 @@ def device_of(variable: Any) -> str:
     return canonical(backend_variable(variable).handle.device)
 
 
+def home_of(variable: Any) -> str:
+    """Full name of the device that held a `tf.Variable` before anything here moved it, whoever did."""
+    key = id(variable)
+    if key not in _homes:
+        _homes[key] = canonical(variable.handle.device)
+        weakref.finalize(variable, _homes.pop, key).atexit = False
+    return _homes[key]
+
+
 class Variables:
     """Variables that can be moved and brought back.
 
@@ -45,9 +58,14 @@ class Variables:
       variables: op name -> variable whose handle the op stands for.
     """
 
+    _moves: ClassVar[int] = 0
+    """How often any variables have been moved: what has not changed since one looked need not be looked at again."""
+
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self._variables = {op: backend_variable(v) for op, v in variables.items()}
-        self._home = {op: canonical(v.handle.device) for op, v in self._variables.items()}
+        self._home = {op: home_of(v) for op, v in self._variables.items()}
+        self._asked: dict[str, str] = {}
+        self._checked = -1
 
     def move(self, devices: Mapping[str, str]) -> int:
         """Moves each variable to the device of its op; returns how many had to move.
@@ -65,6 +83,8 @@ class Variables:
         }
         for variable in moving.values():
             _check_initialized(variable)
+        if moving:
+            Variables._moves += 1
         copies = [(variable, _copy(variable, devices[op])) for op, variable in moving.items()]
         old = [variable.handle for variable in moving.values()]  # kept: an id is unique only among live objects
         try:
@@ -75,11 +95,30 @@ class Variables:
             handles = {id(handle): v.handle for handle, v in swapped if v.handle is not handle}
             if handles:
                 tf_internals.rebind_captures(handles)
+        self._asked = {op: canonical(devices[op]) for op in self._variables}
         return len(moving)
 
     def restore(self) -> int:
-        """Brings every variable back to where it was first seen; returns how many had to move."""
+        """Brings every variable back to where it was before anything here moved it; returns how many had to move."""
         return self.move(self._home)
+
+    def check(self) -> None:
+        """Raises unless every variable is where the last `move` has put it; quick while nothing is moved.
+
+        Raises:
+          ApplyError: others have moved one since.
+        """
+        if self._checked == Variables._moves:
+            return
+        for op, variable in self._variables.items():
+            if (device := canonical(variable.handle.device)) != self._asked[op]:
+                raise ApplyError(
+                    f"a call of a placed program whose variable {variable.name!r} has been moved since, to "
+                    f"{short(device)}, by another placed program of the same variables",
+                    f"the variable on {short(self._asked[op])}, where this program's placement has it",
+                    "Move them back with .replace(placed.placement), or call the other program.",
+                )
+        self._checked = Variables._moves
 
 
 def _check_initialized(variable: Any) -> None:

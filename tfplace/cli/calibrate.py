@@ -12,7 +12,15 @@ from rich import box
 from rich.table import Table
 
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, output_file, read_only_flags, wide_console
+from tfplace.cli.flagset import (
+    check_addresses,
+    describe_flags,
+    flag_value,
+    output_file,
+    read_only_flags,
+    wide_console,
+    writing,
+)
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.cost.calibrate import MAX_BANDWIDTH
 from tfplace.errors import InputError
@@ -56,7 +64,8 @@ def calibrate_command(argv: Sequence[str]) -> None:
     fv = calibrate_flags()
     read_only_flags(NAME, fv, argv)
     output = output_file(fv, "topology.json", "The file is what --topology reads.")
-    largest = parse_bytes(fv.max_size)
+    check_addresses("cluster", fv.cluster.split(",") if fv.cluster else ())
+    largest = flag_value("max_size", fv.max_size, parse_bytes)
     if largest < 4096:
         raise InputError(f"--max_size={fv.max_size}", "at least 4 KiB, for two sizes")
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
@@ -67,7 +76,8 @@ def calibrate_command(argv: Sequence[str]) -> None:
         console.print(_transfers(fit))
     if found.fits:
         console.print(_links(found.topology))
-    found.topology.save(output)
+    with writing(output):
+        found.topology.save(output)
     say(f"topology   {fv.output}\n")
 
 

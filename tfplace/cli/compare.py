@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tfplace.cli.console import present, say
-from tfplace.cli.flagset import describe_flags, output_directory, read_only_flags
+from tfplace.cli.flagset import describe_flags, flag_value, output_directory, read_only_flags, writing
 from tfplace.cli.problem import check_problem, problem_flags, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.errors import MissingExtraError
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 NAME = "tfplace compare"
 PAGE = "report.html"
+_PLACERS = ("expert", "m_sct", "metis", "annealing", "placeto", "auto")
+"""Those of `tfplace.compare`, named here so that --help need not load it."""
 
 
 def compare_flags() -> flags.FlagValues:
     """A fresh set of flags, apart from absl's global ones."""
     fv = flags.FlagValues()
     problem_flags(fv)
-    flags.DEFINE_list("placers", [], "Names; by default what places well, and `annealing`.", flag_values=fv)
+    flags.DEFINE_list("placers", [], f"Names; by default {', '.join(_PLACERS)}.", flag_values=fv)
     flags.DEFINE_string("budget", "30s", "Of each run, such as 30s or '500 evaluations'.", flag_values=fv)
     flags.DEFINE_integer("seeds", 3, "Runs of each placer with random choices.", 1, flag_values=fv)
     flags.DEFINE_string("out", None, "Directory for runs, to go on from, page and placement.", flag_values=fv)
@@ -52,21 +54,21 @@ def compare_command(argv: Sequence[str]) -> None:
         return
     read_only_flags(NAME, fv, argv)
     asked = check_problem(fv)
-    Budget.parse(fv.budget)
+    flag_value("budget", fv.budget, Budget.parse)
     learned = [name for name in fv.placers if getattr(PLACERS[name], "learned", False)]
-    out = output_directory(fv)
+    out = output_directory("out", fv.out)
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         problem = read_problem(fv, stages, asked, gpus=asked.topology is None)
         if any(not getattr(PLACERS[name], "plain_at_once", False) for name in learned):
             load_tensorflow(gpus=False)  # quietly, before a policy does
-        from tfplace.compare.comparison import PLACERS_BY_DEFAULT, compare_placers
+        from tfplace.compare.comparison import compare_placers
         from tfplace.search.grouped import merged
 
         if fv.grouper:
             problem = merged(problem, fv.grouper, fv.groups)
         comparison = compare_placers(
             problem,
-            fv.placers or PLACERS_BY_DEFAULT,
+            fv.placers or _PLACERS,
             budget=fv.budget,
             seeds=fv.seeds,
             groups=problem.num_units if fv.grouper else 0,
@@ -87,7 +89,8 @@ def _files(comparison: Comparison, out: Path, stages: Stages) -> dict[str, str]:
     files = {"runs": str(out / RUNS)} | ({} if comparison.best is None else {"placement": str(out / BEST)})
     stages.stage("writing")
     try:
-        comparison.save(out / PAGE)
+        with writing(out / PAGE):
+            comparison.save(out / PAGE)
     except MissingExtraError as error:
         stages.note(f"{PAGE} is not written: {error}")
         return files

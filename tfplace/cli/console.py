@@ -39,7 +39,7 @@ def present(
 
     from tfplace.report.summary import plain_text
 
-    console = Console()
+    console = Console(markup=False, emoji=False)  # names and messages are shown as they are
     if console.is_terminal:
         console.print(tables())
     else:

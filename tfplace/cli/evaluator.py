@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
+from tfplace.cli.flagset import check_addresses
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
@@ -36,6 +37,7 @@ def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
         raise InputError(f"{flag} with --evaluator={fv.evaluator}", f"--evaluator={MEASURED}")
     if fv.workers and fv.cluster:
         raise InputError(f"{flag} and --cluster={','.join(fv.cluster)}", "one of the two")
+    check_addresses("cluster", fv.cluster)
     if topology is None:
         raise InputError(
             f"{flag} without --topology",

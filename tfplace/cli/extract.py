@@ -11,7 +11,7 @@ from absl import flags
 
 from tfplace.cli import source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, model_flags, model_params, output_file, read_flags
+from tfplace.cli.flagset import describe_flags, model_flags, model_params, output_file, read_flags, writing
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import SUFFIX, is_archive
 from tfplace.core.graph import OpGraph
@@ -49,7 +49,7 @@ def extract_command(argv: Sequence[str]) -> None:
     output = _output(fv)
     params = model_params(fv)
     source.refuse_workload(models[0], NAME)
-    build = source.find(models[0])
+    build = source.find(models[0], fv.fetch)
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         stages.stage("building the model")
         if not is_archive(models[0]):
@@ -58,7 +58,8 @@ def extract_command(argv: Sequence[str]) -> None:
         stages.stage("reading its graph")
         graph = _extract(fv, built)
         stages.stage("writing")
-        graph.save(output)
+        with writing(output):
+            graph.save(output)
     variables = format_bytes(sum(v.size_bytes for v in graph.variables))
     counts = f"{graph.num_ops:,} ops, {graph.num_tensors:,} tensors, {graph.num_edges:,} edges"
     say(f"{graph.name}: {counts}, {variables} of variables, fingerprint {graph.fingerprint}\n")

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from absl import flags
 from rich.console import Console
 
 from tfplace.errors import InputError
+from tfplace.measure.sockets import split_address
 
 _WIDTH = 120
+_Value = TypeVar("_Value")
 
 EXIT_CODES = "Exit codes: 0 done, 1 internal error, 2 bad input, 130 interrupted."
 
 
 def wide_console() -> Console:
     """For tables: as wide as the terminal, or wide enough for every column where there is none."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDTH)
+    console = Console(markup=False, emoji=False)  # names of models and devices are shown as they are
+    return console if console.is_terminal else Console(width=_WIDTH, markup=False, emoji=False)
 
 
 def read_flags(command: str, fv: flags.FlagValues, argv: Sequence[str]) -> list[str]:
@@ -41,7 +46,31 @@ def read_only_flags(command: str, fv: flags.FlagValues, argv: Sequence[str]) -> 
     """
     rest = read_flags(command, fv, argv)
     if rest:
-        raise InputError(" ".join(map(repr, rest)), "flags only", f"See {command} --help.")
+        named = "model" in fv and not fv.model
+        expected = f"--model={rest[0]}" if named else "flags only"
+        raise InputError(" ".join(map(repr, rest)), expected, f"See {command} --help.")
+
+
+def flag_value(name: str, text: str, read: Callable[[str], _Value]) -> _Value:
+    """What the text of a flag means.
+
+    Raises:
+      InputError: as `read`, with the flag's name.
+    """
+    try:
+        return read(text)
+    except InputError as error:
+        raise InputError(f"--{name}={text}", error.expected, error.hint) from error
+
+
+def check_addresses(name: str, addresses: Iterable[str]) -> None:
+    """Refuses what can be no worker's address, before anything is loaded.
+
+    Raises:
+      InputError: one is not "host:port".
+    """
+    for address in addresses:
+        flag_value(name, address, split_address)
 
 
 def describe_flags(first_line: str, fv: flags.FlagValues, last_line: str = EXIT_CODES) -> str:
@@ -64,9 +93,9 @@ def model_flags(fv: flags.FlagValues, *, own: str = "the model's own", inference
       inference: what is done without training.
     """
     repeated = flags.DEFINE_multi_string
-    flags.DEFINE_integer("batch", None, f"Examples in one step; by default {own}.", flag_values=fv)
+    flags.DEFINE_integer("batch", None, f"Examples in one step; by default {own}.", 1, flag_values=fv)
     repeated("param", [], "NAME=VALUE, passed to the zoo's or your function. Repeatable.", flag_values=fv)
-    repeated("fetch", [], "Graph files: name of an op a step must run. Repeatable.", flag_values=fv)
+    repeated("fetch", [], "Graph files: an op a step must run; SavedModels: the signature. Repeatable.", flag_values=fv)
     flags.DEFINE_bool("inference", False, f"Keras models: {inference} instead of the training step.", flag_values=fv)
 
 
@@ -79,7 +108,7 @@ def output_file(fv: flags.FlagValues, example: str, hint: str) -> Path:
       hint: what the file is for.
 
     Raises:
-      InputError: there is no --output, it is a directory, or its directory does not exist.
+      InputError: there is no --output, it is a directory, or its directory does not exist or takes no files.
     """
     if not fv.output:
         raise InputError("no --output", f"--output={example}", hint)
@@ -88,23 +117,56 @@ def output_file(fv: flags.FlagValues, example: str, hint: str) -> Path:
         raise InputError(f"--output={fv.output}, which is a directory", f"a file, such as {output / example}")
     if not output.parent.is_dir():
         raise InputError(f"--output={fv.output}", f"a file in a directory that exists; {output.parent} does not")
+    _check_takes_files(f"--output={fv.output}", output.parent)
     return output
 
 
-def output_directory(fv: flags.FlagValues) -> Path | None:
-    """The directory that --out names, made if it does not exist; None without the flag.
+def output_directory(name: str, text: str | None) -> Path | None:
+    """The directory that a flag names, made if it does not exist; None without the flag.
+
+    Args:
+      name: of the flag.
+      text: its value.
 
     Raises:
-      InputError: it cannot be made.
+      InputError: it cannot be made, or takes no files.
     """
-    if not fv.out:
+    if not text:
         return None
-    out = Path(fv.out)
+    out = Path(text)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out={fv.out} ({error.strerror})", "a directory that exists or can be made") from error
+        raise InputError(f"--{name}={text} ({error.strerror})", "a directory that exists or can be made") from error
+    _check_takes_files(f"--{name}={text}", out)
     return out
+
+
+def _check_takes_files(flag: str, directory: Path) -> None:
+    """Tries it: permissions alone do not tell, of a full disk or of /proc."""
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{flag} ({error.strerror})", f"a place to write to; no file can be made in {directory}"
+        ) from error
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Has the operating system's refusal to write results count as bad input, not as a fault of ours.
+
+    Raises:
+      InputError: it refused.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{path}, which could not be written ({error.strerror or error})",
+            "a place with room that you may write to",
+        ) from error
 
 
 def pairs(flag: str, texts: Iterable[str], form: str, *, first: bool = False) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tfplace.cli.console import say
 from tfplace.cli.flagset import wide_console
+from tfplace.cli.modules import zoo
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.units import format_bytes
 
@@ -63,12 +64,13 @@ def _placers() -> Table:
 
 
 def _models() -> Table:
-    from models import families, zoo
+    known = zoo()
+    from models import families
 
     table = _table("name", "what it is", "ops", "groups", "parameters", "memory", "devices", right=range(2, 6))
-    facts = zoo.facts()
-    for name in zoo.names():
-        table.add_row(name, zoo.describe(name), *_sizes(facts.get(name)), _devices(name))
+    facts = known.facts()
+    for name in known.names():
+        table.add_row(name, known.describe(name), *_sizes(facts.get(name)), _devices(name))
     table.caption = (
         "Of a training step: ops; groups of ops that cannot be split; trained parameters; simulated peak memory with "
         "everything on one GPU. devices: accelerators on which papers place it. `tfplace models NAME` shows what "
@@ -81,15 +83,14 @@ def _models() -> Table:
 
 
 def _model(name: str) -> Table:
-    from models import zoo
-
-    if name not in zoo.names():
-        raise UnknownNameError("model", name, zoo.names())
-    table = _table(name, zoo.describe(name))
-    for what, value in zip(("ops", "groups", "parameters", "memory"), _sizes(zoo.facts().get(name)), strict=True):
+    known = zoo()
+    if name not in known.names():
+        raise UnknownNameError("model", name, known.names())
+    table = _table(name, known.describe(name))
+    for what, value in zip(("ops", "groups", "parameters", "memory"), _sizes(known.facts().get(name)), strict=True):
         table.add_row(what, value)
     table.add_row("devices", _devices(name))
-    for parameter, value in zoo.parameters(name).items():
+    for parameter, value in known.parameters(name).items():
         table.add_row(f"--param={parameter}=", str(value))
     return table
 
@@ -103,9 +104,7 @@ def _sizes(facts: Mapping[str, Any] | None) -> list[str]:
 
 
 def _devices(name: str) -> str:
-    from models import zoo
-
-    return ", ".join(map(str, zoo.ENTRIES[name].devices))
+    return ", ".join(map(str, zoo().ENTRIES[name].devices))
 
 
 _TABLES: dict[str, Callable[[], Table]] = {"models": _models, "placers": _placers, "topologies": _topologies}

@@ -14,7 +14,7 @@ from absl import flags
 from tfplace.cli import options
 from tfplace.cli.console import present, say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
-from tfplace.cli.flagset import output_directory
+from tfplace.cli.flagset import flag_value, output_directory, writing
 from tfplace.cli.problem import Asked, check_problem, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.placement import Placement
@@ -81,7 +81,7 @@ def place_command(argv: Sequence[str]) -> None:
 def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
     """What flags can have wrong, said before the model is built; and the directory for files."""
     asked = check_problem(fv)
-    Budget.parse(fv.budget)
+    flag_value("budget", fv.budget, Budget.parse)
     check_evaluator(fv, asked.topology)
     if fv.placer not in PLACERS:
         raise UnknownNameError("placer", fv.placer, PLACERS)
@@ -96,7 +96,8 @@ def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
         check_controllers(fv.placer, fv.evaluator)
     elif fv.asynchronous:
         raise InputError("--asynchronous without --controllers", "both", "Such as --controllers=2 --asynchronous.")
-    return asked, output_directory(fv)
+    output_directory("run_dir", fv.run_dir)
+    return asked, output_directory("out", fv.out)
 
 
 def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | None, result: _Result) -> None:
@@ -128,7 +129,8 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
             tensorboard=fv.tensorboard,
         )
         if out is not None:
-            placement.save(out / "placement.json")
+            with writing(out / "placement.json"):
+                placement.save(out / "placement.json")
             result.files["placement"] = str(out / "placement.json")
         traced = _measured(stages, cast("MeasuredEvaluator", judge), placement, out) if _measures(fv) else []
     if out is not None:
@@ -176,7 +178,8 @@ def _write(
     stages.stage("writing")
 
     def write(what: str, name: str, save: Callable[[Path], object]) -> None:
-        save(out / name)
+        with writing(out / name):
+            save(out / name)
         files[what] = str(out / name)
 
     write("trace", "trace.json", lambda path: placement.timeline().save(str(path), *measured))

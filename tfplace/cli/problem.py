@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from absl import flags
 
 from tfplace.cli import source
-from tfplace.cli.flagset import model_flags, model_params, once, pairs
+from tfplace.cli.flagset import flag_value, model_flags, model_params, once, pairs
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core import archive
 from tfplace.core.constraints import Constraints
@@ -20,16 +20,21 @@ from tfplace.group.dnn_partitioning import is_workload, load_workload
 from tfplace.registry import GROUPERS
 from tfplace.report.progress import Stages
 from tfplace.search.grouped import check_grouper
+from tfplace.units import parse_bytes
+
+_TOPOLOGY = "A preset of `tfplace topologies`, or a topology file; by default this machine."
 
 
 def problem_flags(fv: flags.FlagValues) -> None:
     """Defines them."""
     text, repeated = flags.DEFINE_string, flags.DEFINE_multi_string
-    text("model", None, "A model of the zoo, a SavedModel directory or graph file, or module:function.", flag_values=fv)
+    files = f"a SavedModel directory, a file ({', '.join(source.SUFFIXES)})"
+    text("model", None, f"A model of the zoo, {files}, or module:function.", flag_values=fv)
     model_flags(fv, inference="place inference")
-    text("topology", None, "A preset's name or a topology file; by default this machine.", flag_values=fv)
+    text("topology", None, _TOPOLOGY, flag_values=fv)
     text("profile", None, "A file of `tfplace profile` with measured op times.", flag_values=fv)
-    text("grouper", None, "Name of a grouper whose groups are placed as a whole; by default none.", flag_values=fv)
+    grouper = f"Whose groups are placed as a whole: {', '.join(GROUPERS)}; by default none."
+    text("grouper", None, grouper, flag_values=fv)
     flags.DEFINE_integer("groups", 256, "How many groups the grouper is asked for.", flag_values=fv)
     repeated("pin", [], "PATTERN=DEVICE: ops that must be on a device. Repeatable.", flag_values=fv)
     repeated("forbid", [], "PATTERN=DEVICE,...: devices ops must not be on. Repeatable.", flag_values=fv)
@@ -83,11 +88,14 @@ def constraints(fv: flags.FlagValues) -> Constraints:
     forbid: dict[str, list[str]] = {}
     for pattern, devices in pairs("forbid", fv.forbid, "PATTERN=DEVICE,..."):
         forbid.setdefault(pattern, []).extend(devices.split(","))
+    limits = once("max_memory", pairs("max_memory", fv.max_memory, "DEVICE=SIZE"))
+    for device, size in limits.items():
+        flag_value(f"max_memory={device}", size, parse_bytes)
     return Constraints(
         pin=once("pin", pairs("pin", fv.pin, "PATTERN=DEVICE")),
         forbid=forbid,
         colocate=tuple(text.split(",") for text in fv.colocate),
-        max_memory=once("max_memory", pairs("max_memory", fv.max_memory, "DEVICE=SIZE")),
+        max_memory=limits,
         headroom=fv.headroom,
     )
 
@@ -116,16 +124,23 @@ def read_problem(fv: flags.FlagValues, stages: Stages, asked: Asked, *, gpus: bo
         raise InputError(
             f"flags that change the problem in {fv.model!r}",
             "none of --topology, --profile and the rules, which the file holds already",
-            "Save the graph alone to place it elsewhere: tfplace.OpGraph.load(path).save(other).",
+            _elsewhere(fv.model),
         )
     return read
+
+
+def _elsewhere(model: str) -> str:
+    """How to place what a problem's file holds under other rules."""
+    if is_workload(model):
+        return "A workload's costs are those of its own devices: it cannot be placed on others."
+    return "Save the graph alone to place it elsewhere: tfplace.OpGraph.load(path).save(other)."
 
 
 def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Problem:
     """The model's graph; for a file of a problem, that problem."""
     from tfplace.api import extract
 
-    build = source.find(fv.model)
+    build = source.find(fv.model, fv.fetch)
     if is_workload(fv.model) and (fv.inference or fv.fetch):
         raise SourceError(
             f"--inference or --fetch for {fv.model!r}", "neither: the file holds one step's graph as it is"

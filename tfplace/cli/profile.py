@@ -14,11 +14,21 @@ from rich.table import Table
 
 from tfplace.cli import source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, model_flags, model_params, output_file, read_flags, wide_console
+from tfplace.cli.flagset import (
+    check_addresses,
+    describe_flags,
+    model_flags,
+    model_params,
+    output_file,
+    read_flags,
+    wide_console,
+    writing,
+)
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.core.archive import is_archive
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
-from tfplace.errors import InputError
+from tfplace.errors import InputError, SourceError
 from tfplace.report.progress import Stages
 from tfplace.units import format_seconds
 
@@ -59,8 +69,10 @@ def profile_command(argv: Sequence[str]) -> None:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
     output = output_file(fv, "profile.json", "The file is what `tfplace place --profile` reads.")
     model_params(fv)
+    check_addresses("cluster", [fv.cluster] if fv.cluster else ())
     for model in models:
         source.refuse_workload(model, NAME)
+        _refuse_archive(model)
         source.find(model)
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         load_tensorflow(gpus=fv.device_type == "GPU")
@@ -69,8 +81,18 @@ def profile_command(argv: Sequence[str]) -> None:
     for _, outcome in done:
         profile = profile.updated(outcome.device)
     wide_console().print(_table(done))
-    profile.save(output)
+    with writing(output):
+        profile.save(output)
     say(f"profile    {fv.output}\n")
+
+
+def _refuse_archive(model: str) -> None:
+    if is_archive(model):
+        raise SourceError(
+            f"{model!r} for `{NAME}`",
+            "a model or a TensorFlow graph: such a file has nothing that runs",
+            "Profile the model it was read from.",
+        )
 
 
 def _profile(fv: flags.FlagValues, stages: Stages, model: str) -> tuple[OpGraph, Outcome]:
@@ -78,7 +100,7 @@ def _profile(fv: flags.FlagValues, stages: Stages, model: str) -> tuple[OpGraph,
     from tfplace.measure.profile import default_cache, profile_graph
 
     stages.stage(f"building {model}")
-    built = source.find(model)(fv.batch, model_params(fv))
+    built = source.find(model, fv.fetch)(fv.batch, model_params(fv))
     stages.stage("reading its graph")
     training = False if fv.inference else None
     graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
-import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfplace.cli.modules import check_module, load_module, missing, zoo, zoo_names
 from tfplace.core.archive import is_archive
 from tfplace.errors import SourceError, TfplaceError, UnknownNameError
 from tfplace.group.dnn_partitioning import is_workload
 
-_SUFFIXES = (".json", ".meta", ".npz", ".pb", ".pbtxt")
+SUFFIXES = (".json", ".meta", ".npz", ".pb", ".pbtxt")
 
 
 @dataclass(frozen=True)
@@ -32,26 +31,44 @@ class Source:
     batch: Any = None
 
 
-def find(model: str) -> Callable[[int | None, Mapping[str, str]], Source]:
+def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mapping[str, str]], Source]:
     """How to build what `model` names, given a batch size and parameters; nothing is loaded yet.
+
+    Args:
+      model: the value of --model.
+      fetches: of a SavedModel, the signature that is read, which decides what the batch size fills.
 
     Raises:
       UnknownNameError: no such model in the zoo, and no path or module:function either.
-      SourceError: the path does not exist.
+      SourceError: the path or the module does not exist, a file of Python is named instead of a module, or another
+        package hides the zoo.
     """
-    from models import zoo
-
-    if model in zoo.names():
+    if model in zoo_names():
         return lambda batch, params: _from_zoo(model, batch, params)
     path = Path(model)
+    _refuse_python_file(model)
     if path.exists():
-        return lambda batch, params: _from_path(path, batch, params)
-    if path.suffix in _SUFFIXES or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
+        return lambda batch, params: _from_path(path, batch, params, fetches)
+    if path.suffix in SUFFIXES or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
         raise SourceError(f"{model!r}, which does not exist", "a SavedModel directory or a graph file")
     module, _, function = model.partition(":")
     if module and function:
+        check_module(module)
         return lambda batch, params: _from_function(module, function, batch, params)
-    raise UnknownNameError("model", model, (*zoo.names(), "a path", "module:function"))
+    raise UnknownNameError("model", model, (*zoo().names(), "a path", "module:function"))
+
+
+def _refuse_python_file(model: str) -> None:
+    """Says how a function in a file is named."""
+    file, _, function = model.partition(":")
+    path = Path(file)
+    if path.suffix != ".py":
+        return
+    inside = path.resolve().relative_to(Path.cwd()) if path.resolve().is_relative_to(Path.cwd()) else Path(path.name)
+    expected = f"--model={'.'.join(inside.with_suffix('').parts)}:{function or 'build'}"
+    where = "" if inside.parts == path.parts else f", in {path.parent}"
+    hint = "" if function else "Write the name of your function instead of `build`."
+    raise SourceError(f"--model={model}, a file of Python", f"{expected}{where}", hint)
 
 
 def refuse_workload(model: str, command: str) -> None:
@@ -69,13 +86,12 @@ def refuse_workload(model: str, command: str) -> None:
 
 
 def _from_zoo(name: str, batch: int | None, params: Mapping[str, str]) -> Source:
-    from models import zoo
-
+    known = zoo()
     values = _values(params) | ({} if batch is None else {"batch": batch})
     for key in values:
-        if key not in zoo.parameters(name):
-            raise UnknownNameError(f"parameter of {name}", key, zoo.parameters(name))
-    built = _called(f"zoo.build({name!r}, ...)", lambda: zoo.build(name, **values), values)
+        if key not in known.parameters(name):
+            raise UnknownNameError(f"parameter of {name}", key, known.parameters(name))
+    built = _called(f"zoo.build({name!r}, ...)", lambda: known.build(name, **values), values)
     return Source(built.model, built.batch)
 
 
@@ -127,14 +143,12 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 
 def _user_function(module: str, function: str) -> Callable[..., Any]:
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     try:
-        found = importlib.import_module(module)
+        found = load_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise _unimportable(module, error) from error
-        raise SourceError(f"module {module!r}, which cannot be found", "an importable module", "") from error
+        raise missing(module) from error
     except Exception as error:
         raise _unimportable(module, error) from error
     build: Callable[..., Any] | None = getattr(found, function, None)
@@ -160,23 +174,24 @@ def _functions(module: Any) -> list[str]:
     return [n for n in own if not n.startswith("_")][:10] or ["none"]
 
 
-def _from_path(path: Path, batch: int | None, params: Mapping[str, str]) -> Source:
+def _from_path(path: Path, batch: int | None, params: Mapping[str, str], fetches: Sequence[str]) -> Source:
     if params:
         raise SourceError(f"--param for the file {path.name!r}", "--param only for the zoo's models and functions")
     if batch is None:
         return Source(path)
     if is_archive(path) or is_workload(path):
         raise SourceError(f"--batch for {path.name!r}", "no --batch: the file holds a graph with all its shapes")
-    return Source(path, _signature_batch(path, batch) if path.is_dir() else _placeholder_batch(path, batch))
+    return Source(path, _signature_batch(path, batch, fetches) if path.is_dir() else _placeholder_batch(path, batch))
 
 
-def _signature_batch(path: Path, batch: int) -> dict[str, Any]:
+def _signature_batch(path: Path, batch: int, fetches: Sequence[str]) -> dict[str, Any]:
     import tensorflow as tf
 
     if not tf.saved_model.contains_saved_model(str(path)):
         return {}
     signatures = tf.saved_model.load(str(path)).signatures
-    specs = signatures["serving_default"].structured_input_signature[1] if "serving_default" in signatures else {}
+    chosen = fetches[0] if fetches else "serving_default"
+    specs = signatures[chosen].structured_input_signature[1] if chosen in signatures else {}
     return {name: tf.TensorSpec(_filled(spec.shape, batch), spec.dtype, name) for name, spec in specs.items()}
 
 

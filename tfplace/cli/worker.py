@@ -10,7 +10,7 @@ from typing import NoReturn
 from absl import flags
 
 from tfplace.cli.console import complain, say
-from tfplace.cli.flagset import describe_flags, read_only_flags
+from tfplace.cli.flagset import describe_flags, flag_value, read_only_flags
 from tfplace.errors import ClusterError, InputError
 from tfplace.units import parse_bytes
 
@@ -40,7 +40,7 @@ def worker_command(argv: Sequence[str]) -> None:
         host=fv.host,
         port=fv.port,
         cores=tuple(_cores(fv.cores)),
-        memory_limit=parse_bytes(fv.memory_limit) if fv.memory_limit else None,
+        memory_limit=flag_value("memory_limit", fv.memory_limit, parse_bytes) if fv.memory_limit else None,
         inter_op=fv.inter_op,
         intra_op=fv.intra_op,
         gpus=fv.gpus,
@@ -71,7 +71,7 @@ def _interrupt(*_: object) -> NoReturn:
 def _flags() -> flags.FlagValues:
     fv = flags.FlagValues()
     number, text = flags.DEFINE_integer, flags.DEFINE_string
-    number("port", 0, "Where it listens; by default a free port, which it prints.", lower_bound=0, flag_values=fv)
+    number("port", 0, "Where it listens; by default a free port, which it prints.", 0, 65535, flag_values=fv)
     text(
         "host", "127.0.0.1", "Name or address others find it by; a loopback address is deaf to others.", flag_values=fv
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import time
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.clock import compiling_s
 from tfplace.search.progress import Improvement
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
@@ -69,8 +71,9 @@ LEARNED = (
 AT_ONCE = ("placeto_untrained", "placeto", "gdp")
 """Policies that were trained beforehand and place at once, and the same without their training."""
 
-YARDSTICKS = ("contiguous", "load_search", "exact")
-"""Placers for throughput or for small graphs, which are not run unless they are named; see docs/objectives.md."""
+YARDSTICKS = ("contiguous", "load_search", "exact", "untrained")
+"""Placers for throughput or for small graphs (docs/objectives.md), and what policies draw that do not learn; not run
+unless they are named."""
 
 STRIDE = 0.01
 _ONE_SEED = {*CONSTRUCTIVE} - {"random"}
@@ -116,9 +119,25 @@ class Trained:
 
     def placer_for(self, case: Case) -> Placer:
         """The policy for a graph; it reads its file when it places."""
-        weights = self.weights.format(family=case.graph.rpartition("_")[0])
-        made: Placer = PLACERS[self.placer](weights=weights, fine_tune=self.fine_tune)
+        made: Placer = PLACERS[self.placer](weights=self._weights(case.graph), fine_tune=self.fine_tune)
         return made
+
+    def _weights(self, graph: str) -> str:
+        return self.weights.format(family=graph.rpartition("_")[0])
+
+    def digest(self, graphs: Iterable[str]) -> str:
+        """Of the weights of some graphs, and of what is done with them.
+
+        Raises:
+          InputError: there are no such weights, or they are no weights of this policy.
+        """
+        from tfplace.learning.pretrained import Pretrained
+
+        content = hashlib.sha256(f"{self.placer} {self.fine_tune}".encode())
+        for weights in sorted({self._weights(graph) for graph in graphs}):
+            for value in Pretrained.find(weights, self.placer).values:
+                content.update(np.ascontiguousarray(value).tobytes())
+        return content.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -154,7 +173,7 @@ class Run:
       over_bytes: what the best placement exceeds the memory by.
       evaluations: placements simulated.
       seconds: wall-clock seconds.
-      cpu_s: processor seconds.
+      cpu_s: processor seconds, but for those of compiling kernels; in older results with them, and in hundredths.
       trail: (evaluations, seconds, step seconds, stage) of the first and the last placement that fits and was better
         than all before, and of those between that were better by a part of `STRIDE`.
       trouble: why the placer could not run; empty if it could.
@@ -229,9 +248,7 @@ def run_cell(
     return run_placer(Search(problem, budget, seed), case, placer, seed, trained=trained)
 
 
-def run_placer(
-    search: Search, case: Case, placer: str, seed: int, *, trained: Trained | None = None, interruptible: bool = True
-) -> Run:
+def run_placer(search: Search, case: Case, placer: str, seed: int, *, trained: Trained | None = None) -> Run:
     """Runs a placer; what it cannot do is part of the result, not an error.
 
     Args:
@@ -240,17 +257,16 @@ def run_placer(
       placer: its name.
       seed: of the search.
       trained: what stands behind the name, if it is no placer's own.
-      interruptible: whether Ctrl-C ends this run with its best so far, and nothing else.
 
     Raises:
-      KeyboardInterrupt: if it is not interruptible.
+      KeyboardInterrupt: what was found by then is the search's.
     """
     wall, cpu = time.perf_counter(), _cpu_s()
     trouble = ""
     chosen = None
     try:
         method = PLACERS[placer]() if trained is None else trained.placer_for(case)
-        chosen = search.run(method, placer, interruptible=interruptible)
+        chosen = search.run(method, placer, interruptible=False)
     except TfplaceError as error:
         trouble = str(error)
     took, used = time.perf_counter() - wall, _cpu_s() - cpu
@@ -266,7 +282,7 @@ def run_placer(
         over_bytes=over,
         evaluations=search.evaluations,
         seconds=round(took, 3),
-        cpu_s=round(used, 3),
+        cpu_s=round(used, 6),
         trail=tuple((f.evaluations, round(f.seconds, 3), f.key[1], f.stage) for f in kept),
         trouble=trouble,
         failed=search.failed,
@@ -275,9 +291,9 @@ def run_placer(
 
 
 def _cpu_s() -> float:
-    """Of this process and of those it has waited for, such as a solver's."""
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system
+    """Of this process and of those it has waited for, such as a solver's, but for those of compiling kernels."""
+    others = os.times()
+    return time.process_time() - compiling_s() + others.children_user + others.children_system
 
 
 def _trail(history: Iterable[Improvement]) -> list[Improvement]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -13,7 +14,7 @@ from typing import Any
 from tfplace.compare.cells import Case, Facts, Run, facts_of, run_placer, seeds_of
 from tfplace.compare.journal import Journal
 from tfplace.compare.standings import Standing, placers_of
-from tfplace.core.files import write_whole
+from tfplace.core.files import alone_in, write_whole
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
@@ -64,7 +65,8 @@ class Comparison:
 
     def troubles(self) -> dict[str, str]:
         """Placers that could not run, and why."""
-        return {name: runs[0].trouble for name, runs in self.standing.runs.items() if runs[0].trouble}
+        found = ((name, [run.trouble for run in runs if run.trouble]) for name, runs in self.standing.runs.items())
+        return {name: troubles[0] for name, troubles in found if troubles}
 
     def summary(self) -> str:
         """A table of the placers, as text."""
@@ -150,7 +152,7 @@ def compare_placers(
       progress: called a few times a second.
 
     Raises:
-      InputError: fewer than 1 seed, or a folder with a comparison of something else.
+      InputError: fewer than 1 seed, or a folder with a comparison of something else, or of a process that is at work.
       UnknownNameError: no such placer.
       KeyboardInterrupt: before anything was run.
     """
@@ -159,27 +161,38 @@ def compare_placers(
         raise InputError(f"{seeds} seeds", "at least 1")
     names = [name for name in dict.fromkeys((*ALWAYS, *placers)) if PLACERS[name]]
     case = Case(problem.graph.name, problem.topology.name, groups=groups)
-    kept = _Kept(problem, case, budget, None if folder is None else Path(folder))
     cells = [(name, seed) for seed in range(seeds) for name in names if seed in seeds_of(name, seeds)]
-    todo = [cell for cell in cells if cell not in kept.runs]
-    whole = True
-    for n, (name, seed) in enumerate(todo):
-        tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
-        search = Search(problem, budget, seed, progress)
-        try:
-            run = run_placer(search, case, name, seed, interruptible=False)
-        except KeyboardInterrupt:
-            if not kept.runs:
-                raise
-            kept.found(search, name, seed)
-            whole = False
-            break
-        kept.found(search, name, seed)
-        kept.add(run)
+    with contextlib.nullcontext() if folder is None else alone_in(Path(folder)):
+        kept = _Kept(problem, case, budget, None if folder is None else Path(folder))
+        whole = _run_missing(problem, kept, cells, tell, progress)
     runs: dict[str, list[Run]] = {}
     for run in kept.runs.values():
         runs.setdefault(run.placer, []).append(run)
     return Comparison(Standing(kept.facts, runs), budget, kept.best, whole)
+
+
+def _run_missing(
+    problem: Problem,
+    kept: _Kept,
+    cells: Sequence[tuple[str, int]],
+    tell: Callable[[str], None],
+    progress: Callable[[Progress], None] | None,
+) -> bool:
+    """Runs those (placer, seed) that are not kept yet; whether nothing stopped it."""
+    todo = [cell for cell in cells if cell not in kept.runs or kept.runs[cell].trouble]
+    for n, (name, seed) in enumerate(todo):
+        tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
+        search = Search(problem, kept.budget, seed, progress)
+        try:
+            run = run_placer(search, kept.facts.case, name, seed)
+        except KeyboardInterrupt:
+            if not kept.runs:
+                raise
+            kept.found(search, name, seed)
+            return False
+        kept.found(search, name, seed)
+        kept.add(run)
+    return True
 
 
 class _Kept:
@@ -187,6 +200,7 @@ class _Kept:
 
     Attributes:
       facts: of the problem.
+      budget: of each run.
       runs: (placer, seed) -> what was found.
       best: of all.
     """
@@ -194,7 +208,7 @@ class _Kept:
     def __init__(self, problem: Problem, case: Case, budget: Budget, folder: Path | None) -> None:
         self.best: Placement | None = None
         self._problem = problem
-        self._budget = budget
+        self.budget = budget
         self._simulator = Simulator(problem)
         self._folder = folder
         self._journal: Journal | None = None
@@ -208,6 +222,7 @@ class _Kept:
             if not self._journal.facts:
                 self._journal.add(self.facts)
             self.best = self._read()
+            self._forget_unknown_best()
 
     def found(self, search: Search, placer: str, seed: int) -> None:
         """Keeps what a search has found if it is the best; before the run it was found in, so that it is never lost."""
@@ -219,12 +234,11 @@ class _Kept:
             devices,
             self._simulator(devices),
             bound_s=self.facts.bound_s,
-            placer=f"{placer} ({self._budget})",
+            placer=f"{placer} ({self.budget})",
             seed=seed,
             baselines=self._baselines,
         )
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
             self.best.save(self._folder / BEST)
 
     @functools.cached_property
@@ -236,6 +250,12 @@ class _Kept:
         self.runs[run.placer, run.seed] = run
         if self._journal is not None:
             self._journal.add(run)
+
+    def _forget_unknown_best(self) -> None:
+        """Has the best run made again if its placement is not there."""
+        fits = [(run.step_s, cell) for cell, run in self.runs.items() if run.step_s is not None]
+        if fits and (self.best is None or self.best.cost.step_s > min(fits)[0] * (1 + 1e-9)):
+            del self.runs[min(fits)[1]]
 
     def _read(self) -> Placement | None:
         assert self._folder is not None

@@ -28,7 +28,7 @@ def comparison_tables(comparison: Comparison) -> RenderableType:
         shown.add_column(heading, justify="left" if heading in ("placer", "seeds") else "right")
     bound_s = comparison.standing.facts.bound_s
     for line in _lines(comparison):
-        shown.add_row(*line)
+        shown.add_row(*map(Text, line))
     shown.add_row("the bound", format_seconds(bound_s), style="dim")
     said = [Text(line) for line in _notes(comparison)]
     return Group(Text(comparison.title, style="bold"), shown, *said, Text(verdict(comparison), style="bold"))

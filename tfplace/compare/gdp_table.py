@@ -10,6 +10,7 @@ from tfplace.compare.policies_table import costs_table
 from tfplace.compare.soon import median_until, processor_s_until
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.compare.tables import table
+from tfplace.compare.versus import versus
 
 GDP, HDP, EXPERT = "gdp_scratch", "hierarchical", "expert"
 """The three of them."""
@@ -38,16 +39,11 @@ def gdp_text(rows: Sequence[Standing]) -> str:
     """GDP against the expert and HDP on the whole, and how much sooner it has what HDP has in the end."""
     lines = []
     rows = [row for row in rows if {GDP, HDP, EXPERT} <= {*row.runs}]
+    if not rows:
+        return f"no case yet in which {GDP}, {HDP} and {EXPERT} were all run"
     for other in (EXPERT, HDP):
-        ratios = [row.median_s(GDP) / row.median_s(other) for row in rows]
-        ratios = [ratio for ratio in ratios if math.isfinite(ratio)]
-        if not ratios:
-            return f"no case yet in which {GDP}, {HDP} and {EXPERT} all found what fits"
-        better = sum(ratio < 1 for ratio in ratios)
-        lines.append(
-            f"{GDP}: {100 * (1 - statistics.geometric_mean(ratios)):.1f} % faster than {other} (geometric mean of "
-            f"{len(ratios)} cases), faster in {better}"
-        )
+        against = versus(rows, GDP, other)
+        lines.append(f"{GDP}: {against.faster} faster than {other} {against}")
     soon = [pair for row in rows if (pair := _soon(row)) is not None]
     reached = [pair for pair in soon if all(map(math.isfinite, pair))]
     lines.append(f"it has what {HDP} has in the end in {len(reached)} of {len(soon)} cases")
@@ -62,7 +58,7 @@ def gdp_text(rows: Sequence[Standing]) -> str:
 
 def _soon(row: Standing) -> tuple[float, float] | None:
     """GDP's evaluations and seconds until it has HDP's last value, over HDP's; None if HDP found nothing that fits."""
-    last_s = row.median_s(HDP)
+    last_s = row.end_s(HDP)
     if not math.isfinite(last_s):
         return None
     return (

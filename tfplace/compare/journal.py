@@ -39,14 +39,25 @@ class Journal:
         self._read()
 
     def add(self, result: Facts | Run) -> None:
-        """Keeps a result, at once on disk.
+        """Keeps a result, at once on disk; a run takes the place of one that could not run.
 
         Raises:
           InputError: another process has written the file since this journal was read.
         """
+        if isinstance(result, Run) and self._is_known_trouble(result):
+            return
         line = {"facts" if isinstance(result, Facts) else "run": asdict(result)}
         self._append(([] if self._whole else [{"header": self.header}]) + [line])
         self._take(result)
+
+    def done(self, case: Case, placer: str, seed: int) -> bool:
+        """Whether there is a run that need not be tried again; one that could not run may be able to by now."""
+        run = self.runs.get((case, placer, seed))
+        return run is not None and not run.trouble
+
+    def _is_known_trouble(self, run: Run) -> bool:
+        known = self.runs.get((run.case, run.placer, run.seed))
+        return known is not None and run.trouble != "" and run.trouble == known.trouble
 
     def _take(self, result: Facts | Run) -> None:
         if isinstance(result, Facts):
@@ -76,9 +87,10 @@ class Journal:
         first = next(lines, None)
         if first is None:
             return
-        if first.get("header") != self.header:
+        header = first.get("header") if isinstance(first, dict) else None
+        if header != self.header:
             raise InputError(
-                f"results of {first.get('header')} in {self.path.name}",
+                f"results of {header} in {self.path.name}" if header else f"{self.path.name}, which is no such file",
                 f"results of {self.header}",
                 "Name another file, or the settings with which this one was begun.",
             )
@@ -96,6 +108,8 @@ class Journal:
         with self.path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
+                    if not self._whole and not b'{"header": '.startswith(line[:11]):
+                        raise InputError(f"{line[:40]!r} in {self.path.name}", "results", "Name another file.")
                     return
                 self._whole += len(line)
                 try:

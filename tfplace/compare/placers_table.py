@@ -52,7 +52,7 @@ def _summary(row: Standing) -> tuple[str, ...]:
     case, bound = row.facts.case, row.facts.bound_s
     name, best = row.best_constructive
     winner, least = row.best_of(row.runs)
-    ties = [other for other in placers_of([row]) if row.median_s(other) <= least * (1 + 1e-9)]
+    ties = [other for other in placers_of([row]) if winner and row.median_s(other) <= least * (1 + 1e-9)]
     return (
         case.graph,
         _devices(case),
@@ -62,7 +62,7 @@ def _summary(row: Standing) -> tuple[str, ...]:
         f"{_seconds(best)} ({name})" if name else "does not fit",
         *(_seconds(row.median_s(other)) for other in _SHOWN),
         _ratio(row.median_s("auto") / bound),
-        "auto" if "auto" in ties else winner,
+        "auto" if "auto" in ties else winner or "-",
     )
 
 

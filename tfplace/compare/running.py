@@ -67,7 +67,7 @@ def tasks(
     cells = [(name, seed) for name in placers for seed in seeds_of(name, seeds)]
     for now in range(seeds):  # everything once before anything twice, so that a part of it is a fair picture
         for graph, case in cases:
-            todo = [cell for cell in cells if cell[1] == now and (case, *cell) not in journal.runs]
+            todo = [cell for cell in cells if cell[1] == now and not journal.done(case, *cell)]
             wanted += [Task(graph, case, budget, *cell, (trained or {}).get(cell[0])) for cell in todo]
     return wanted
 

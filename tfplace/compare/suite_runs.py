@@ -28,7 +28,7 @@ class SuiteRun:
       loads: loads TensorFlow, in each process that needs it.
 
     Raises:
-      InputError: the file has results of something else.
+      InputError: the file has results of something else, or there are no weights where they should be.
       UnknownNameError: no such model.
     """
 
@@ -39,10 +39,12 @@ class SuiteRun:
             if not _family(name):
                 zoo.describe(name)  # says which there are
         self.suite = suite
-        self.journal = Journal(out, {"budget": str(Budget.parse(suite.budget)), "simulated": True})
+        self._models = suite.models or (held_out_members() if suite.held_out else tuple(zoo.names()))
+        header = {"budget": str(Budget.parse(suite.budget)), "simulated": True}
+        trained = {name: one.digest(self._models) for name, one in suite.trained.items() if name in suite.placers}
+        self.journal = Journal(out, {**header, "trained": trained} if trained else header)
         self._graphs = graphs
         self._loads = loads
-        self._models = suite.models or tuple(zoo.names())
 
     def cases(self) -> Iterator[tuple[str, Case]]:
         """Each with its model."""

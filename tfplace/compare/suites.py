@@ -26,6 +26,7 @@ class Suite:
         1.5 times its share.
       groups: see `Case`.
       parameters: of models, instead of their own.
+      held_out: whether the models are, by default, all members of families that policies are not trained on.
       trained: what stands behind names in `placers` that are no placers'; weights in a directory that is told later.
       beside: names of which another command adds results.
     """
@@ -41,6 +42,7 @@ class Suite:
     part: float | None = None
     groups: int = 0
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    held_out: bool = False
     trained: Mapping[str, Trained] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
 
@@ -60,7 +62,9 @@ class Suite:
         ]
 
     def _spare(self, topology: str) -> float:
-        return 1.5 if self.part is None else self.part * int(topology.partition("x")[0])
+        """`Case.spare` that gives each accelerator its part."""
+        counts = (int(kind.partition("x")[0]) for kind in topology.split("+"))
+        return 1.5 if self.part is None else self.part * sum(counts)
 
 
 _SMALL = {
@@ -77,7 +81,7 @@ QUICK = Suite(
 
 LEARNED_PLACERS = (
     *("single", "expert", "scotch", "min_cut", "metis", "heft", "m_sct"),
-    *("random_search", "annealing", *LEARNED),
+    *("random_search", "untrained", "annealing", *LEARNED),
 )
 """Policies beside what the papers compare them with, and beside searches that learn nothing."""
 
@@ -116,12 +120,24 @@ UNSEEN = Suite(
     "unseen",
     topologies=("2xP100", "4xP100", "2xV100-PCIe+2xP100", "8xP100"),
     tight=(),
+    held_out=True,
     beside=("rnn_elsewhere",),
 )
-"""Policies that were trained on some graphs, on others; whose models are the members of families that are held out."""
+"""Policies that were trained on some graphs, on others."""
 
 SAMPLES = Suite(
-    ("single", "expert", "scotch", "heft", "m_sct", "random_search", "annealing", "placeto_scratch", "seq2seq"),
+    (
+        "single",
+        "expert",
+        "scotch",
+        "heft",
+        "m_sct",
+        "random_search",
+        "untrained",
+        "annealing",
+        "placeto_scratch",
+        "seq2seq",
+    ),
     "20000 evaluations",
     3,
     "benchmarks/samples.jsonl",
@@ -136,7 +152,7 @@ SAMPLES = Suite(
 GDP = Suite(
     (
         *("single", "expert", "scotch", "min_cut", "metis", "heft", "m_topo", "m_etf", "m_sct"),
-        *("random_search", "annealing", "gdp_scratch", "hierarchical"),
+        *("random_search", "untrained", "annealing", "gdp_scratch", "hierarchical"),
     ),
     "500 evaluations",
     3,
@@ -157,6 +173,7 @@ TRANSFER = Suite(
     "transfer",
     topologies=("4xP100",),
     tight=(),
+    held_out=True,
     trained={
         "placeto_elsewhere": Trained("placeto", _ELSEWHERE),
         "placeto_tuned": Trained("placeto", _ELSEWHERE, fine_tune=50),
@@ -172,6 +189,7 @@ ABLATION = Suite(
     "ablation",
     topologies=("4xP100",),
     tight=(),
+    held_out=True,
     trained={
         "gdp_whole": Trained("gdp", "whole.npz"),
         "gdp_no_attention": Trained("gdp", "no_attention.npz"),

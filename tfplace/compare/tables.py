@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from tfplace.core.files import write_whole
 from tfplace.errors import InputError
 
 
@@ -56,6 +58,33 @@ def replace_between(page: str, name: str, tables: str) -> str:
     if not found or not closed:
         raise InputError(f"a page without {begin} and {end}", "both, around the tables")
     return f"{before}{begin}\n\n{tables}\n\n{end}{after}"
+
+
+class Page:
+    """The place of tables on a page.
+
+    Args:
+      path: of the page.
+      names: of the tables; the first that the page has a place for.
+
+    Attributes:
+      name: of the tables.
+
+    Raises:
+      InputError: there is no such page, or no place in it for any of them.
+    """
+
+    def __init__(self, path: str | Path, *names: str) -> None:
+        self._path = Path(path)
+        if not self._path.exists():
+            raise InputError(f"page {path}, which is not there", "a page whose tables are to be rewritten")
+        text = self._path.read_text()
+        self.name = next((name for name in names if f"<!-- tables: {name} -->" in text), names[-1])
+        replace_between(text, self.name, "")
+
+    def write(self, tables: str) -> None:
+        """Replaces what is there."""
+        write_whole(self._path, replace_between(self._path.read_text(), self.name, tables))
 
 
 def _agreement(e: Mapping[str, Any]) -> tuple[str, ...]:

@@ -59,16 +59,16 @@ def _whole(rows: Sequence[Standing]) -> list[Standing]:
 
 
 def _tuned(row: Standing) -> float:
-    return median_until(row, TUNED, row.median_s(TUNED))
+    return median_until(row, TUNED, row.end_s(TUNED))
 
 
 def _times(row: Standing) -> float:
     """Evaluations anew over evaluations with what was learned elsewhere, until the step that the latter comes to."""
-    return median_until(row, SCRATCH, row.median_s(TUNED)) / _tuned(row)
+    return median_until(row, SCRATCH, row.end_s(TUNED)) / _tuned(row)
 
 
 def _counts(row: Standing) -> tuple[str, str, str]:
-    anew = median_until(row, SCRATCH, row.median_s(TUNED))
+    anew = median_until(row, SCRATCH, row.end_s(TUNED))
     if math.isinf(anew):
         return f"{_tuned(row):,.0f}", "never", "-"
     return f"{_tuned(row):,.0f}", f"{anew:,.0f}", f"{_times(row):.1f}"

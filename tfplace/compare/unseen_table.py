@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.compare.tables import table
+from tfplace.compare.versus import geometric_mean
 
 OPTIMISED = "auto"
 """What every placement is compared with: the search of each graph by itself."""
@@ -24,7 +25,8 @@ def unseen_tables(rows: Sequence[Standing]) -> str:
 
 
 def over_optimised(rows: Sequence[Standing], placer: str) -> list[float]:
-    """A placer's step over the optimised one, of each case in which both were run; infinite if it does not fit."""
+    """A placer's step over the optimised one, of each case in which that fits; infinite if the placer's does not."""
+    rows = [row for row in rows if math.isfinite(row.median_s(OPTIMISED))]
     ratios = [row.median_s(placer) / row.median_s(OPTIMISED) for row in rows]
     return [ratio for ratio in ratios if not math.isnan(ratio)]
 
@@ -47,6 +49,8 @@ def overall_table(rows: Sequence[Standing]) -> str:
     lines = []
     for name in placers_of(rows):
         ratios = over_optimised(rows, name)
+        if not ratios:
+            continue
         near = sum(ratio <= _NEAR for ratio in ratios)
         fits = [ratio for ratio in ratios if math.isfinite(ratio)]
         worst = f"{max(fits):.2f}" if fits else "-"
@@ -68,12 +72,14 @@ def goals_text(rows: Sequence[Standing]) -> str:
     single = [(name, (name,)) for name in AT_ONCE]
     lines = []
     for name, policies in (*single, (f"the better of {' and '.join(TRAINED)}", TRAINED)):
-        pairs = [(row.best_of(policies)[1], row.best_constructive[1], row.median_s(OPTIMISED)) for row in rows]
-        pairs = [pair for pair in pairs if math.isfinite(pair[0])]
-        if pairs and all(any(p in row.runs for row in rows) for p in policies):
-            better = sum(mine < best for mine, best, _ in pairs)
-            ratio = _geometric([mine / best for mine, best, _ in pairs])
-            middle = statistics.median(mine / optimised for mine, _, optimised in pairs)
+        ran = [row for row in rows if all(p in row.runs for p in policies) and math.isfinite(row.median_s(OPTIMISED))]
+        if ran:
+            pairs = [(row.best_of(policies)[1], row.best_constructive[1]) for row in ran]
+            better = sum(mine < best for mine, best in pairs)
+            ratio = geometric_mean([mine / best for mine, best in pairs if math.isfinite(mine) and math.isfinite(best)])
+            middle = statistics.median(
+                mine / row.median_s(OPTIMISED) for (mine, _), row in zip(pairs, ran, strict=True)
+            )
             lines.append(
                 f"{name}: {ratio:.3f} of the best of {len(CONSTRUCTIVE)} constructive placers (geometric mean), "
                 f"faster in {better} of {len(pairs)} cases; median over {OPTIMISED} {middle:.3f}"
@@ -96,9 +102,5 @@ def _shown(ratios: Sequence[float]) -> str:
         return "-"
     unfit = sum(not math.isfinite(ratio) for ratio in ratios)
     fits = [ratio for ratio in ratios if math.isfinite(ratio)]
-    text = f"{_geometric(fits):.3f}" if fits else "-"
+    text = f"{geometric_mean(fits):.3f}" if fits else "-"
     return text + (f" ({unfit} do not fit)" if unfit else "")
-
-
-def _geometric(values: Sequence[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, values)))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +18,7 @@ import numpy as np
 
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
+from tfplace.core.files import UNREADABLE
 from tfplace.core.graph import OpGraph, UnknownShape, Variable
 from tfplace.core.grouping import Grouping
 from tfplace.core.packing import (
@@ -43,10 +42,6 @@ SUFFIX = ".npz"
 FORMAT = "tfplace-archive"
 FORMAT_VERSION = 1
 """Raised when files are written that the released code before cannot read."""
-
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, AttributeError, NotImplementedError)
-"""What numpy and zipfile raise on files that are not theirs, or are no longer whole."""
-
 _INTEGERS = (
     "tensor_op",
     "tensor_slot",
@@ -161,7 +156,7 @@ def _read_parts(path: Path, file: BinaryIO) -> tuple[dict[str, Any], Packed]:
             return header, {name: parts[name] for name in parts.files}
     except SourceError:
         raise
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _damaged(path, str(error)) from error
 
 

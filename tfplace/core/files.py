@@ -1,13 +1,67 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and directories that belong to one process at a time."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
+
+from tfplace.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks; a second process is then not refused
+    fcntl = None  # type: ignore[assignment]
+
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, AttributeError, NotImplementedError)
+"""What numpy and zipfile raise on archives that are not theirs, or are no longer whole."""
+
+LOCK = "lock"
+"""File by which a process has a directory to itself."""
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Writes a file beside its place first: a kill in between leaves what was there before."""
+    """Writes a file beside its place first: a kill, or a power cut, in between leaves what was there before."""
     path = Path(path)
     part = path.with_name(path.name + ".part")
-    part.write_bytes(content.encode() if isinstance(content, str) else content)
+    with part.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())  # else the name may reach the disk before the content
     part.replace(path)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """A directory, which is made, is this process's own until the context or the process ends, however it ends.
+
+    Raises:
+      InputError: another process is at work there, or it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise InputError(
+            f"directory {folder} ({error.strerror})", "a directory that can be made and written to"
+        ) from error
+    try:
+        _lock(file, folder)
+        yield
+    finally:
+        os.close(file)
+
+
+def _lock(file: int, folder: Path) -> None:
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"directory {folder}, in which another process is at work",
+                "a directory of this process's own",
+                "Wait for the other one, or name another directory.",
+            ) from error

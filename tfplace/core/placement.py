@@ -105,6 +105,22 @@ class Placement:
                 _ops_that_differ(self.op_names, graph.op_names),
             )
 
+    def _bound(self, graph: OpGraph | None, problem: Problem | None) -> Placement:
+        """The same placement for a graph, its ops in that order, or for a problem, with which `timeline()` works."""
+        placement = self if problem is None else replace(self, problem=problem)
+        graph = problem.graph if problem is not None else graph
+        if graph is not None:
+            placement.check_graph(graph)
+            placement = placement._in_order_of(graph)
+        if problem is not None and problem.topology.fingerprint != placement.topology_fingerprint:
+            raise PlacementError(
+                f"a placement on topology {placement.topology_name} ({placement.topology_fingerprint}, devices "
+                f"{', '.join(placement.device_names)})",
+                f"one on {problem.topology.name} ({problem.topology.fingerprint}, devices "
+                f"{', '.join(problem.topology.device_names)})",
+            )
+        return placement
+
     def _in_order_of(self, graph: OpGraph) -> Placement:
         """The same placement, should a file list the ops in another order than the graph."""
         if self.op_names == graph.op_names:
@@ -165,7 +181,7 @@ class Placement:
             raise PlacementError(
                 "a placement without its graph",
                 "one made by tfplace.place() or bound to a problem",
-                "Load it with Placement.from_json(text, problem=...).",
+                "Load it with Placement.load(path, problem=...).",
             )
         timeline: Timeline = SERVICES["simulate_timeline"](self.problem, self.op_device)
         return timeline
@@ -199,8 +215,37 @@ class Placement:
         write_whole(path, self.to_json() + "\n")
 
     @classmethod
+    def load(
+        cls, source: str | Path | Placement, *, graph: OpGraph | None = None, problem: Problem | None = None
+    ) -> Placement:
+        """Reads a file that `save` wrote; a placement itself is passed on.
+
+        Args:
+          source: the file.
+          graph: as in `from_json`.
+          problem: as in `from_json`.
+
+        Raises:
+          PlacementError: no such file, not a placement, or one for another graph or topology; says what differs.
+        """
+        if isinstance(source, Placement):
+            return source._bound(graph, problem)
+        path = Path(source)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise PlacementError(
+                f"placement {str(path)!r} ({error.strerror})",
+                "a placement file",
+                "Placement.save() and `tfplace place --out` write such files.",
+            ) from error
+        except UnicodeDecodeError as error:
+            raise PlacementError(f"{str(path)!r}, which is not text", "a placement file, which is JSON") from error
+        return cls._read(text, f"{str(path)!r}, which")._bound(graph, problem)
+
+    @classmethod
     def from_json(cls, text: str, graph: OpGraph | None = None, problem: Problem | None = None) -> Placement:
-        """Reads `to_json`'s text.
+        """Reads `to_json`'s text; `load` reads files.
 
         Args:
           text: the JSON.
@@ -208,13 +253,19 @@ class Placement:
           problem: the same, and binds it so that `timeline()` works.
 
         Raises:
-          PlacementError: not a placement, or for another graph; says what differs.
+          PlacementError: not a placement, or one for another graph or topology; says what differs.
         """
+        hint = "Placement.load(path) reads a file." if _names_a_file(text) else ""
+        return cls._read(text, "text that", hint)._bound(graph, problem)
+
+    @classmethod
+    def _read(cls, text: str, what: str, hint: str = "") -> Placement:
+        """The placement that a text is; errors say `what` is none, such as "text that"."""
         try:
             data = json.loads(text)
             if data["format"] != FORMAT:
                 raise PlacementError(f"format {data['format']!r}", f"format {FORMAT!r}")
-            placement = cls(
+            return cls(
                 op_names=tuple(data["ops"]),
                 device_names=tuple(data["devices"]),
                 op_device=np.array([index(d) for d in data["ops"].values()], np.int32),
@@ -227,7 +278,6 @@ class Placement:
                 topology_name=data["topology"],
                 baselines={k: StepCost.from_dict(v) for k, v in data["baselines"].items()},
                 versions=data["versions"],
-                problem=problem,
                 simulated=None if data.get("simulated") is None else StepCost.from_dict(data["simulated"]),
                 notes=tuple(map(str, data.get("notes", ()))),
             )
@@ -235,20 +285,15 @@ class Placement:
             raise
         except (json.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise PlacementError(
-                f"text that is not a placement ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}"
+                f"{what} is not a placement ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}", hint
             ) from error
-        graph = problem.graph if problem is not None else graph
-        if graph is not None:
-            placement.check_graph(graph)
-            placement = placement._in_order_of(graph)
-        if problem is not None and problem.topology.fingerprint != placement.topology_fingerprint:
-            raise PlacementError(
-                f"a placement on topology {placement.topology_name} ({placement.topology_fingerprint}, devices "
-                f"{', '.join(placement.device_names)})",
-                f"one on {problem.topology.name} ({problem.topology.fingerprint}, devices "
-                f"{', '.join(problem.topology.device_names)})",
-            )
-        return placement
+
+
+def _names_a_file(text: object) -> bool:
+    """Whether a path was given where JSON was expected."""
+    if isinstance(text, str):
+        return "\n" not in text and text.lstrip()[:1] not in ("{", "[") and bool(Path(text).suffix)
+    return isinstance(text, Path)
 
 
 def _ops_that_differ(mine: tuple[str, ...], theirs: tuple[str, ...]) -> str:

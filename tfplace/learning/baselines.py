@@ -68,8 +68,8 @@ def standardised(advantage: FloatArray) -> FloatArray:
         return advantage
     apart = advantage - advantage.mean()
     deviation = float(apart.std())
-    # what rounding leaves of equal numbers is no difference
-    same = deviation <= 1e-12 * float(np.abs(advantage).max())
+    # what rounding leaves of equal numbers is no difference, nor is what is too small to be squared
+    same = deviation <= max(1e-12 * float(np.abs(advantage).max()), 1e-140)
     return np.zeros_like(apart) if same else np.asarray(apart / deviation, np.float64)
 
 

@@ -66,8 +66,6 @@ def ppo_kl(
     advantage: tf.Tensor,
     divergence: tf.Tensor,
     beta: float,
-    *,
-    weight: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Proximal policy optimisation with a penalty on the divergence from the policy that sampled.
 
@@ -80,7 +78,6 @@ def ppo_kl(
       advantage: [B].
       divergence: scalar, KL(old || new).
       beta: its weight, at least 0.
-      weight: [B] as for `reinforce`.
 
     Raises:
       InputError: other ranks, or a beta below 0.
@@ -89,24 +86,7 @@ def ppo_kl(
     if beta < 0:
         raise InputError(f"beta {beta}", "a number of at least 0")
     gain = tf.reduce_sum(_ratio(log_prob, old_log_prob), axis=1) * tf.stop_gradient(advantage)
-    return beta * divergence - _mean(gain, weight)
-
-
-def cross_entropy(log_prob: tf.Tensor, weight: tf.Tensor | None = None) -> tf.Tensor:
-    """The cross entropy from samples to the policy: -mean over b of log p[b].
-
-    Of the best of many samples it is what the cross-entropy method makes small (R. Rubinstein 1999); of known good
-    placements it is imitation. Independent categorical distributions need no gradient for that: `tfplace.study.elite`.
-
-    Args:
-      log_prob: [B] of the samples.
-      weight: [B] as for `reinforce`.
-
-    Raises:
-      InputError: another rank.
-    """
-    _ranks(log_prob=(log_prob, 1))
-    return -_mean(log_prob, weight)
+    return beta * divergence - tf.reduce_mean(gain)
 
 
 def _ratio(log_prob: tf.Tensor, old_log_prob: tf.Tensor) -> tf.Tensor:

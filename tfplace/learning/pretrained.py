@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -110,7 +111,7 @@ def _read(file: IO[bytes], policy: str, name: str) -> Pretrained:
         with np.load(file, allow_pickle=False) as data:
             head = json.loads(str(data["head"]))
             values = [data[f"value{i}"] for i in range(len(data.files) - 1)]
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, KeyError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise InputError(
             f"{name}, which cannot be read ({error})", "a file that scripts/train_policy.py wrote"
         ) from error

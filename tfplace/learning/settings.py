@@ -41,6 +41,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.batch < 1 or not (self.rate > 0 and self.clip > 0):
             raise InputError(f"batch {self.batch}, rate {self.rate} and clip {self.clip}", "numbers above 0")
+        if self.cool_every < 1 or not self.cool_by > 0:
+            raise InputError(f"cool_every {self.cool_every} and cool_by {self.cool_by}", "numbers above 0")
 
     def rate_at(self, updates: int) -> float:
         """The rate after so many updates."""

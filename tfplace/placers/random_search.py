@@ -62,3 +62,15 @@ def _draw(rng: np.random.Generator, levels: list[IntArray], share: FloatArray) -
         label = levels[level]
         rows.append(rng.random(int(label.max()) + 1)[label])
     return pick(np.stack(rows), share)
+
+
+class Untrained(RandomSearch):
+    """What a policy that places units or groups would find if it never learned: each by itself, in the same shares.
+
+    `RandomSearch` for single units only.
+    """
+
+    citation = RandomSearch.citation
+
+    def __init__(self) -> None:
+        super().__init__(mixed=False)

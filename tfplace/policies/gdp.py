@@ -16,7 +16,7 @@ from tfplace.core.problem import Problem
 from tfplace.errors import InputError
 from tfplace.learning.pretrained import SHIPPED, Pretrained
 from tfplace.learning.settings import TrainSettings
-from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.batches import all_keys
 from tfplace.study.draws import together
 from tfplace.study.price import best_start
@@ -65,12 +65,12 @@ class GdpSettings:
     train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=10, decay=None, pessimistic=False))
 
     def __post_init__(self) -> None:
-        if self.hidden < 1 or self.hidden % self.heads:
+        above = ("hidden", "heads", "layers", "segment", "epochs", "draws", "together", "clip", "temperature")
+        wrong = [f"{name} {getattr(self, name)}" for name in above if not getattr(self, name) > 0]
+        if wrong or self.rounds < 0:
+            raise InputError(", ".join(wrong) or f"rounds {self.rounds}", "numbers above 0; of rounds at least 0")
+        if self.hidden % self.heads:
             raise InputError(f"hidden {self.hidden} with {self.heads} heads", "a multiple of the heads")
-        counts = min(self.segment, self.epochs, self.draws, self.together)
-        if counts < 1 or not (self.clip > 0 and self.temperature > 0):
-            given = f"segment {self.segment}, epochs {self.epochs}, draws {self.draws}, together {self.together}"
-            raise InputError(f"{given}, clip {self.clip} and temperature {self.temperature}", "numbers above 0")
 
 
 class GdpScratch:
@@ -83,10 +83,10 @@ class GdpScratch:
 
     Departures. Those of the parts named above. What is placed are units, which cannot be split. Units of a group draw
     with the same random number, where the paper's draw each for itself (see `tfplace.study.draws.together`); whether
-    they come to the same device is still the policy's to say. Features are those of
-    `tfplace.learning.graph_inputs`, of which the paper has some; devices have features too, so that one policy serves
-    any number of them. The first distribution is the blind draw (see `prior_logits`), and rewards are relative (see
-    `Reward`).
+    they come to the same device is still the policy's to say, and each of them counts in the update. Features are those
+    of `tfplace.learning.graph_inputs`, of which the paper has some; devices have features too, so that one policy
+    serves any number of them. The first distribution is the blind draw (see `prior_logits`), and rewards are relative
+    (see `Reward`).
 
     Args:
       starts: [U] placements, of which the first distribution leans towards the best.
@@ -109,8 +109,7 @@ class GdpScratch:
         from tfplace.learning.trainer import train
 
         train(study, self.starts, functools.partial(_learner, self.settings, None), self.settings.train)
-        assert study.best is not None
-        return study.best
+        return best_of(study)
 
 
 class Gdp(GdpScratch):
@@ -157,8 +156,7 @@ class Gdp(GdpScratch):
             all_keys(study, learner.draw(settings.draws, seed, settings.temperature).devices)
             if self.fine_tune:
                 Training(study, make, settings.train).go(self.fine_tune)
-        assert study.best is not None
-        return study.best
+        return best_of(study)
 
 
 def _learner(settings: GdpSettings, known: Pretrained | None, start: IntArray | None, study: Study) -> AtOnce:

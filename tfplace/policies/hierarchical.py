@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfplace.core.arrays import IntArray
 from tfplace.errors import InputError
 from tfplace.learning.settings import TrainSettings
-from tfplace.study.base import Study
+from tfplace.study.base import Study, best_of
 
 if TYPE_CHECKING:
     from tfplace.policies.networks.hierarchy import Hierarchy
@@ -57,6 +57,8 @@ class HierarchicalSettings:
     train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=4))
 
     def __post_init__(self) -> None:
+        if not 0 <= self.lean < 1:
+            raise InputError(f"lean {self.lean}", "at least 0 and below 1")
         if self.groupings < 1 or self.train.batch % self.groupings:
             raise InputError(
                 f"a batch of {self.train.batch} with {self.groupings} groupings", "a multiple of at least 1 grouping"
@@ -110,8 +112,7 @@ class Hierarchical:
         from tfplace.learning.trainer import train
 
         train(study, self.starts, functools.partial(_learner, self.settings), self.settings.train)
-        assert study.best is not None
-        return study.best
+        return best_of(study)
 
 
 def _learner(settings: HierarchicalSettings, start: IntArray | None, study: Study) -> Hierarchy:

@@ -19,7 +19,7 @@ from tfplace.learning.baselines import by_step, standardised
 from tfplace.learning.metrics import batch_metrics
 from tfplace.learning.pretrained import SHIPPED, Pretrained
 from tfplace.learning.rewards import Reward, RewardSettings
-from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.devices import single_devices
 from tfplace.study.draws import device_share, pick
 from tfplace.study.grouped import in_groups
@@ -35,7 +35,7 @@ _INITIAL = ("random", "single", "best")
 
 @dataclass(frozen=True)
 class PlacetoSettings:
-    """Constants of Addanki et al. 2019 and of the code they published, where they tell.
+    """Constants of Addanki et al. 2019 and of the code they published, where they tell; but less entropy (theirs is 1).
 
     Attributes:
       groups: what is placed, if there are more units.
@@ -77,9 +77,12 @@ class PlacetoSettings:
     def __post_init__(self) -> None:
         if self.initial not in _INITIAL:
             raise InputError(f"initial {self.initial!r}", f"one of {', '.join(_INITIAL)}")
-        if min(self.groups, self.episodes, self.draws, self.last) < 1 or not (self.rate > 0 and self.clip > 0):
-            numbers = f"groups {self.groups}, episodes {self.episodes}, draws {self.draws}, last {self.last}"
-            raise InputError(f"{numbers}, rate {self.rate} and clip {self.clip}", "numbers above 0")
+        above = ("groups", "hidden", "episodes", "draws", "last", "rate", "clip", "temperature")
+        least = ("rounds", "again", "last_rate")
+        wrong = [f"{name} {getattr(self, name)}" for name in above if not getattr(self, name) > 0]
+        wrong += [f"{name} {getattr(self, name)}" for name in least if not getattr(self, name) >= 0]
+        if wrong:
+            raise InputError(", ".join(wrong), f"numbers above 0; of {', '.join(least)} at least 0")
 
 
 class PlacetoScratch:
@@ -114,8 +117,7 @@ class PlacetoScratch:
         """Visits and learns until the study's budget is used up."""
         with contextlib.suppress(BudgetSpentError):
             self._run(study).go()
-        assert study.best is not None
-        return study.best
+        return best_of(study)
 
     def _run(self, study: Study, known: Pretrained | None = None) -> _Run:
         settings = self.settings if known is None else replace(self.settings, **known.settings)
@@ -128,9 +130,9 @@ class Placeto(PlacetoScratch):
     """Placeto with what it has learned on other graphs: places at once.
 
     Everything on one device is swept over with every group where the network would have it most; then sweeps are drawn,
-    a dozen at a time, the first from the same start, later ones from the best so far. The best of these few placements
-    is the answer, unless it is to be fine-tuned: further updates draw sweeps side by side, and each is rewarded by how
-    its end compares with the others'.
+    a dozen at a time, the first from the same start, later ones from the best that came of any. The best of these few
+    placements is the answer, unless it is to be fine-tuned: further updates draw sweeps side by side, and each is
+    rewarded by how its end compares with the others'.
 
     Departures, beside those of `PlacetoScratch`. Fine-tuning rewards the end alone, so that an update costs an
     evaluation an episode and not one a step.
@@ -167,8 +169,7 @@ class Placeto(PlacetoScratch):
             run = self._run(study, known)
             run.at_once()
             run.tune(self.fine_tune)
-        assert study.best is not None
-        return study.best
+        return best_of(study)
 
     def _known(self, study: Study) -> Pretrained:
         del study

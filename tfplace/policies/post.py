@@ -16,7 +16,7 @@ from tfplace.learning.baselines import moving_average, standardised
 from tfplace.learning.metrics import batch_metrics
 from tfplace.learning.prior import NEVER, prior_logits
 from tfplace.learning.rewards import Reward, RewardSettings
-from tfplace.study.base import BudgetSpentError, Study
+from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.draws import device_share, pick
 from tfplace.study.elite import fit_elite
 from tfplace.study.grouped import in_groups
@@ -99,8 +99,7 @@ class Post:
         grouped = in_groups(study, self.settings.groups)
         with contextlib.suppress(BudgetSpentError):
             _Run(grouped, self.settings).go([grouped.group(start) for start in self.starts])
-        assert study.best is not None
-        return study.best
+        return best_of(study)
 
 
 class PostCrossEntropy(Post):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfplace.core.arrays import IntArray
 from tfplace.learning.prior import prior_logits
 from tfplace.learning.settings import TrainSettings
-from tfplace.study.base import Study
+from tfplace.study.base import Study, best_of
 from tfplace.study.grouped import in_groups
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class Seq2Seq:
         grouped = in_groups(study, self.settings.groups)
         starts = [grouped.group(start) for start in self.starts]
         train(grouped, starts, functools.partial(_learner, self.settings), self.settings.train)
-        assert study.best is not None
-        return study.best
+        return best_of(study)
 
 
 def _learner(settings: Seq2SeqSettings, start: IntArray | None, study: Study) -> OneByOne:

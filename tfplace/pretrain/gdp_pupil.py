@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from scipy.special import log_softmax, softmax
 
-from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.learning.baselines import standardised
 from tfplace.learning.graph_inputs import GraphInputs, graph_inputs
@@ -78,6 +78,12 @@ class GdpPupil:
         names = ("hidden", "rounds", "heads", "layers", "segment", "attention", "superposition")
         return {name: getattr(self._settings, name) for name in names}
 
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """See `Pupil`."""
+        constants: Mapping[str, Any] = asdict(self._settings)
+        return constants
+
     def lesson(self, problem: Problem, known: Known) -> GdpLesson:
         """See `Pupil`."""
         inputs = graph_inputs(problem)
@@ -102,7 +108,8 @@ class GdpPupil:
         """See `Pupil`."""
         share = softmax(self._network.logits(lesson.inputs), axis=1)
         rows = self._drawn(lesson, share, self._settings.train.batch, rng)
-        rewards, step_s = self._rewards(lesson, rows)
+        over, step_s = self._keys(lesson, rows)
+        rewards = reward(lesson.problem, over, step_s)
         # the gradient of log p by the logits is the choice less the probabilities, of which the advantages sum up to 0
         taken = np.eye(share.shape[1])[rows]
         count = np.bincount(lesson.together)
@@ -120,11 +127,11 @@ class GdpPupil:
         logits = self._network.logits(lesson.inputs)
         share = softmax(logits / self._settings.temperature, axis=1)
         rows = np.concatenate([logits.argmax(axis=1)[None], self._drawn(lesson, share, self._settings.draws, rng)])
-        rewards, step_s = self._rewards(lesson, rows.astype(np.int32))
-        over_best = step_s / lesson.best_s
+        over, step_s = self._keys(lesson, rows.astype(np.int32))
+        over_best = np.where(over > 0, np.inf, step_s / lesson.best_s)
         return {
             "once": float(over_best[0]),
-            "best": float(over_best[np.argmax(rewards)]),
+            "best": float(over_best.min()),
             "drawn": float(np.exp(np.log(over_best[1:]).mean())),
         }
 
@@ -132,6 +139,5 @@ class GdpPupil:
         keys = rng.random((count, lesson.together.max(initial=0) + 1))
         return pick(keys[:, lesson.together], share)
 
-    def _rewards(self, lesson: GdpLesson, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        over, step_s = lesson.simulator.keys(lesson.inputs.units_of(rows))
-        return reward(lesson.problem, over, step_s), step_s
+    def _keys(self, lesson: GdpLesson, rows: IntArray) -> tuple[LongArray, FloatArray]:
+        return lesson.simulator.keys(lesson.inputs.units_of(rows))

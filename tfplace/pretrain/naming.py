@@ -6,31 +6,16 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
+from tfplace.schedule.tasks import link_seconds
+from tfplace.simulate.joint import twins
 
 
 def alike(problem: Problem) -> IntArray:
     """[D] the lowest device like each: of the same type, speed, memory, rules and links, but for what links share."""
-    topology, count = problem.topology, problem.num_devices
-    first = np.arange(count, dtype=np.int32)
-    for d in range(count):
-        for e in range(d):
-            swap = np.arange(count)
-            swap[[d, e]] = e, d
-            same = (
-                first[e] == e
-                and topology.devices[d].type == topology.devices[e].type
-                and problem.memory_limit[d] == problem.memory_limit[e]
-                and np.array_equal(problem.allowed[:, d], problem.allowed[:, e])
-                and np.array_equal(problem.costs.compute_s[:, d], problem.costs.compute_s[:, e])
-                and all(
-                    np.array_equal(table, table[np.ix_(swap, swap)])
-                    for table in (topology.bandwidth, topology.latency_s)
-                )
-            )
-            if same:
-                first[d] = e
-                break
-    return first
+    types = [device.type for device in problem.topology.devices]
+    kinds = [types.index(kind) for kind in types]
+    rows = np.vstack([np.array(kinds, np.float64), problem.memory_limit, problem.allowed, problem.costs.compute_s])
+    return twins(rows, link_seconds(problem))
 
 
 def named_by_use(rows: IntArray, first: IntArray) -> IntArray:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
+from tfplace.group.merge import merge_units
 from tfplace.learning.baselines import standardised
 from tfplace.learning.graph_inputs import GraphInputs, graph_inputs
 from tfplace.learning.sweep_state import SweepState
@@ -19,10 +20,10 @@ from tfplace.policies.networks.sweeping import Sweeper
 from tfplace.policies.placeto import PlacetoSettings, alone, network_of
 from tfplace.pretrain.naming import alike, named_by_use
 from tfplace.pretrain.pupil import Taught, reward
-from tfplace.pretrain.teacher import Known, in_groups
+from tfplace.pretrain.teacher import Known
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.devices import compute_devices
-from tfplace.study.grouped import group_devices
+from tfplace.study.grouped import group_devices, labels
 
 _WRONG = (0.0, 0.02, 0.06, 0.15)
 """Parts of the visited units that are elsewhere than the best known placement has them, in sweeps side by side."""
@@ -91,9 +92,16 @@ class PlacetoPupil:
         """See `Pupil`."""
         return {name: getattr(self._settings, name) for name in ("groups", "hidden", "rounds")}
 
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """See `Pupil`."""
+        constants: Mapping[str, Any] = asdict(self._settings)
+        return constants
+
     def lesson(self, problem: Problem, known: Known) -> PlacetoLesson:
         """See `Pupil`."""
-        label, grouped = in_groups(problem, self._settings.groups)
+        label = labels(problem, self._settings.groups)
+        grouped = merge_units(problem, label)
         best = group_devices(problem, label, known.devices)
         inputs = graph_inputs(grouped)
         return PlacetoLesson(
@@ -136,7 +144,8 @@ class PlacetoPupil:
             first, _ = lesson.sweeper.sweep(self._network.arrays, first)
         before = np.repeat(first, self._settings.draws, axis=0)
         actions, relations = lesson.sweeper.sweep(self._network.arrays, before, rng)
-        rewards, step_s = self._rewards(lesson, actions)
+        over, step_s = self._keys(lesson, actions)
+        rewards = reward(lesson.problem, over, step_s)
         advantage = np.repeat(standardised(rewards)[:, None], len(lesson.first), axis=1)
         sweeps = Sweeps(before, relations, actions)
         found, metrics = self._network.gradients(lesson.sweeper.told, sweeps, advantage, 0.0)
@@ -152,8 +161,8 @@ class PlacetoPupil:
         settings, found = self._settings, []
 
         def judge(rows: IntArray) -> FloatArray:
-            found.append(self._rewards(lesson, rows))
-            return found[-1][0]
+            found.append(self._keys(lesson, rows))
+            return reward(lesson.problem, *found[-1])
 
         lesson.sweeper.improve(
             self._network.arrays,
@@ -164,17 +173,16 @@ class PlacetoPupil:
             draws=settings.draws,
             temperature=settings.temperature,
         )
-        rewards, step_s = (np.concatenate(column) for column in zip(*found, strict=True))
-        over_best = step_s / lesson.best_s
+        over, step_s = (np.concatenate(column) for column in zip(*found, strict=True))
+        over_best = np.where(over > 0, np.inf, step_s / lesson.best_s)
         return {
             "once": float(over_best[0]),
-            "best": float(over_best[np.argmax(rewards)]),
+            "best": float(over_best.min()),
             "drawn": float(np.exp(np.log(over_best[1 : 1 + settings.draws]).mean())),
         }
 
-    def _rewards(self, lesson: PlacetoLesson, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        over, step_s = lesson.simulator.keys(lesson.inputs.units_of(rows))
-        return reward(lesson.problem, over, step_s), step_s
+    def _keys(self, lesson: PlacetoLesson, rows: IntArray) -> tuple[LongArray, FloatArray]:
+        return lesson.simulator.keys(lesson.inputs.units_of(rows))
 
     def _anywhere(self, lesson: PlacetoLesson, count: int, rng: np.random.Generator) -> IntArray:
         """[count, G] random devices that compute, of rows that may be on some; others stay where they begin."""

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfplace.core.arrays import FloatArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.pretrain.teacher import Known
+from tfplace.study.devices import compute_devices
 
 _MISSING, _MISSING_ALL = 0.2, 5.0
 
@@ -35,6 +36,10 @@ class Pupil(Protocol[Lesson]):
     def settings(self) -> Mapping[str, Any]:
         """The constants of the network, as `Pretrained.settings` has them."""
 
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """All constants, also of how it is trained."""
+
     def lesson(self, problem: Problem, known: Known) -> Lesson:
         """A problem as the policy sees it, and its best known placement."""
 
@@ -48,10 +53,13 @@ class Pupil(Protocol[Lesson]):
         """Makes likely choices likelier, between imitation and reinforcement."""
 
     def examine(self, lesson: Lesson, rng: np.random.Generator) -> dict[str, float]:
-        """Step seconds, over those of the best known placement, of what the policy does without learning."""
+        """Step seconds, over those of the best known placement, of what the policy does without learning.
+
+        Infinite for what does not fit.
+        """
 
 
 def reward(problem: Problem, over: LongArray, step_s: FloatArray) -> FloatArray:
-    """[B] minus the logarithm of step seconds, less a price of the bytes missing, as part of all memory."""
-    limit = float(problem.memory_limit.sum())
+    """[B] minus the logarithm of step seconds, less a price of the bytes missing, as part of the accelerators'."""
+    limit = max(float(problem.memory_limit[compute_devices(problem)].sum()), 1.0)
     return np.asarray(-np.log(step_s) - np.where(over > 0, _MISSING + _MISSING_ALL * over / limit, 0.0), np.float64)

@@ -13,12 +13,12 @@ from tfplace.core.files import write_whole
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.errors import InputError
-from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.pretrain.corpus import Entry
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
+from tfplace.study.grouped import labels
 
 TEACHER = "auto"
 
@@ -29,13 +29,6 @@ class Known:
 
     devices: IntArray
     key: Key
-
-
-def in_groups(problem: Problem, count: int) -> tuple[IntArray, Problem]:
-    """[U] group of each unit, and the problem in these, which policies place; 0: every unit by itself."""
-    few = not count or problem.num_units <= count
-    label = np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, count)
-    return label, merge_units(problem, label)
 
 
 def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, evaluations: int, seed: int) -> Known:
@@ -60,7 +53,8 @@ def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, eva
             if str(data["said"]) != said:
                 raise InputError(f"{path}, of {data['said']}", f"one of {said}", "Name another directory.")
             return Known(data["devices"], (int(data["over"]), float(data["step_s"])))
-    label, grouped = in_groups(problem, groups)
+    label = labels(problem, groups or problem.num_units)
+    grouped = merge_units(problem, label)
     search = Search(grouped, Budget(evaluations=evaluations), seed)
     found = search.run(PLACERS[TEACHER](learned=False), TEACHER)
     over, step_s = search.evaluator.key(found)

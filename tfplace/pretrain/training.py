@@ -146,7 +146,7 @@ class Training:
         self._known_s: dict[str, float] = {}
         self._config = {
             "policy": policy,
-            "settings": dict(self._pupil.settings),
+            "settings": dict(self._pupil.constants),
             "course": asdict(course),
             "teaching": {name: value for name, value in asdict(teaching).items() if name != "folder"},
             "entries": [entry.facts() for entry in entries],

@@ -29,11 +29,12 @@ class Stages:
     """
 
     def __init__(self, quiet: bool, *, only_bar: bool = False) -> None:
-        self._console = Console(stderr=True, quiet=quiet)
+        # TensorFlow's messages have "[/device:GPU:0]" and addresses have ":100:": neither styles nor pictures here
+        self._console = Console(stderr=True, quiet=quiet, markup=False, emoji=False)
         self._notes = not only_bar
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TimeElapsedColumn(),
             console=self._console,

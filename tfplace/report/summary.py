@@ -34,12 +34,18 @@ def placement_summary(placement: Placement) -> str:
 def plain_text(shown: RenderableType) -> str:
     """What `rich` would draw, as text without colours; in a notebook too, where it would draw on the page instead."""
     out = io.StringIO()
-    Console(file=out, width=WIDTH, color_system=None, force_terminal=False, force_jupyter=False).print(shown)
+    console = Console(
+        file=out, width=WIDTH, color_system=None, force_terminal=False, force_jupyter=False, markup=False, emoji=False
+    )
+    console.print(shown)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
 
 
 def summary_tables(placement: Placement) -> RenderableType:
-    """The tables as `rich` draws them; each says who gave its numbers."""
+    """The tables as `rich` draws them; each says who gave its numbers.
+
+    Cells are `Text`: names and TensorFlow's messages may hold what `rich` reads as styles, such as [/device:GPU:0].
+    """
     parts: list[RenderableType] = [Text(title(placement), style="bold"), _devices(placement)]
     if placement.baselines:
         parts.append(_baselines(placement))
@@ -53,7 +59,7 @@ def _devices(placement: Placement) -> Table:
     for heading in DEVICE_HEADINGS:
         table.add_column(heading, justify="left" if heading == "device" else "right")
     for row in device_facts(placement):
-        table.add_row(*row.cells())
+        table.add_row(*map(Text, row.cells()))
     return table
 
 
@@ -63,8 +69,8 @@ def _baselines(placement: Placement) -> Table:
     table.add_column("placement")
     table.add_column(words.column, justify="right")
     table.add_column("against this one")
-    table.add_row(f"this one, by {placement.placer}", format_seconds(placement.cost.step_s), "", style="bold")
+    table.add_row(Text(f"this one, by {placement.placer}"), format_seconds(placement.cost.step_s), "", style="bold")
     for name, cost in baseline_order(placement):
         against = misfit(cost, placement.device_names) or versus(placement, cost)
-        table.add_row(name, format_seconds(cost.step_s) if cost.feasible else "-", against)
+        table.add_row(Text(name), format_seconds(cost.step_s) if cost.feasible else "-", Text(against))
     return table

@@ -13,16 +13,49 @@ from tfplace.compare.unseen_table import unseen_tables
 from tfplace.reproduce import baechi, colocrl, hierarchical, hold_out, post
 from tfplace.reproduce.base import Claim
 
-_COLOCRL = ("single", "expert", "scotch", "min_cut", "metis", "heft", "random_search", "annealing", "seq2seq")
+_COLOCRL = (
+    "single",
+    "expert",
+    "scotch",
+    "min_cut",
+    "metis",
+    "heft",
+    "random_search",
+    "untrained",
+    "annealing",
+    "seq2seq",
+)
 _POST = (
-    *("single", "expert", "metis", "heft", "random_search", "annealing"),
+    *("single", "expert", "metis", "heft", "random_search", "untrained", "annealing"),
     *("policy_gradient", "post_ce", "post_ppo", "post", "seq2seq"),
 )
-_SAMPLES = ("single", "heft", "random_search", "annealing", "placeto_scratch", "seq2seq")
-_GDP = ("single", "expert", "metis", "heft", "random_search", "annealing", "gdp_scratch", "hierarchical")
-_HDP = ("single", "expert", "scotch", "min_cut", "metis", "heft", "random_search", "annealing", "hierarchical")
+_SAMPLES = ("single", "heft", "random_search", "untrained", "annealing", "placeto_scratch", "seq2seq")
+_GDP = ("single", "expert", "metis", "heft", "random_search", "untrained", "annealing", "gdp_scratch", "hierarchical")
+_HDP = (
+    "single",
+    "expert",
+    "scotch",
+    "min_cut",
+    "metis",
+    "heft",
+    "random_search",
+    "untrained",
+    "annealing",
+    "hierarchical",
+)
 _TUNED = {"gdp_tuned": Trained("gdp", "shipped", fine_tune=50)}
-_HOLD_OUT = ("single", "expert", "metis", "heft", "random_search", "annealing", "gdp_scratch", "gdp", "gdp_tuned")
+_HOLD_OUT = (
+    "single",
+    "expert",
+    "metis",
+    "heft",
+    "random_search",
+    "untrained",
+    "annealing",
+    "gdp_scratch",
+    "gdp",
+    "gdp_tuned",
+)
 
 _LARGE = Suite(
     (*_HOLD_OUT, "hierarchical"),
@@ -88,7 +121,7 @@ CLAIMS = {
         "Gao, Chen and Li, NeurIPS 2018 (Post)",
         "Up to 63.7 % shorter steps than the state of the art at the same learning time (abstract), which is mostly "
         "what running what is tried takes.",
-        replace(POLICIES, placers=_POST, out="benchmarks/post.jsonl", page="post"),
+        replace(POLICIES, placers=_POST, out="benchmarks/post.jsonl"),
         _quickly("post", _POST),
         post.tables,
     ),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tfplace.compare.policies_table import costs_table, steps_table
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
+from tfplace.compare.versus import gain, percent, versus
 
 LEARNED = "seq2seq"
 BASELINES = ("single", "scotch", "min_cut", "expert")
@@ -35,35 +36,28 @@ def gains_table(rows: Sequence[Standing]) -> str:
     lines = []
     for row in rows:
         name, _ = row.best_of(BASELINES)
-        gain, published = gain_of(row), PUBLISHED.get((row.facts.case.graph, row.facts.case.topology))
-        there = "-" if published is None else f"{published:.1f} %"
-        lines.append((str(row.facts.case), name, "-" if gain is None else f"{gain:.1f} %", there))
+        published = PUBLISHED.get((row.facts.case.graph, row.facts.case.topology))
+        lines.append((str(row.facts.case), name or "none fits", percent(gain_of(row)), percent(published)))
     return table((f"{LEARNED} faster than the best baseline", "which is", "here", "in the paper"), lines)
 
 
 def gain_of(row: Standing, learned: str = LEARNED, baselines: Sequence[str] = BASELINES) -> float | None:
-    """Percent by which a policy's step is shorter than the best of some others'; None if one of them is missing."""
-    mine, best = row.median_s(learned), row.best_of(baselines)[1]
-    return 100 * (1 - mine / best) if math.isfinite(mine) and math.isfinite(best) else None
+    """`gain` of a policy over the best of those among some others that were run."""
+    ran = any(not math.isnan(row.median_s(name)) for name in baselines)
+    return gain(row.median_s(learned), row.best_of(baselines)[1]) if ran else None
 
 
 def verdict(rows: Sequence[Standing]) -> str:
     """How often the policy is ahead, of the baselines and of searches that learn nothing."""
-    gains = [gain for row in rows if (gain := gain_of(row)) is not None]
+    gains = [gained for row in rows if (gained := gain_of(row)) is not None]
     if not gains:
         return f"no case yet in which {LEARNED} and its baselines were run"
     lines = [
-        f"{LEARNED} is faster than the best baseline in {sum(gain > 0 for gain in gains)} of {len(gains)} cases, by "
-        f"{statistics.median(gains):.1f} % in the median case, {max(gains):.1f} % at most"
+        f"{LEARNED} is faster than the best baseline in {sum(gained > 0 for gained in gains)} of {len(gains)} cases, "
+        f"by {percent(statistics.median(gains))} in the median case, {percent(max(gains))} at most"
     ]
-    for other in ("random_search", "annealing"):
-        pairs = [(row.median_s(LEARNED), row.median_s(other)) for row in rows]
-        pairs = [pair for pair in pairs if all(map(math.isfinite, pair))]
-        if pairs:
-            ratio = statistics.geometric_mean(mine / theirs for mine, theirs in pairs)
-            ahead = sum(mine < theirs for mine, theirs in pairs)
-            lines.append(
-                f"with as many evaluations it takes {ratio:.2f} times the step of {other} (geometric mean), and is "
-                f"faster in {ahead} of {len(pairs)}"
-            )
+    for other in ("untrained", "random_search", "annealing"):
+        against = versus(rows, LEARNED, other)
+        if against.cases:
+            lines.append(f"with as many evaluations it takes {against.mean:.2f} times the step of {other} {against}")
     return "\n".join(lines)

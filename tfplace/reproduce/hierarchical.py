@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
+from tfplace.compare.versus import percent
 from tfplace.reproduce.colocrl import BASELINES, gain_of
 from tfplace.units import format_seconds
 
@@ -34,8 +35,8 @@ def gains_table(rows: Sequence[Standing]) -> str:
     """For each model, largest first: the policy against the paper's baselines and against blind search."""
     lines = []
     for row in sorted(rows, key=lambda r: -r.facts.ops):
-        gain, blind = gain_of(row, LEARNED), gain_of(row, LEARNED, ("random_search",))
-        if gain is None:
+        gained, blind = gain_of(row, LEARNED), gain_of(row, LEARNED, ("random_search",))
+        if gained is None:
             continue
         name, _ = row.best_of(BASELINES)
         published = PUBLISHED.get(row.facts.case.graph)
@@ -43,11 +44,11 @@ def gains_table(rows: Sequence[Standing]) -> str:
             (
                 str(row.facts.case),
                 f"{row.facts.ops:,}",
-                name,
-                f"{gain:.1f} %",
-                "-" if blind is None else f"{blind:.1f} %",
+                name or "none fits",
+                percent(gained),
+                percent(blind),
                 format_seconds(statistics.median(run.cpu_s for run in row.runs[LEARNED])),
-                "-" if published is None else f"{published:.1f} %",
+                percent(published),
             )
         )
     head = (f"{LEARNED}, without groups", "ops", "best baseline", "faster than it", "than random_search")
@@ -58,10 +59,10 @@ def verdict(rows: Sequence[Standing]) -> str:
     """How often it is ahead, on all graphs and on those of tens of thousands of ops."""
     lines = []
     for what, least in (("all graphs", 0), ("graphs of over 20,000 ops", 20_000)):
-        gains = [gain for row in rows if row.facts.ops > least and (gain := gain_of(row, LEARNED)) is not None]
+        gains = [g for row in rows if row.facts.ops > least and (g := gain_of(row, LEARNED)) is not None]
         if gains:
-            ahead = sum(gain > 0 for gain in gains)
+            ahead = sum(gained > 0 for gained in gains)
             lines.append(
-                f"{what}: faster than the best baseline in {ahead} of {len(gains)}, {max(gains):.1f} % at most"
+                f"{what}: faster than the best baseline in {ahead} of {len(gains)}, {percent(max(gains))} at most"
             )
     return "\n".join(lines) or f"no case yet in which {LEARNED} and its baselines were run"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tfplace.compare.soon import median_until
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.compare.tables import table
+from tfplace.compare.versus import versus
 from tfplace.units import format_seconds
 
 ONCE, TUNED, SCRATCH = "gdp", "gdp_tuned", "gdp_scratch"
@@ -31,12 +32,9 @@ def verdict(rows: Sequence[Standing]) -> str:
     """The policy at once and after a little training against experts, and against one that begins from nothing."""
     lines = []
     for name in (ONCE, TUNED):
-        pairs = [(row.median_s(name), row.median_s("expert")) for row in rows]
-        pairs = [pair for pair in pairs if all(map(math.isfinite, pair))]
-        if pairs:
-            gain = 100 * (1 - statistics.geometric_mean(mine / theirs for mine, theirs in pairs))
-            ahead = sum(mine < theirs for mine, theirs in pairs)
-            lines.append(f"{name}: {gain:.1f} % faster than expert (geometric mean), faster in {ahead} of {len(pairs)}")
+        against = versus(rows, name, "expert")
+        if against.cases:
+            lines.append(f"{name}: {against.faster} faster than expert {against}")
     both = [row for row in rows if {TUNED, SCRATCH} <= {*row.runs} and math.isfinite(row.median_s(SCRATCH))]
     soon = [median_until(row, TUNED, row.median_s(SCRATCH)) for row in both]
     reached = [evaluations for evaluations in soon if math.isfinite(evaluations)]

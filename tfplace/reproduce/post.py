@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 
@@ -10,9 +9,10 @@ from tfplace.compare.policies_table import bootstrap, steps_table
 from tfplace.compare.soon import best_within_s
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
+from tfplace.compare.versus import gain, percent
 
 POST = "post"
-OTHERS = ("policy_gradient", "seq2seq", "post_ce", "post_ppo", "random_search", "annealing")
+OTHERS = ("policy_gradient", "seq2seq", "post_ce", "post_ppo", "untrained", "random_search", "annealing")
 PARTS = (0.25, 0.5, 1.0)
 """Of the learning time of the other one."""
 
@@ -40,13 +40,13 @@ def time_table(rows: Sequence[Standing]) -> str:
 
 
 def gain_at(row: Standing, other: str, part: float) -> float | None:
-    """Percent by which Post's step is shorter at a part of the other's learning time; None if either has none."""
+    """`gain` of Post over another at a part of the other's learning time; None if it is not known what that was."""
     mine, theirs = row.runs.get(POST, ()), row.runs.get(other, ())
     if not all(run.ran_s for run in (*mine, *theirs)) or not mine or not theirs:
         return None
     until_s = part * statistics.median(run.ran_s[-1] for run in theirs)
     my_s, their_s = (statistics.median(best_within_s(run, until_s) for run in runs) for runs in (mine, theirs))
-    return 100 * (1 - my_s / their_s) if math.isfinite(my_s) and math.isfinite(their_s) else None
+    return gain(my_s, their_s)
 
 
 def verdict(rows: Sequence[Standing]) -> str:
@@ -55,10 +55,10 @@ def verdict(rows: Sequence[Standing]) -> str:
     for other in ("policy_gradient", "seq2seq"):
         gains = [g for row in rows if (g := gain_at(row, other, 1.0)) is not None]
         if gains:
-            ahead = sum(gain > 0 for gain in gains)
+            ahead = sum(g > 0 for g in gains)
             lines.append(
-                f"{POST} against {other} after the same learning time: up to {max(gains):.1f} % shorter steps, shorter "
-                f"in {ahead} of {len(gains)} cases (the paper: up to 63.7 %)"
+                f"{POST} against {other} after the same learning time: up to {percent(max(gains))} shorter steps, "
+                f"shorter in {ahead} of {len(gains)} cases (the paper: up to 63.7 %)"
             )
     return "\n".join(lines) or "no results yet that tell what learning took"
 

@@ -54,7 +54,7 @@ def judge(graph: OpGraph, case: Case, suite: Suite, tell: Callable[[str], None])
         for name in suite.placers:
             tell(f"{case}: {name}")
             search = Search(problem, Budget.parse(suite.budget), 0)
-            run = run_placer(search, case, name, 0, trained=suite.trained.get(name), interruptible=False)
+            run = run_placer(search, case, name, 0, trained=suite.trained.get(name))
             if run.step_s is not None and search.best is not None:
                 cost = grappler(search.best)
                 found.append(Judged(str(case), name, run.step_s, None if cost.failure else cost.step_s))

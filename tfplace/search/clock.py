@@ -26,5 +26,10 @@ class Clock:
         return _at_work() - self._start
 
 
+def compiling_s() -> float:
+    """Seconds that this process has compiled until now."""
+    return float(_COMPILING.duration) if _COMPILING.done else 0.0
+
+
 def _at_work() -> float:
-    return time.perf_counter() - (_COMPILING.duration if _COMPILING.done else 0.0)
+    return time.perf_counter() - compiling_s()

@@ -47,6 +47,9 @@ class OnGroups:
         if self.starts:
             self._placer.starts = tuple(grouped.group(start) for start in self.starts)  # type: ignore[attr-defined]
         found = grouped.ungroup(self._placer.place(grouped))
+        if study.best is not None and study.best_key is not None and grouped.best_key is not None:
+            # a search that goes on knows what was found after its checkpoint, the groups do not
+            found = study.best if study.best_key < grouped.best_key else found
         self.notes += tuple(f"of the groups: {note}" for note in getattr(self._placer, "notes", ()))
         return found
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
-from tfplace.errors import InfeasibleError, InputError, WorkersError
+from tfplace.errors import InfeasibleError, InputError, UnknownNameError, WorkersError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
@@ -53,7 +54,7 @@ def search_placement(
     placer: str,
     budget: str | float | int | Budget,
     seed: int = 0,
-    baselines: tuple[str, ...] | None = None,
+    baselines: Sequence[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
     evaluator: Evaluator | None = None,
     grouper: str | None = None,
@@ -73,7 +74,7 @@ def search_placement(
       placer: its name.
       budget: seconds or evaluations.
       seed: of everything random.
-      baselines: names of placers to compare with.
+      baselines: names of placers to compare with; `BASELINES` by default.
       progress: called a few times a second.
       evaluator: tells what placements cost; by default the simulator.
       grouper: name of the grouper whose groups are placed; None places every unit by itself.
@@ -88,14 +89,15 @@ def search_placement(
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      InputError: fewer than 1 group, a seed below 0, a placer that goes on from nothing, controllers, weights or
-        fine-tuning for one that has none, or a `run_dir` in use or of another search.
+      InputError: fewer than 1 group, a seed that is no number or below 0, one name as `baselines`, a placer that goes
+        on from nothing, controllers, weights or fine-tuning for one that has none, or a `run_dir` in use or of another
+        search.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer or grouper.
     """
-    if seed < 0:
-        raise InputError(f"seed {seed}", "a seed of at least 0")
+    seed = _whole(seed)
+    names = _names(BASELINES if baselines is None else baselines)
     method: Placer = PLACERS[placer]()
     learned = {name: value for name, value in (("weights", weights), ("fine_tune", fine_tune)) if value is not None}
     if learned:
@@ -111,8 +113,6 @@ def search_placement(
     if init is not None:
         check_goes_on(placer)
         method.starts = (start_from(init, problem, seed, evaluator),)  # type: ignore[attr-defined]
-    compared = baseline_costs(problem, BASELINES if baselines is None else baselines, seed, evaluator)
-    bound_s = _bound_s(problem, evaluator)
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
     asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
     if learned:
@@ -124,10 +124,13 @@ def search_placement(
         if run_dir is not None:
             starts = getattr(method, "starts", ())
             config = {**asked, "init": [digest([start]) for start in starts], **_config(problem, limit, evaluator)}
+            # Before the baselines, which may take minutes: a directory of another search is refused at once.
             run = stack.enter_context(RunDirectory(run_dir, config, resume=resume))
             goes = limit.seconds is not None and goes_on(PLACERS[placer]()) and not run.has_checkpoint
             if run.best is not None and goes:
                 method.starts = (*starts, run.best.unit_device)  # type: ignore[attr-defined]
+        compared = baseline_costs(problem, names, seed, evaluator)
+        bound_s = _bound_s(problem, evaluator)
         search = Search(problem, limit, seed, progress, evaluator, run=run, logged=logged, controllers=controllers)
         chosen = search.run(method, placer)
     op_device = problem.expand(chosen)
@@ -181,6 +184,27 @@ def placement_of(
         simulated=simulated,
         notes=notes,
     )
+
+
+def _whole(seed: int) -> int:
+    """A seed as Python's own integer, which JSON knows."""
+    try:
+        whole = operator.index(seed)
+    except TypeError:
+        raise InputError(f"seed {seed!r}", "a whole number of at least 0") from None
+    if whole < 0:
+        raise InputError(f"seed {whole}", "a seed of at least 0")
+    return whole
+
+
+def _names(baselines: Sequence[str]) -> tuple[str, ...]:
+    """The baselines' names, all of which are placers."""
+    if isinstance(baselines, str):
+        raise InputError(f"baselines={baselines!r}", "a sequence of names", f"Write baselines=({baselines!r},).")
+    for name in baselines:
+        if name not in PLACERS:
+            raise UnknownNameError(PLACERS.kind, name, PLACERS)
+    return tuple(baselines)
 
 
 def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,15 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.files import write_whole
+from tfplace.core.files import LOCK, UNREADABLE, alone_in, write_whole
 from tfplace.core.stepcost import Key
 from tfplace.errors import InputError
 from tfplace.search.records import Lines, Records
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks; a second process is then not refused
-    fcntl = None  # type: ignore[assignment]
 
 _FORMAT = 1
 _CHECKPOINT = "checkpoint.npz"
@@ -74,12 +68,8 @@ class RunDirectory:
     ) -> None:
         self._keep_s = keep_s
         self.path = Path(path)
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"run directory {path} ({error.strerror})", "a directory that can be made") from error
         with contextlib.ExitStack() as opened:
-            opened.callback(os.close, _lock(self.path / "lock"))
+            opened.enter_context(alone_in(self.path))
             self._claim({"format": _FORMAT, **config}, resume)
             self.records = opened.enter_context(contextlib.closing(Records(self.path / "evaluations.bin")))
             self._improvements = opened.enter_context(contextlib.closing(Lines(self.path / "improvements.jsonl")))
@@ -93,7 +83,7 @@ class RunDirectory:
         """Writes the configuration, or finds the same one."""
         path = self.path / "config.json"
         if not path.exists():
-            others = [p.name for p in self.path.iterdir() if p.name != "lock" and p.suffix != ".part"]
+            others = [p.name for p in self.path.iterdir() if p.name != LOCK and p.suffix != ".part"]
             if others:
                 raise InputError(
                     f"run directory {self.path} with {others[0]!r} and no config.json",
@@ -189,26 +179,11 @@ class RunDirectory:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as file:
-                return {key: file[key] for key in file.files}
-        except (OSError, ValueError, KeyError) as error:
+            # Opened here: numpy leaves a file open that is no whole archive.
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return {key: arrays[key] for key in arrays.files}
+        except (OSError, *UNREADABLE) as error:
             raise InputError(f"{path}, which is damaged", "a file of arrays as it was written", "Delete it.") from error
-
-
-def _lock(path: Path) -> int:
-    """Held until the process ends, however it ends."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(file)
-            raise InputError(
-                f"run directory {path.parent}, in which another process is at work",
-                "a directory of this process's own",
-                "Wait for the other one, or name another directory.",
-            ) from error
-    return file
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED
-from tfplace.errors import InputError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.init import check_init
@@ -46,18 +45,8 @@ def start_from(init: Placement | str | Path, problem: Problem, seed: int, evalua
     """
     if isinstance(init, str) and init in PLACERS:
         return quickly_placed(problem, PLACERS[init](), seed, evaluator)
-    if isinstance(init, Placement):
-        text = init.to_json()
-    else:
+    if not isinstance(init, Placement):
         check_init(init)
-        text = _text_of(Path(init))
-    units = problem.gather(Placement.from_json(text, problem=problem).op_device)
+    units = problem.gather(Placement.load(init, problem=problem).op_device)
     problem.expand(units)  # the rules may have changed since
     return units
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path} as a placement to go on from", "a file that `Placement.save` wrote") from error

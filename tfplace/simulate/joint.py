@@ -22,6 +22,7 @@ what single paths say, and at the last of them only.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba as nb
@@ -92,20 +93,25 @@ def heads(incoming: Incoming, seconds: FloatArray, sending: Sending) -> FloatArr
     seconds = np.ascontiguousarray(seconds)
     seen, found = np.full(shape[0], -1, np.int64), np.zeros((4, _MOST))
     work = _Work(np.zeros(shape), seconds, incoming, sending, np.zeros(shape), seen, found)
-    _heads(work, _twins(seconds, sending))
+    _heads(work, twins(seconds, sending))
     return work.h
 
 
-def _twins(seconds: FloatArray, sending: Sending) -> IntArray:
-    """[D] the first device with which each one could change names and nothing else would change."""
-    devices = seconds.shape[1]
+def twins(rows: FloatArray, tables: Sequence[FloatArray]) -> IntArray:
+    """[D] the first device with which each one could change names and nothing else would change.
+
+    Args:
+      rows: [..., D] what there is to say of each device.
+      tables: [D, D] each, of pairs of them.
+    """
+    devices = rows.shape[1]
     twin = np.arange(devices, dtype=np.int32)
     for d in range(devices):
         for a in range(d):
             swapped = np.arange(devices)
             swapped[[a, d]] = d, a
-            alike = all(np.array_equal(each[swapped][:, swapped], each) for each in sending)
-            if twin[a] == a and alike and np.array_equal(seconds[:, a], seconds[:, d]):
+            alike = all(np.array_equal(table[swapped][:, swapped], table) for table in tables)
+            if twin[a] == a and alike and np.array_equal(rows[:, a], rows[:, d]):
                 twin[d] = a
                 break
     return twin

@@ -159,3 +159,14 @@ class Placer(Protocol):
         Raises:
           BudgetSpentError: from the study; its best placement then counts.
         """
+
+
+def best_of(study: Study) -> IntArray:
+    """[U] the best of a study.
+
+    Raises:
+      BudgetSpentError: its budget was used up before anything was evaluated.
+    """
+    if study.best is None:
+        raise BudgetSpentError
+    return study.best

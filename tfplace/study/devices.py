@@ -21,7 +21,7 @@ def compute_devices(problem: Problem) -> IntArray:
 def settle(problem: Problem, wanted: IntArray) -> IntArray:
     """[U] the wanted devices, but where a unit may not be there, the fastest device it may be on.
 
-    Of devices equally fast accelerators come first, then the lower index.
+    Of devices equally fast it is that with the lowest index.
     """
     fastest = problem.unit_seconds.argmin(axis=1).astype(np.int32)
     fits = problem.allowed[np.arange(problem.num_units), wanted]

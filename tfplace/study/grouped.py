@@ -27,9 +27,13 @@ def in_groups(study: Study, count: int) -> Grouped:
     Those are the groups of the papers on learned placement: producers with their only consumers, then the smallest with
     their neighbours.
     """
-    problem = study.problem
+    return Grouped(study, labels(study.problem, count))
+
+
+def labels(problem: Problem, count: int) -> IntArray:
+    """[U] the group of each unit, as `in_groups` has them."""
     few = problem.num_units <= count
-    return Grouped(study, np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, count))
+    return np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, count)
 
 
 def group_devices(problem: Problem, label: IntArray, unit_device: IntArray) -> IntArray:

@@ -41,10 +41,11 @@ class SegmentPlacer(snt.Module):
     """Transformer-XL without positions over segments, and a score for each unit and device.
 
     GDP (Zhou et al. 2019, section 3.2): segments in topological order, in which each unit attends to its segment and to
-    the hidden states of the one before, through which no gradient flows; one-shot logits; gates in all dense layers.
+    the hidden states of the one before, through which no gradient flows; one-shot logits; gates in dense layers.
 
-    Departures: devices are not numbers but have features, and are scored against a unit by the product of two vectors,
-    so that their number is free; how much slower a unit is on a device is added to the score, weighted.
+    Departures: the attention's projections and the devices' network have no gates. Devices are no numbers but have
+    features, and are scored against a unit by the product of two vectors, so that their number is free; how much slower
+    a unit is on a device is added to the score, weighted.
 
     Args:
       hidden: H, a multiple of the heads.

@@ -1,0 +1,115 @@
+"""Modules of the user beside the package `models` that comes with tfplace."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tfplace.cli import BAD_INPUT, PLACED, source
+from tfplace.cli.modules import check_module
+from tfplace.errors import SourceError
+
+NET = "import tensorflow as tf\ndef build():\n    return tf.function(lambda: tf.random.normal((3, 3)) * {factor})\n"
+QUICK = ["--topology=2xP100", "--placer=single", "--budget=3 evaluations", "--json"]
+
+
+def run(folder, *argv, **env):
+    return subprocess.run(
+        [sys.executable, "-c", "import sys; from tfplace.cli import main; sys.exit(main(sys.argv[1:]))", *argv],
+        cwd=folder,
+        # -c puts the current directory first, as the installed command does not
+        env=os.environ | {"PYTHONSAFEPATH": "1"} | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.py").write_text("from models.parts import build\n")
+    (tmp_path / "models" / "parts.py").write_text(NET.format(factor=2))  # the zoo has such a module too
+    return tmp_path
+
+
+@pytest.mark.parametrize("package", [True, False])
+@pytest.mark.parametrize("env", [{}, {"PYTHONPATH": "."}])
+def test_the_users_own_models_come_first(project, package, env):
+    if package:
+        (project / "models" / "__init__.py").touch()
+    done = run(project, "place", "--model=models.net:build", *QUICK, **env)
+    assert done.returncode == PLACED, done.stderr
+    assert '"step_s"' in done.stdout
+
+
+def test_the_zoo_is_found_beside_the_users_models(project):
+    (project / "models" / "__init__.py").touch()
+    assert run(project, "models", "rnnlm_2").returncode == PLACED
+    done = run(project, "place", "--model=models.families:member", *QUICK)
+    assert done.returncode == BAD_INPUT
+    assert "missing a required argument: 'family'" in done.stderr
+
+
+@pytest.mark.parametrize("argv", [["models"], ["models", "rnnlm_2"], ["place", "--model=inception_v3"]])
+def test_models_that_hide_the_zoo_are_named(project, argv):
+    (project / "models" / "__init__.py").write_text("raise RuntimeError('not to be loaded')\n")
+    (project / "models" / "zoo.py").touch()
+    done = run(project, *argv, PYTHONPATH=".")
+    assert done.returncode == BAD_INPUT
+    assert f"a package `models` at {project / 'models'}, which hides the zoo's" in done.stderr
+    assert "Give that package another name" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_files_need_no_zoo(project):
+    (project / "models" / "__init__.py").touch()
+    done = run(project, "place", "--model=missing.npz", PYTHONPATH=".")
+    assert done.returncode == BAD_INPUT
+    assert "'missing.npz', which does not exist" in done.stderr
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").touch()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("raise RuntimeError('not to be loaded')")
+    (tmp_path / "package" / "inside.py").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inside.py").touch()
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_modules_are_found_without_being_loaded():
+    for module in ("net", "package", "package.inside", "folder.inside", "os.path", "models.rnnlm", "models.families"):
+        check_module(module)
+    for module in ("nett", "nett.inside", "package.outside", "folder.outside", "models.rnnml", "models.families.x"):
+        with pytest.raises(SourceError, match="cannot be found"):
+            check_module(module)
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted"),
+    [
+        ("net.py:build", "--model=net:build."),
+        ("net.py", "--model=net:build. Write the name of your function"),
+        ("mynet.py:step", "--model=mynet:step."),
+        ("./package/inside.py:step", "--model=package.inside:step."),
+        ("../elsewhere/net.py:step", "--model=net:step, in ../elsewhere."),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_a_file_of_python_is_named_as_a_module(model, wanted):
+    with pytest.raises(SourceError) as caught:
+        source.find(model)
+    assert f"expected {wanted}" in str(caught.value)
+
+
+def test_python_runs_the_package():
+    done = subprocess.run([sys.executable, "-m", "tfplace", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("tfplace ")
+    done = subprocess.run([sys.executable, "-m", "tfplace", "plase"], capture_output=True, text=True, check=False)
+    assert done.returncode == BAD_INPUT and "Did you mean 'place'" in done.stderr

@@ -1,0 +1,23 @@
+import pytest
+
+from tfplace.report.progress import Stages
+
+
+@pytest.mark.parametrize("text", ["lost [/job:worker/task:1]", "x [best] y", "host:100: is away :smile:"])
+def test_notes_and_stages_are_shown_as_they_are(text, capsys, monkeypatch):
+    monkeypatch.setattr("tfplace.report.progress.LONG_S", -1.0)
+    with Stages(quiet=False) as stages:
+        stages.note(text)
+        stages.stage(f"building {text}")
+    note, stage = capsys.readouterr().err.splitlines()
+    assert note == text
+    assert stage.startswith(f"building {text}: ")
+
+
+def test_the_bar_shows_stages_as_they_are(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    with Stages(quiet=False) as stages:
+        stages.stage("building [/job:worker] [best]")
+        stages.part(1, 2)
+        stages._bar.refresh()
+    assert "[/job:worker] [best], 1 of 2" in capsys.readouterr().err
