@@ -13,49 +13,18 @@ from tfplace.compare.unseen_table import unseen_tables
 from tfplace.reproduce import baechi, colocrl, hierarchical, hold_out, post
 from tfplace.reproduce.base import Claim
 
-_COLOCRL = (
-    "single",
-    "expert",
-    "scotch",
-    "min_cut",
-    "metis",
-    "heft",
-    "random_search",
-    "untrained",
-    "annealing",
-    "seq2seq",
-)
-_POST = (
-    *("single", "expert", "metis", "heft", "random_search", "untrained", "annealing"),
-    *("policy_gradient", "post_ce", "post_ppo", "post", "seq2seq"),
-)
-_SAMPLES = ("single", "heft", "random_search", "untrained", "annealing", "placeto_scratch", "seq2seq")
-_GDP = ("single", "expert", "metis", "heft", "random_search", "untrained", "annealing", "gdp_scratch", "hierarchical")
-_HDP = (
-    "single",
-    "expert",
-    "scotch",
-    "min_cut",
-    "metis",
-    "heft",
-    "random_search",
-    "untrained",
-    "annealing",
-    "hierarchical",
-)
+_UNLEARNED = ("random_search", "untrained", "annealing")
+"""What learns nothing, with as many evaluations."""
+
+_BASELINES = ("single", "expert", "metis", "heft", *_UNLEARNED)
+_PARTITIONERS = ("scotch", "min_cut")
+_COLOCRL = (*_BASELINES, *_PARTITIONERS, "seq2seq")
+_POST = (*_BASELINES, "policy_gradient", "post_ce", "post_ppo", "post", "seq2seq")
+_SAMPLES = ("single", "heft", *_UNLEARNED, "placeto_scratch", "seq2seq")
+_GDP = (*_BASELINES, "gdp_scratch", "hierarchical")
+_HDP = (*_BASELINES, *_PARTITIONERS, "hierarchical")
 _TUNED = {"gdp_tuned": Trained("gdp", "shipped", fine_tune=50)}
-_HOLD_OUT = (
-    "single",
-    "expert",
-    "metis",
-    "heft",
-    "random_search",
-    "untrained",
-    "annealing",
-    "gdp_scratch",
-    "gdp",
-    "gdp_tuned",
-)
+_HOLD_OUT = (*_BASELINES, "gdp_scratch", "gdp", "gdp_tuned")
 
 _LARGE = Suite(
     (*_HOLD_OUT, "hierarchical"),
