@@ -260,7 +260,8 @@ def compare(
       InputError: fewer than 1 seed or group, or a folder with a comparison of something else.
       UnknownNameError: no such placer or grouper.
     """
-    from tfplace.compare.comparison import PLACERS_BY_DEFAULT, compare_placers
+    from tfplace.compare.comparison import compare_placers
+    from tfplace.compare.defaults import PLACERS_BY_DEFAULT
     from tfplace.report.progress import Stages
     from tfplace.search.grouped import merged
 

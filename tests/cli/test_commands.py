@@ -1,10 +1,10 @@
 import pytest
 
-from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, compare, main, source
+from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, main, source
 from tfplace.cli.flagset import model_params
 from tfplace.cli.options import parse
 from tfplace.cli.problem import constraints
-from tfplace.compare.comparison import PLACERS_BY_DEFAULT
+from tfplace.compare.defaults import PLACERS_BY_DEFAULT
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.registry import GROUPERS
 
@@ -173,7 +173,3 @@ def test_exit_codes(monkeypatch, capsys, error, code, text):
     monkeypatch.setattr("tfplace.cli.place.place_command", fails)
     assert main(["place", "--model=x"]) == code
     assert text in capsys.readouterr().err
-
-
-def test_placers_compared_by_default_are_those_of_the_library():
-    assert compare._PLACERS == PLACERS_BY_DEFAULT

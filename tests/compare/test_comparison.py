@@ -8,7 +8,8 @@ import pytest
 import tfplace
 from tests.report.test_html import Outline
 from tfplace.compare import comparison
-from tfplace.compare.comparison import ALWAYS, BEST, RUNS, compare_placers
+from tfplace.compare.comparison import BEST, RUNS, compare_placers
+from tfplace.compare.defaults import ALWAYS
 from tfplace.compare.page import comparison_page
 from tfplace.core.files import alone_in
 from tfplace.core.placement import Placement

@@ -14,6 +14,7 @@ from tfplace.cli.console import present, say
 from tfplace.cli.flagset import describe_flags, flag_value, output_directory, read_only_flags, writing
 from tfplace.cli.problem import check_problem, problem_flags, read_problem
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.compare.defaults import PLACERS_BY_DEFAULT
 from tfplace.errors import MissingExtraError
 from tfplace.registry import PLACERS
 from tfplace.report.progress import Stages
@@ -24,15 +25,13 @@ if TYPE_CHECKING:
 
 NAME = "tfplace compare"
 PAGE = "report.html"
-_PLACERS = ("expert", "m_sct", "metis", "annealing", "placeto", "auto")
-"""Those of `tfplace.compare`, named here so that --help need not load it."""
 
 
 def compare_flags() -> flags.FlagValues:
     """A fresh set of flags, apart from absl's global ones."""
     fv = flags.FlagValues()
     problem_flags(fv)
-    flags.DEFINE_list("placers", [], f"Names; by default {', '.join(_PLACERS)}.", flag_values=fv)
+    flags.DEFINE_list("placers", [], f"Names; by default {', '.join(PLACERS_BY_DEFAULT)}.", flag_values=fv)
     flags.DEFINE_string("budget", "30s", "Of each run, such as 30s or '500 evaluations'.", flag_values=fv)
     flags.DEFINE_integer("seeds", 3, "Runs of each placer with random choices.", 1, flag_values=fv)
     flags.DEFINE_string("out", None, "Directory for runs, to go on from, page and placement.", flag_values=fv)
@@ -68,7 +67,7 @@ def compare_command(argv: Sequence[str]) -> None:
             problem = merged(problem, fv.grouper, fv.groups)
         comparison = compare_placers(
             problem,
-            fv.placers or _PLACERS,
+            fv.placers or PLACERS_BY_DEFAULT,
             budget=fv.budget,
             seeds=fv.seeds,
             groups=problem.num_units if fv.grouper else 0,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfplace.compare.cells import Case, Facts, Run, facts_of, run_placer, seeds_of
+from tfplace.compare.defaults import ALWAYS, PLACERS_BY_DEFAULT
 from tfplace.compare.journal import Journal
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.core.files import alone_in, write_whole
@@ -25,12 +26,6 @@ from tfplace.search.place import BASELINES, baseline_costs, placement_of
 from tfplace.search.progress import Progress
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
-
-ALWAYS = ("single", "heft", "random_search", "local_search")
-"""Run in every comparison: without them nobody knows what a number is worth."""
-
-PLACERS_BY_DEFAULT = ("expert", "m_sct", "metis", "annealing", "placeto", "auto")
-"""Compared, beside those, if no others are named."""
 
 RUNS, BEST = "runs.jsonl", "placement.json"
 """Files of a comparison that is kept."""
