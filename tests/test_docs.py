@@ -5,6 +5,7 @@ from statistics import geometric_mean, median
 
 import pytest
 
+import tfplace
 from tfplace import Topology
 from tfplace.cli.compare import compare_flags
 from tfplace.cli.options import parse, place_flags
@@ -21,6 +22,7 @@ from tfplace.learning.pretrained import Pretrained
 from tfplace.report.tensorboard import BEST, TRAINING
 from tfplace.reproduce.claims import CLAIMS
 from tfplace.reproduce.recheck import Judged, judged_table
+from tfplace.testing import make_graph
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,6 +53,28 @@ def test_the_readme_commands_are_one_line_each_and_parse():
     assert flags.model == "inception_v3"
     assert flags.topology in Topology.presets()
     assert "-m pytest" in test
+
+
+def test_the_placer_of_ones_own_works_as_written(tmp_path, monkeypatch):
+    code = re.search(r"```python\n(.*?)```", text("docs/own_placer.md"), re.DOTALL)[1]
+    (tmp_path / "greedy.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    graph = make_graph({"a": 10**9, "b": 10**9, "c": 10**6}, ["a -> c", "b -> c"])
+    found = tfplace.compare(graph, "2xP100", placers=("greedy:Greedy",), budget=100, seeds=2, progress=False)
+    assert not found.troubles()
+    assert found.standing.median_s("greedy:Greedy") <= found.standing.median_s("single")
+
+
+def test_the_simulator_is_asked_as_written(tmp_path, monkeypatch):
+    code = re.search(r"## Asking it\n\n```python\n(.*?)```", text("docs/simulator.md"), re.DOTALL)[1]
+    graph = make_graph({"a": 10**6, "b": 10**6}, ["a -> b"])
+    graph.save(tmp_path / "graph.npz")
+    (tmp_path / "out").mkdir()
+    tfplace.place(graph, "2xP100", placer="single", budget=5, progress=False).save(tmp_path / "out" / "placement.json")
+    monkeypatch.chdir(tmp_path)
+    said = []
+    exec(code, {"tfplace": tfplace, "print": lambda *values: said.extend(values)})
+    assert said[0] > 0 and said[1] is True and len(said[2]) == 9
 
 
 def test_links_between_documents_lead_somewhere():

@@ -67,7 +67,7 @@ def extract(
 
 
 def formulate(
-    graph: OpGraph,
+    graph: OpGraph | str | Path,
     topology: Topology | str | Path | None = None,
     *,
     constraints: Constraints | None = None,
@@ -78,7 +78,7 @@ def formulate(
     """Joins a graph, a topology, costs and the user's rules into what placers work on.
 
     Args:
-      graph: from `extract`.
+      graph: from `extract`, or a file of one (".npz").
       topology: a `Topology`, a preset's name or a file; by default the devices of the running TensorFlow.
       constraints: pin, forbid, colocate by op-name pattern.
       max_memory: device -> bytes or "10GiB"; overrides `constraints.max_memory`.
@@ -88,15 +88,20 @@ def formulate(
 
     Raises:
       TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
+      InputError: costs and a profile, or a profile of none of the devices.
     """
     from tfplace.cost.analytic import analytic_costs
     from tfplace.group.problem import formulate as formulate_problem
 
+    if not isinstance(graph, OpGraph):
+        graph = OpGraph.load(graph)
     topology = Topology.detect() if topology is None else Topology.load(topology)
     constraints = constraints or Constraints()
     if max_memory:
         constraints = replace(constraints, max_memory={**constraints.max_memory, **max_memory})
-    if costs is None and profile is not None:
+    if costs is not None and profile is not None:
+        raise InputError("costs and a profile", "one of the two")
+    if profile is not None:
         from tfplace.cost.profile import Profile
         from tfplace.cost.profiled import profiled_costs
 
@@ -137,7 +142,7 @@ def place(
         anything `extract` takes (with `batch`).
       topology: as in `formulate`; not beside a problem or a workload, which have theirs.
       batch: as in `extract`.
-      placer: a registered placer's name.
+      placer: a registered placer's name, or "module:class" of one's own (docs/own_placer.md).
       budget: seconds ("30s", 30.0) or a number of simulated placements (an int or "500 evaluations").
       seed: random seed; with a budget in evaluations the same seed gives the same placement.
       constraints: as in `formulate`.
@@ -229,6 +234,7 @@ def compare(
     seeds: int = 3,
     constraints: Constraints | None = None,
     max_memory: Mapping[str, int | str] | None = None,
+    profile: Profile | str | Path | None = None,
     grouper: str | None = None,
     groups: int = 256,
     folder: str | Path | None = None,
@@ -242,11 +248,12 @@ def compare(
       source: as in `place`.
       topology: as in `place`.
       batch: as in `place`.
-      placers: names; by default what places well, and `annealing`.
+      placers: names, or "module:class" of one's own; by default what places well, and `annealing`.
       budget: of each run, as in `place`.
       seeds: runs of each placer that has random choices.
       constraints: as in `place`.
       max_memory: as in `place`.
+      profile: as in `place`.
       grouper: as in `place`; all placers place the same groups.
       groups: as in `place`.
       folder: keeps every run (`runs.jsonl`) and the best placement (`placement.json`); the same call goes on there.
@@ -265,7 +272,7 @@ def compare(
     from tfplace.report.progress import Stages
     from tfplace.search.grouped import merged
 
-    problem = _problem(source, topology, batch, constraints, max_memory)
+    problem = _problem(source, topology, batch, constraints, max_memory, profile=profile)
     if grouper is not None:
         problem = merged(problem, grouper, groups)
     with Stages(quiet=not progress, only_bar=True) as stages:
@@ -355,19 +362,24 @@ def _controllers(wanted: int | Controllers) -> Controllers | None:
     return Controllers(Processes(count)) if count else None
 
 
-def simulate(problem: Problem, devices: Placement | Mapping[str, str]) -> StepCost:
+def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, str]) -> StepCost:
     """The simulated cost of a step under given devices.
 
     Args:
       problem: from `formulate`.
-      devices: a placement, or op name -> device name for every op.
+      devices: a placement or a file of one, found on any box whose devices have these names; or op name -> device name
+        for every op.
 
     Raises:
-      PlacementError: ops are missing, unknown or on a device they may not be on.
+      PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that they have to
+        be with.
+      UnknownNameError: no such device.
     """
     from tfplace.simulate.evaluate import simulate_devices
 
-    return simulate_devices(problem, devices.devices if isinstance(devices, Placement) else devices)
+    if not isinstance(devices, Mapping):
+        devices = Placement.load(devices, graph=problem.graph).devices
+    return simulate_devices(problem, devices)
 
 
 def apply(

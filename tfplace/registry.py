@@ -8,14 +8,18 @@ A registry maps a name to "module:attribute" and imports the module only when th
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from tfplace.errors import UnknownNameError
+from tfplace.errors import InputError, UnknownNameError
+
+_REFERENCE = re.compile(r"[\w.]+:\w+")
 
 
 class Registry:
-    """A mapping of names to lazily imported objects.
+    """A mapping of names to lazily imported classes and functions; "module:attribute" is a name too.
 
     Args:
       kind: what the names stand for, used in error messages.
@@ -31,28 +35,56 @@ class Registry:
         return iter(sorted({*self._targets, *self._objects}))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._targets or name in self._objects
+        known = name in self._targets or name in self._objects
+        return known or (isinstance(name, str) and _REFERENCE.fullmatch(name) is not None)
 
     def add(self, name: str, target: Any) -> None:
-        """Registers an object, or a "module:attribute" text, under `name`; a later one replaces an earlier one."""
+        """Registers a class or function, or its "module:attribute", under `name`; a later one replaces an earlier one.
+
+        Raises:
+          InputError: it is something else.
+        """
         if isinstance(target, str):
             self._objects.pop(name, None)
             self._targets[name] = target
         else:
-            self._objects[name] = target
+            self._objects[name] = self._made_by(name, target)
 
     def __getitem__(self, name: str) -> Any:
-        """The object called `name`.
+        """What is called `name`.
 
         Raises:
           UnknownNameError: no such name; lists the known ones.
+          InputError: its module cannot be imported, or does not have it.
         """
         if name not in self:
             raise UnknownNameError(self.kind, name, self)
-        if name not in self._objects:
-            module, _, attribute = self._targets[name].partition(":")
-            self._objects[name] = getattr(importlib.import_module(module), attribute)
-        return self._objects[name]
+        if name in self._objects:
+            return self._objects[name]
+        target = self._targets.get(name, name)
+        module, _, attribute = target.partition(":")
+        try:
+            found = self._made_by(name, getattr(importlib.import_module(module), attribute))
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"{self.kind} {target!r}: {error}", "a module and what is in it") from error
+        if name in self._targets:
+            self._objects[name] = found
+        return found
+
+    def source(self, name: str) -> str:
+        """Text of what `name` stands for, if it is not one of tfplace's own and its text can be had; else empty."""
+        found = self[name]
+        if str(getattr(found, "__module__", "")).partition(".")[0] == "tfplace":
+            return ""
+        try:
+            return inspect.getsource(found)
+        except (OSError, TypeError):
+            return ""
+
+    def _made_by(self, name: str, target: Any) -> Any:
+        if not callable(target):
+            raise InputError(f"{self.kind} {name!r}, {target!r}", f"a class, or a function that makes a {self.kind}")
+        return target
 
 
 PLACERS = Registry(

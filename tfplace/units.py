@@ -19,6 +19,8 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 
 _BYTES = {p + "B": f for p, f in (_DECIMAL | _BINARY).items()} | {"": 1}
+_MOST_BYTES = 2.0**60
+"""What sums of are still exact."""
 _SECONDS = {"s": 1.0, "": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "m": 60.0, "min": 60.0, "h": 3600.0}
 _RATE = {p + "B/s": f for p, f in (_DECIMAL | _BINARY).items()} | {"": 1}
 _FLOPS = {p + unit: f for p, f in _DECIMAL.items() for unit in ("FLOP/s", "FLOPS", "flop/s")} | {"": 1}
@@ -46,7 +48,10 @@ def parse_bytes(value: str | int | float) -> int:
     >>> parse_bytes("12GiB")
     12884901888
     """
-    return round(_parse(value, _BYTES, "size", '"12GiB", "500MB" or a number of bytes'))
+    size = _parse(value, _BYTES, "size", '"12GiB", "500MB" or a number of bytes')
+    if size > _MOST_BYTES:
+        raise InputError(repr(value), f"a size of at most {format_bytes(_MOST_BYTES)}")
+    return round(size)
 
 
 def parse_seconds(value: str | int | float) -> float:

@@ -1,10 +1,19 @@
 import json
+import sys
 
 import pytest
 
 from tests.report.test_html import Outline
 from tfplace.cli import BAD_INPUT, PLACED, main
 from tfplace.testing import make_graph
+
+OWN = """
+class Mine:
+    citation = "none"
+
+    def place(self, study):
+        return study.problem.allowed.argmax(axis=1)
+"""
 
 
 @pytest.fixture
@@ -43,6 +52,20 @@ def test_without_matplotlib_everything_else_is_written(command, tmp_path, capfd,
     assert main([*command, "--placers=metis", f"--out={tmp_path / 'out'}"]) == PLACED
     said = capfd.readouterr()
     assert "report.html is not written" in said.err and "placement.json" in said.out
+
+
+def test_a_placer_of_ones_own(command, tmp_path, capfd, monkeypatch):
+    (tmp_path / "own_placer.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert main([*command, "--placers=own_placer:Mine"]) == PLACED
+    assert "own_placer:Mine" in capfd.readouterr().out
+    place = ["place", *command[1:3], "--budget=5 evaluations", "--quiet"]
+    assert main([*place, "--placer=own_placer:Mine"]) == PLACED
+    assert "by own_placer:Mine" in capfd.readouterr().out
+    for wrong, said in (("own_placr:Mine", "own_placr"), ("own_placer:Yours", "Yours")):
+        assert main([*place, f"--placer={wrong}"]) == BAD_INPUT
+        assert said in capfd.readouterr().err
 
 
 def test_groups(command, capfd):

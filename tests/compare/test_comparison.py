@@ -138,6 +138,58 @@ def test_what_could_not_run_is_tried_again(problem, tmp_path, monkeypatch):
     assert not compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path).troubles()
 
 
+def test_a_mistake_in_somebodys_placer_stops_no_other(problem, monkeypatch):
+    class Wrong:
+        citation = "none"
+
+        def place(self, study):
+            return study.no_such_thing
+
+    monkeypatch.setitem(PLACERS._objects, "fails", Wrong)
+    found = compare_placers(problem, ("fails", "metis"), budget=50, seeds=1)
+    assert "AttributeError: " in found.troubles()["fails"] and __file__ in found.troubles()["fails"]
+    assert {*ALWAYS, "metis"} <= set(found.standing.runs)
+
+
+def test_an_illegal_answer_is_no_result(problem, monkeypatch):
+    class Illegal(Fails):
+        def place(self, study):
+            return np.full(study.problem.num_units, 1)
+
+    monkeypatch.setitem(PLACERS._objects, "fails", Illegal)
+    rules = tfplace.Constraints(forbid={"*": ["GPU:0"]})
+    forbidden = tfplace.formulate(problem.graph, "2xP100", constraints=rules)
+    found = compare_placers(forbidden, ("fails",), budget=50, seeds=1)
+    assert "on GPU:0; expected a device" in found.troubles()["fails"]
+    assert "GPU:0" not in found.best.devices.values()
+
+
+class First:
+    citation = "none"
+
+    def place(self, study):
+        return np.full(study.problem.num_units, 1)
+
+
+class Second:
+    citation = "none"
+
+    def place(self, study):
+        return np.repeat([1, 1, 2], 6)
+
+
+def test_another_version_of_ones_own_placer_is_run_again(problem, tmp_path, monkeypatch):
+    said = []
+    for placer, kept in ((First, 0), (First, 5), (Second, 4), (Second, 5)):
+        monkeypatch.setitem(PLACERS._objects, "fails", placer)
+        said.clear()
+        found = compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path, tell=said.append)
+        assert sum("runs are kept from an earlier call" in text for text in said) == (kept > 0)
+        assert sum("(" in text for text in said) == 5 - kept
+        devices = placer().place(type("Study", (), {"problem": problem}))
+        assert found.standing.median_s("fails") == Simulator(problem)(devices).step_s
+
+
 def test_what_was_found_until_ctrl_c_is_not_lost(problem, monkeypatch):
     monkeypatch.setattr(comparison, "ALWAYS", ("single",))
     found = compare_placers(problem, ("stops",), budget=50, seeds=1)
@@ -156,6 +208,8 @@ def test_bad_input(problem):
         compare_placers(problem, seeds=0)
     with pytest.raises(UnknownNameError, match="autoo"):
         compare_placers(problem, ("autoo",))
+    with pytest.raises(InputError, match=r"placers='metis'; expected a sequence of names. Write placers=\('metis',\)"):
+        compare_placers(problem, "metis")
 
 
 def test_the_public_function_places_groups(problem):

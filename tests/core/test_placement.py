@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,16 @@ def test_a_placement_on_another_topology_is_refused():
     slower = make_problem(placement.problem.graph, make_topology(2, bandwidth=1e9), 1.0)
     with pytest.raises(PlacementError, match="a placement on topology made"):
         Placement.from_json(placement.to_json(), problem=slower)
+
+
+def test_a_placement_of_other_costs_or_limits_says_so():
+    placement = replace(make(), problem_fingerprint=make().problem.fingerprint)
+    text = placement.to_json()
+    assert Placement.from_json(text, problem=placement.problem).notes == ()
+    less = replace(placement.problem, memory_limit=placement.problem.memory_limit - 1)
+    loaded = Placement.from_json(text, problem=less)
+    assert "with other costs, limits or rules" in loaded.notes[0]
+    assert Placement.load(loaded, problem=less).notes == loaded.notes  # said once
 
 
 def test_a_loaded_placement_without_its_graph_has_no_timeline():

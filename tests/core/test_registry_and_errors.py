@@ -1,3 +1,4 @@
+import math
 import pickle
 
 import pytest
@@ -7,11 +8,37 @@ from tfplace.registry import PLACERS, SERVICES, Registry
 
 
 def test_names_are_imported_when_asked_for():
-    registry = Registry("thing", {"here": "math:pi", "broken": "no_such_module:x"})
-    assert registry["here"] == pytest.approx(3.14159, abs=1e-5)
+    registry = Registry("thing", {"here": "math:sqrt", "broken": "no_such_module:x"})
+    assert registry["here"] is math.sqrt
     assert list(registry) == ["broken", "here"]
-    with pytest.raises(ImportError):
+    with pytest.raises(errors.InputError, match=r"thing 'no_such_module:x': No module named"):
         registry["broken"]
+
+
+def test_a_module_and_what_is_in_it_is_a_name_too():
+    registry = Registry("thing", {"here": "math:sqrt"})
+    assert "math:exp" in registry
+    assert registry["math:exp"] is math.exp
+    assert "math:exp" not in list(registry)
+    with pytest.raises(errors.InputError, match="thing 'math:nothing': module 'math' has no attribute"):
+        registry["math:nothing"]
+    with pytest.raises(errors.UnknownNameError):
+        registry["math:"]
+
+
+def test_what_makes_nothing_is_refused():
+    registry = Registry("thing", {"number": "math:pi"})
+    with pytest.raises(errors.InputError, match=r"thing 'number', 3\.14.*a function that makes a thing"):
+        registry["number"]
+    with pytest.raises(errors.InputError, match="thing 'mine', 3; expected a class"):
+        registry.add("mine", 3)
+
+
+def test_only_what_is_not_tfplaces_own_has_a_source():
+    registry = Registry("thing", {"own": "tfplace.placers.heft:Heft", "built in": "math:sqrt"})
+    registry.add("mine", test_what_makes_nothing_is_refused)
+    assert registry.source("own") == registry.source("built in") == ""
+    assert "def test_what_makes_nothing_is_refused" in registry.source("mine")
 
 
 def test_an_unknown_name_lists_the_known_and_the_nearest():
@@ -22,11 +49,11 @@ def test_an_unknown_name_lists_the_known_and_the_nearest():
 
 
 def test_later_entries_replace_earlier_ones():
-    registry = Registry("thing", {"a": "math:pi"})
-    registry.add("a", 3)
-    assert registry["a"] == 3
-    registry.add("a", "math:tau")
-    assert registry["a"] == pytest.approx(6.283, abs=1e-3)
+    registry = Registry("thing", {"a": "math:sqrt"})
+    registry.add("a", len)
+    assert registry["a"] is len
+    registry.add("a", "math:exp")
+    assert registry["a"] is math.exp
     assert "a" in registry
     assert "b" not in registry
 

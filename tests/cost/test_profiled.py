@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from tests.cost.test_profile import KEY, step
@@ -11,6 +10,7 @@ from tfplace.cost.analytic import analytic_costs
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile
 from tfplace.cost.profiled import profiled_costs, profiled_share, step_ratio
 from tfplace.cost.signature import signatures
+from tfplace.errors import InputError
 from tfplace.testing import make_graph, make_topology
 
 MODEL = KEY[0]
@@ -101,11 +101,12 @@ def test_what_was_measured_in_different_ways_on_different_devices_counts_as_meas
     assert profiled_share(costs) == 1.0
 
 
-def test_an_empty_profile_changes_nothing(graph):
-    plain = analytic_costs(graph, topology(MODEL, MODEL))
-    costs = profiled_costs(graph, topology(MODEL, MODEL), Profile())
-    assert np.array_equal(costs.compute_s, plain.compute_s)
-    assert costs.provenance == plain.provenance
+def test_a_profile_that_says_nothing_of_any_device_is_refused(graph):
+    with pytest.raises(InputError, match=f"a profile of no device; expected one of a device of .*{MODEL!r} .CPU."):
+        profiled_costs(graph, topology(MODEL, MODEL), Profile())
+    other = measured(graph, {"x": 1e-3})
+    with pytest.raises(InputError, match=f"a profile of {MODEL!r}; expected one of a device of .*'another' .CPU."):
+        profiled_costs(graph, topology("another"), Profile((other,)))
 
 
 def test_a_graph_whose_own_step_was_measured_adds_up_to_it(graph):

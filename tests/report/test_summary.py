@@ -29,6 +29,13 @@ def test_says_stay_when_nothing_is_gained():
     assert "stay on GPU:1: this placement is 1.20 times slower" in text
 
 
+def test_says_which_baseline_is_better_than_both():
+    baselines = {"single GPU:1": cost(0.010), "heft": cost(0.008), "expert": cost(0.009)}
+    said = placement(0.012, baselines).summary()
+    assert "take heft instead: it is 1.50 times faster than this placement, and 1.25 times faster than the best" in said
+    assert "faster than the best single device (GPU:1)" in placement(0.0075, baselines).summary()
+
+
 def test_a_baseline_that_does_not_fit_has_no_step_time():
     misfit = cost(0.123456, peak=(2, 6.5))
     text = placement(0.010, {"single GPU:1": misfit}).summary()

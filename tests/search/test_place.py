@@ -66,6 +66,8 @@ def test_ctrl_c_returns_the_best_so_far():
     PLACERS.add("interrupted", Interrupted)
     placement = search_placement(two_towers(), placer="interrupted", budget=10, baselines=())
     assert set(placement.devices.values()) == {"GPU:0"}
+    (note,) = placement.notes
+    assert note.startswith("interrupted after 1 evaluations, 0.") and "of a budget of 10 evaluations" in note
 
 
 def test_ctrl_c_while_the_answer_is_evaluated_anew_keeps_what_the_search_saw():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_the_best_is_kept(problem):
     rng = np.random.default_rng(0)
     keys = []
     for _ in range(20):
-        placement = rng.integers(0, problem.num_devices, problem.num_units).astype(np.int32)
+        placement = random_devices(rng, problem)
         keys.append(study.key(placement))
     assert study.best_key == search.best_key == min(keys)
     assert search.evaluator(study.best).key == min(keys)
@@ -147,3 +148,62 @@ def test_known_placements_are_evaluated_first(problem):
     assert search.evaluations == 1
     with pytest.raises(PlacementError, match="one device for each"):
         search.enqueue(known[:-1])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda p: np.full(p.num_units, -1), "a device index out of range"),
+        (lambda p: np.full(p.num_units, 99), "a device index out of range"),
+        (lambda p: np.zeros(p.num_units + 1, np.int32), "devices of shape"),
+        (lambda p: np.zeros(p.num_units), "devices of type float64"),
+    ],
+)
+def test_what_are_no_devices_is_refused_before_it_is_evaluated(problem, wrong, text):
+    study = Search(problem, Budget(evaluations=5), 0).study("test")
+    with pytest.raises(PlacementError, match=text):
+        study.key(wrong(problem))
+    with pytest.raises(PlacementError, match=text):
+        study.keys(wrong(problem)[None])
+    assert study.evaluations == 0
+
+
+def test_a_best_that_breaks_a_rule_is_refused(problem):
+    allowed = problem.allowed.copy()
+    allowed[:, 0] = False
+    allowed[:, 1] = True
+    study = Search(dataclasses.replace(problem, allowed=allowed), Budget(evaluations=5), 0).study("test")
+    with pytest.raises(PlacementError, match=r"on .*:0; expected a device that .* the constraints allow"):
+        study.key(devices(problem, 0))
+    assert study.best is None
+
+
+class Answers:
+    """Evaluates some placements, and answers with one."""
+
+    citation = "none"
+
+    def __init__(self, evaluated, answer):
+        self.evaluated = evaluated
+        self.answer = answer
+
+    def place(self, study):
+        for placement in self.evaluated:
+            study.key(placement)
+        return self.answer
+
+
+def test_the_better_of_what_was_evaluated_and_what_is_answered_counts(problem):
+    rng = np.random.default_rng(0)
+    some = sorted((random_devices(rng, problem) for _ in range(5)), key=lambda p: Simulator(problem).key(p))
+    good, bad = some[0], some[-1]
+    for placer in (Answers([good], bad), Answers([bad], good), Answers([], good), Answers([bad, good], None)):
+        search = Search(problem, Budget(evaluations=10), 0)
+        if placer.answer is None:
+            with pytest.raises(PlacementError, match="devices of shape"):
+                search.run(placer, "test")
+        else:
+            assert np.array_equal(search.run(placer, "test"), good)
+    search = Search(problem, Budget(evaluations=10), 0)
+    search.run(Answers([bad], good), "test")
+    assert np.array_equal(search.best, good)

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from tests.simulate.varied import random_options, random_variation, varied_problems, with_overheads
+from tfplace.api import formulate
+from tfplace.core.constraints import Constraints
 from tfplace.simulate.bounds import lower_bound, memory_split
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import Options
@@ -228,3 +230,23 @@ def test_prices_and_weights_prove_the_value():
 
 def test_a_graph_of_constants_has_a_bound_of_nothing():
     assert bound_of(make_graph({"k": 8}, replicable=["k"]), 1.0).seconds == 0.0
+
+
+def test_a_constant_that_a_rule_names_is_bound_by_nothing():
+    graph = make_graph({"k": 8, "a": 1, "b": 1}, ["k -> a", "a -> b"], replicable=["k"])
+    for rules in ({"forbid": {"*": ["CPU:0"]}}, {"pin": {"k": "GPU:0"}}):
+        problem = formulate(graph, "2xP100", constraints=Constraints(**rules))
+        found = check_bound(problem, Options(), placements(problem))
+        assert 0 < found.seconds < np.inf
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_no_placement_that_keeps_to_rules_on_everything_beats_the_bound(block):
+    for seed in range(10 * block, 10 * block + 10):
+        rng = np.random.default_rng(seed)
+        graph = random_graph(rng, 40, cpu_only=0.0, constants=0.2)
+        rules = Constraints(forbid={"*": ["CPU:0"]}, pin={str(rng.choice(graph.op_names)): "GPU:0"})
+        problem = formulate(graph, "2xP100", constraints=rules)
+        units = np.array([random_devices(rng, problem) for _ in range(20)])
+        found = check_bound(problem, Options(), units)
+        assert np.isfinite(found.seconds)

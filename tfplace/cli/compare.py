@@ -12,6 +12,7 @@ from absl import flags
 
 from tfplace.cli.console import present, say
 from tfplace.cli.flagset import describe_flags, flag_value, output_directory, read_only_flags, writing
+from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import check_problem, problem_flags, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.compare.defaults import PLACERS_BY_DEFAULT
@@ -54,7 +55,7 @@ def compare_command(argv: Sequence[str]) -> None:
     read_only_flags(NAME, fv, argv)
     asked = check_problem(fv)
     flag_value("budget", fv.budget, Budget.parse)
-    learned = [name for name in fv.placers if getattr(PLACERS[name], "learned", False)]
+    learned = [name for name in fv.placers if getattr(find_placer(name), "learned", False)]
     out = output_directory("out", fv.out)
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         problem = read_problem(fv, stages, asked, gpus=asked.topology is None)

@@ -8,8 +8,10 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tfplace.errors import SourceError
+from tfplace.registry import PLACERS
 
 _ZOO = "models"
 _OF_THE_ZOO = "zoo_facts.json"  # a package of the same name may well have a zoo.py
@@ -53,6 +55,19 @@ def check_module(module: str) -> None:
         there = _spec(top) is not None or top in sys.modules
     if not there:
         raise missing(module)
+
+
+def find_placer(name: str) -> Any:
+    """A placer by its name, or one of the user's own by "module:class".
+
+    Raises:
+      InputError: there is none.
+    """
+    module, colon, _ = name.partition(":")
+    if colon and name in PLACERS:
+        check_module(module)
+        load_module(module)
+    return PLACERS[name]
 
 
 def missing(module: str) -> SourceError:

@@ -19,7 +19,7 @@ def place_flags() -> flags.FlagValues:
     fv = flags.FlagValues()
     problem_flags(fv)
     text, switch = flags.DEFINE_string, flags.DEFINE_bool
-    text("placer", "auto", "Name of a placer; see `tfplace placers`.", flag_values=fv)
+    text("placer", "auto", "Name of a placer (see `tfplace placers`), or module:class of one's own.", flag_values=fv)
     text("init", None, "What to go on from: a file of a placement, or a placer's name.", flag_values=fv)
     text("run_dir", None, "Directory that keeps the search, which goes on there after any end.", flag_values=fv)
     switch("resume", True, "Go on with the search that is in --run_dir; --noresume refuses it.", flag_values=fv)

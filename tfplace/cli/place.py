@@ -15,13 +15,15 @@ from tfplace.cli import options
 from tfplace.cli.console import present, say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
 from tfplace.cli.flagset import flag_value, output_directory, writing
+from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import Asked, check_problem, read_problem
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.core.files import write_whole
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.timeline import Timeline
-from tfplace.errors import InputError, TfplaceError, UnknownNameError
+from tfplace.errors import InputError, TfplaceError
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
@@ -83,8 +85,7 @@ def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
     asked = check_problem(fv)
     flag_value("budget", fv.budget, Budget.parse)
     check_evaluator(fv, asked.topology)
-    if fv.placer not in PLACERS:
-        raise UnknownNameError("placer", fv.placer, PLACERS)
+    find_placer(fv.placer)
     if fv.init:
         check_init(fv.init)
         check_goes_on(fv.placer)
@@ -184,7 +185,7 @@ def _write(
 
     write("trace", "trace.json", lambda path: placement.timeline().save(str(path), *measured))
     write("topology", "topology.json", problem.topology.save)
-    write("report", "report.html", lambda path: path.write_text(placement_page(placement)))
+    write("report", "report.html", lambda path: write_whole(path, placement_page(placement)))
     if problem.graph.origin is None:
         stages.note("placed.meta is not written: a graph loaded from a file has no TensorFlow form")
     else:

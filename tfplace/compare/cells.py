@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import os
 import time
+import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -181,6 +182,7 @@ class Run:
         results.
       ran_s: for each of `trail`, and last for the whole run, the step seconds of all placements evaluated until then:
         what it would take to run one step of each; empty in older results.
+      code: digest of a placer that is not tfplace's own; empty for those that are.
     """
 
     case: Case
@@ -195,6 +197,7 @@ class Run:
     trouble: str = ""
     failed: int = 0
     ran_s: tuple[float, ...] = ()
+    code: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -248,7 +251,15 @@ def run_cell(
     return run_placer(Search(problem, budget, seed), case, placer, seed, trained=trained)
 
 
-def run_placer(search: Search, case: Case, placer: str, seed: int, *, trained: Trained | None = None) -> Run:
+def run_placer(
+    search: Search,
+    case: Case,
+    placer: str,
+    seed: int,
+    *,
+    trained: Trained | None = None,
+    excused: type[Exception] = TfplaceError,
+) -> Run:
     """Runs a placer; what it cannot do is part of the result, not an error.
 
     Args:
@@ -257,6 +268,7 @@ def run_placer(search: Search, case: Case, placer: str, seed: int, *, trained: T
       placer: its name.
       seed: of the search.
       trained: what stands behind the name, if it is no placer's own.
+      excused: errors that are a part of the result.
 
     Raises:
       KeyboardInterrupt: what was found by then is the search's.
@@ -267,8 +279,8 @@ def run_placer(search: Search, case: Case, placer: str, seed: int, *, trained: T
     try:
         method = PLACERS[placer]() if trained is None else trained.placer_for(case)
         chosen = search.run(method, placer, interruptible=False)
-    except TfplaceError as error:
-        trouble = str(error)
+    except excused as error:
+        trouble = str(error) if isinstance(error, TfplaceError) else _where(error)
     took, used = time.perf_counter() - wall, _cpu_s() - cpu
     if chosen is not None and search.best is None:  # a placer that evaluates nothing
         search.record(chosen, search.evaluator.key(chosen), placer)
@@ -288,6 +300,12 @@ def run_placer(search: Search, case: Case, placer: str, seed: int, *, trained: T
         failed=search.failed,
         ran_s=tuple(float(f"{seconds:.6g}") for seconds in (*(f.ran_s for f in kept), search.ran_s)),
     )
+
+
+def _where(error: Exception) -> str:
+    """An error that is a mistake in somebody's placer, and the line it comes from."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (line {last.lineno} of {last.filename})"
 
 
 def _cpu_s() -> float:

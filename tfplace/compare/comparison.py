@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -134,7 +135,8 @@ def compare_placers(
 ) -> Comparison:
     """Runs each placer on a problem, one after the other, and `ALWAYS`.
 
-    Seed by seed, so that what is there when it is stopped is a fair picture.
+    Seed by seed, so that what is there when it is stopped is a fair picture. A placer that fails, with whatever error,
+    has its `troubles` told and stops no other.
 
     Args:
       problem: what is placed.
@@ -152,6 +154,8 @@ def compare_placers(
       KeyboardInterrupt: before anything was run.
     """
     budget = Budget.parse(budget)
+    if isinstance(placers, str):
+        raise InputError(f"placers={placers!r}", "a sequence of names", f"Write placers=({placers!r},).")
     if seeds < 1:
         raise InputError(f"{seeds} seeds", "at least 1")
     names = [name for name in dict.fromkeys((*ALWAYS, *placers)) if PLACERS[name]]
@@ -174,20 +178,29 @@ def _run_missing(
     progress: Callable[[Progress], None] | None,
 ) -> bool:
     """Runs those (placer, seed) that are not kept yet; whether nothing stopped it."""
-    todo = [cell for cell in cells if cell not in kept.runs or kept.runs[cell].trouble]
+    code = {name: _code(name) for name, _ in cells}
+    todo = [cell for cell in cells if not kept.has(*cell, code[cell[0]])]
+    if len(todo) < len(cells):
+        tell(f"{len(cells) - len(todo)} of {len(cells)} runs are kept from an earlier call")
     for n, (name, seed) in enumerate(todo):
         tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
         search = Search(problem, kept.budget, seed, progress)
         try:
-            run = run_placer(search, kept.facts.case, name, seed)
+            run = run_placer(search, kept.facts.case, name, seed, excused=Exception)
         except KeyboardInterrupt:
             if not kept.runs:
                 raise
             kept.found(search, name, seed)
             return False
         kept.found(search, name, seed)
-        kept.add(run)
+        kept.add(dataclasses.replace(run, code=code[name]))
     return True
+
+
+def _code(placer: str) -> str:
+    """Of somebody's own placer, so that what an earlier version of it found is not taken for what this one finds."""
+    source = PLACERS.source(placer)
+    return hashlib.sha256(source.encode()).hexdigest()[:16] if source else ""
 
 
 class _Kept:
@@ -240,6 +253,11 @@ class _Kept:
     def _baselines(self) -> Mapping[str, StepCost]:
         return baseline_costs(self._problem, BASELINES, 0, self._simulator)
 
+    def has(self, placer: str, seed: int, code: str) -> bool:
+        """Whether there is a run of the placer as it is now; one that could not run may be able to by now."""
+        run = self.runs.get((placer, seed))
+        return run is not None and not run.trouble and run.code == code
+
     def add(self, run: Run) -> None:
         """Keeps a run."""
         self.runs[run.placer, run.seed] = run
@@ -258,7 +276,7 @@ class _Kept:
         if not path.exists():
             return None
         try:
-            return Placement.from_json(path.read_text(), problem=self._problem)
+            return Placement.from_json(path.read_text(encoding="utf-8"), problem=self._problem)
         except PlacementError as error:
             raise InputError(
                 f"{path}: {error}", "the best placement of this comparison", "Name another one."

@@ -95,11 +95,16 @@ class Journal:
                 "Name another file, or the settings with which this one was begun.",
             )
         for line in lines:
-            if "facts" in line:
-                data = line["facts"]
-                self._take(Facts(**{**data, "case": Case(**data["case"])}))
-            else:
-                self._take(Run.from_dict(line["run"]))
+            try:
+                if "facts" in line:
+                    data = line["facts"]
+                    self._take(Facts(**{**data, "case": Case(**data["case"])}))
+                else:
+                    self._take(Run.from_dict(line["run"]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(
+                    f"{json.dumps(line)[:60]} in {self.path.name}", "facts or a run", "Name another file."
+                ) from error
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         """Every whole line; one that was being written when its process was killed is left out."""

@@ -78,13 +78,13 @@ class Page:
         self._path = Path(path)
         if not self._path.exists():
             raise InputError(f"page {path}, which is not there", "a page whose tables are to be rewritten")
-        text = self._path.read_text()
+        text = self._path.read_text(encoding="utf-8")
         self.name = next((name for name in names if f"<!-- tables: {name} -->" in text), names[-1])
         replace_between(text, self.name, "")
 
     def write(self, tables: str) -> None:
         """Replaces what is there."""
-        write_whole(self._path, replace_between(self._path.read_text(), self.name, tables))
+        write_whole(self._path, replace_between(self._path.read_text(encoding="utf-8"), self.name, tables))
 
 
 def _agreement(e: Mapping[str, Any]) -> tuple[str, ...]:

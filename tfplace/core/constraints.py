@@ -31,6 +31,9 @@ class Constraints:
     def __post_init__(self) -> None:
         if not 0 <= self.headroom < 1:
             raise ConstraintError(f"headroom {self.headroom}", "a fraction of at least 0 and below 1")
+        for patterns in (self.colocate, *self.colocate):
+            if isinstance(patterns, str):
+                raise ConstraintError(f"colocate with the text {patterns!r}", "lists of patterns", "[[...], [...]].")
         for device, size in self.max_memory.items():
             parse_bytes(size)
             if parse_bytes(size) == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -45,16 +46,18 @@ class Device:
     def __post_init__(self) -> None:
         where = f"device {self.name!r}"
         for what, value in (("memory", self.memory_bytes), ("memory_bandwidth", self.memory_bandwidth)):
-            if not value > 0:
-                raise TopologyError(f"{what} {value!r} in {where}", f"{what} above 0")
+            if not 0 < value < math.inf:
+                raise TopologyError(f"{what} {value!r} in {where}", f"a finite {what} above 0")
         if not 0 <= self.workspace_bytes < self.memory_bytes:
             raise TopologyError(
                 f"workspace {self.workspace_bytes!r} in {where}", "workspace of at least 0, below memory"
             )
-        if self.op_overhead_s < 0:
-            raise TopologyError(f"op_overhead {self.op_overhead_s!r} in {where}", "op_overhead of at least 0")
-        if "float32" not in self.flops or not all(f > 0 for f in self.flops.values()):
-            raise TopologyError(f"flops {dict(self.flops)!r} in {where}", 'rates above 0 with an entry "float32"')
+        if not 0 <= self.op_overhead_s < math.inf:
+            raise TopologyError(f"op_overhead {self.op_overhead_s!r} in {where}", "a finite op_overhead of at least 0")
+        if "float32" not in self.flops or not all(0 < f < math.inf for f in self.flops.values()):
+            raise TopologyError(
+                f"flops {dict(self.flops)!r} in {where}", 'finite rates above 0 with an entry "float32"'
+            )
         if self.duplex not in ("full", "half"):
             raise TopologyError(f"duplex {self.duplex!r} in {where}", '"full" or "half"')
 
@@ -92,8 +95,8 @@ class Link:
         where = f"link {self.src} -> {self.dst}"
         if not self.bandwidth > 0:
             raise TopologyError(f"bandwidth {self.bandwidth!r} in {where}", "bandwidth above 0")
-        if self.latency_s < 0:
-            raise TopologyError(f"latency {self.latency_s!r} in {where}", "latency of at least 0")
+        if not 0 <= self.latency_s < math.inf:
+            raise TopologyError(f"latency {self.latency_s!r} in {where}", "a finite latency of at least 0")
         for what in LINK_OVERHEADS:
-            if not getattr(self, what) >= 0:
-                raise TopologyError(f"{what} {getattr(self, what)!r} in {where}", f"{what} of at least 0")
+            if not 0 <= getattr(self, what) < math.inf:
+                raise TopologyError(f"{what} {getattr(self, what)!r} in {where}", f"a finite {what} of at least 0")

@@ -23,6 +23,11 @@ from tfplace.units import format_seconds
 
 FORMAT = "tfplace-placement/1"
 
+_OF_ANOTHER = (
+    "step time, memory, bound and baselines are as they were found, with other costs, limits or rules than those it is "
+    "loaded for; tfplace.simulate(problem, placement) tells them anew"
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Placement:
@@ -44,6 +49,7 @@ class Placement:
       problem: what it answers; absent after loading from a file without the graph.
       simulated: the simulated cost, where `cost` is not simulated.
       notes: what the placer has to say of it, such as how much of an optimum it has proven.
+      problem_fingerprint: of the problem it was found for, costs, limits and rules included; empty if unknown.
     """
 
     op_names: tuple[str, ...]
@@ -61,6 +67,7 @@ class Placement:
     problem: Problem | None = None
     simulated: StepCost | None = None
     notes: tuple[str, ...] = ()
+    problem_fingerprint: str = ""
 
     def __post_init__(self) -> None:
         if self.op_device.shape != (len(self.op_names),):
@@ -118,7 +125,10 @@ class Placement:
                 f"{', '.join(placement.device_names)})",
                 f"one on {problem.topology.name} ({problem.topology.fingerprint}, devices "
                 f"{', '.join(problem.topology.device_names)})",
+                "Their devices differ in names, speed, memory or links. Less memory alone is a matter of max_memory.",
             )
+        if problem is not None and placement.problem_fingerprint not in ("", problem.fingerprint):
+            return replace(placement, notes=tuple(dict.fromkeys((*placement.notes, _OF_ANOTHER))))
         return placement
 
     def _in_order_of(self, graph: OpGraph) -> Placement:
@@ -204,6 +214,7 @@ class Placement:
                 "simulated": None if self.simulated is None else self.simulated.to_dict(),
                 "baselines": {k: v.to_dict() for k, v in self.baselines.items()},
                 "notes": list(self.notes),
+                "problem_fingerprint": self.problem_fingerprint,
                 "devices": list(self.device_names),
                 "ops": dict(zip(self.op_names, self.op_device.tolist(), strict=True)),
             },
@@ -280,6 +291,7 @@ class Placement:
                 versions=data["versions"],
                 simulated=None if data.get("simulated") is None else StepCost.from_dict(data["simulated"]),
                 notes=tuple(map(str, data.get("notes", ()))),
+                problem_fingerprint=str(data.get("problem_fingerprint", "")),
             )
         except PlacementError:
             raise

@@ -118,19 +118,36 @@ class Problem:
         Raises:
           PlacementError: wrong length, a device that does not exist, or one the unit may not be on.
         """
-        unit_device = np.asarray(unit_device)
-        if unit_device.shape != (self.num_units,):
-            raise PlacementError(
-                f"devices of shape {unit_device.shape}", f"one device for each of {self.num_units} units"
-            )
-        if unit_device.size and (unit_device.min() < 0 or unit_device.max() >= self.num_devices):
-            raise PlacementError("a device index out of range", f"0..{self.num_devices - 1}")
+        return self.spread(self.check(unit_device))
+
+    def check(self, unit_device: IntArray) -> IntArray:
+        """[U] the same devices of units, if they are that.
+
+        Raises:
+          PlacementError: as of `expand`.
+        """
+        unit_device = self.rows(np.asarray(unit_device)[None])[0]
         wrong = np.flatnonzero(~self.allowed[np.arange(self.num_units), unit_device])
         if len(wrong):
             op = self.graph.op_names[self.grouping.members[wrong[0]][0]]
             device = self.topology.devices[unit_device[wrong[0]]].name
             raise PlacementError(f"{op} on {device}", "a device that has its kernel and that the constraints allow")
-        return self.spread(unit_device)
+        return unit_device
+
+    def rows(self, unit_devices: IntArray) -> IntArray:
+        """[B, U] the same devices of units as evaluators take them; whether units may be there is not asked.
+
+        Raises:
+          PlacementError: another shape, no whole numbers, or a device that does not exist.
+        """
+        rows = np.asarray(unit_devices)
+        if rows.ndim != 2 or rows.shape[1] != self.num_units:
+            raise PlacementError(f"devices of shape {rows.shape[1:]}", f"one device for each of {self.num_units} units")
+        if rows.size and rows.dtype.kind not in "iu":
+            raise PlacementError(f"devices of type {rows.dtype}", "whole numbers")
+        if rows.size and (rows.min() < 0 or rows.max() >= self.num_devices):
+            raise PlacementError("a device index out of range", f"0..{self.num_devices - 1}")
+        return np.ascontiguousarray(rows, np.int32)
 
     def gather(self, op_device: IntArray) -> IntArray:
         """[V] devices of ops -> [U] devices of units, of which `expand` makes the same devices of ops again."""

@@ -222,7 +222,7 @@ class Topology:
                 raise TopologyError(f"{str(source)!r}, which does not exist", "a topology file or a preset's name")
             return cls.preset(str(source))
         try:
-            data = json.loads(path.read_text())
+            data = json.loads(path.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
             raise TopologyError(f"{str(source)!r}, which is not JSON ({error})", "a topology file") from error
         return cls.from_dict(data, where=path.name)

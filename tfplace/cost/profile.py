@@ -143,7 +143,7 @@ class Profile:
             return source
         path = Path(source)
         try:
-            data = json.loads(path.read_text())
+            data = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(
                 f"profile {str(path)!r} ({error.strerror})", "a profile file", "Write one with tfplace profile."

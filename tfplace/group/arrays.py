@@ -66,7 +66,7 @@ def problem_from_arrays(
     Problem('arrays', 2 units, 3 devices of '2xP100')
     """
     topology = Topology.load(topology)
-    seconds = np.array(compute_s, np.float64)
+    seconds = numbers(compute_s, "compute_s").astype(np.float64)
     if seconds.ndim != 2 or seconds.shape[1] != len(topology.devices):
         expected = f"[V, {len(topology.devices)}], a column for each device of {topology.name!r}"
         raise GraphError(f"compute_s of shape {seconds.shape}", expected)
@@ -125,13 +125,30 @@ def each(values: ArrayLike, count: int, what: str, dtype: type[Any]) -> NDArray[
     Raises:
       GraphError: another number of values, or values that are not of the type.
     """
-    given = np.asarray(values)
+    given = numbers(values, what)
     if given.shape not in ((), (count,)):
         raise GraphError(f"{what} of shape {given.shape}", f"one number, or {count} of them")
-    out = given.astype(dtype)
+    with np.errstate(invalid="ignore"):  # what does not survive is said to be wrong below
+        out = given.astype(dtype)
     if not np.array_equal(out, given):
-        raise GraphError(f"{what} that are not all {np.dtype(dtype).name}", "whole numbers")
+        kind = "finite numbers" if np.dtype(dtype).kind == "f" else f"whole numbers of type {np.dtype(dtype).name}"
+        raise GraphError(f"{what} that are not all {kind}", kind)
     return np.broadcast_to(out, (count,)).copy()
+
+
+def numbers(values: ArrayLike, what: str) -> NDArray[Any]:
+    """The values as an array.
+
+    Raises:
+      GraphError: they are no numbers, or rows of unequal lengths.
+    """
+    try:
+        given = np.asarray(values)
+    except ValueError as error:
+        raise GraphError(f"{what} of rows of unequal lengths ({error})", "an array of numbers") from error
+    if given.dtype.kind not in "buif":
+        raise GraphError(f"{what} of type {given.dtype}", "an array of numbers of at most 64 bits")
+    return given
 
 
 class _Tensors(NamedTuple):
@@ -218,10 +235,12 @@ def _input_positions(dst: IntArray, count: int) -> IntArray:
 
 
 def _pairs(edges: ArrayLike, count: int) -> NDArray[np.int64]:
-    given = np.asarray(edges)
+    given = numbers(edges, "edges")
     if given.size and given.shape != (len(given), 2):
         raise GraphError(f"edges of shape {given.shape}", "[E, 2]: producing and consuming op")
     pairs = given.reshape(-1, 2).astype(np.int64)
+    if not np.array_equal(pairs, given.reshape(-1, 2)):
+        raise GraphError("edges between ops that are no whole numbers", f"op indices 0 to {count - 1}")
     if pairs.size and (pairs.min() < 0 or pairs.max() >= count):
         raise GraphError(f"edges between ops {pairs.min()} to {pairs.max()}", f"op indices 0 to {count - 1}")
     return pairs

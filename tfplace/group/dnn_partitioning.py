@@ -16,8 +16,9 @@ import numpy as np
 from tfplace.core.device import Device, Link
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
-from tfplace.errors import SourceError
+from tfplace.errors import InputError, SourceError
 from tfplace.group.arrays import problem_from_arrays
+from tfplace.units import parse_bytes
 
 MS = 1e-3
 _HOST_BYTES = 2**50
@@ -43,10 +44,11 @@ def load_workload(source: str | Path | Mapping[str, Any]) -> Problem:
     data = source if isinstance(source, Mapping) else _read(Path(source))
     try:
         return _problem(data)
-    except (KeyError, TypeError) as error:
-        raise SourceError(
-            f"data without {error}", f"the JSON of a workload, whose nodes have {', '.join(_FIELDS)}"
-        ) from error
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        wrong = f"data without {error}" if isinstance(error, KeyError) else f"data with wrong numbers ({error})"
+        raise SourceError(wrong, f"the JSON of a workload, whose nodes have {', '.join(_FIELDS)}") from error
 
 
 def is_workload(source: Any) -> bool:
@@ -56,7 +58,7 @@ def is_workload(source: Any) -> bool:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SourceError(f"{str(path)!r} ({error})", "a JSON file of a workload") from error
     if not isinstance(data, dict) or not {"nodes", "edges", "n_accelerators"} <= set(data):
@@ -67,6 +69,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _problem(data: Mapping[str, Any]) -> Problem:
     node = {field: data["nodes"][field] for field in _FIELDS}
     accelerators = int(data["n_accelerators"])
+    if accelerators < 0 or len(set(node["id"])) < len(node["id"]):
+        raise SourceError(f"{accelerators} accelerators and nodes {node['id'][:5]}...", "at least 0, and ids only once")
     index = {number: i for i, number in enumerate(node["id"])}
     seconds = np.stack([node["cpu_ms"]] + [node["acc_ms"]] * accelerators, axis=1) * MS
     return problem_from_arrays(
@@ -86,7 +90,7 @@ def workload_topology(accelerators: int, accelerator_bytes: int) -> Topology:
     """A host and identical accelerators, with links on which a tensor takes 1 ms for each of its trips."""
     kinds = ["CPU"] + ["GPU"] * accelerators
     names = ["CPU:0"] + [f"GPU:{i}" for i in range(accelerators)]
-    sizes = [_HOST_BYTES] + [accelerator_bytes] * accelerators
+    sizes = [_HOST_BYTES] + [parse_bytes(accelerator_bytes)] * accelerators
     rates = {"float32": 1e12}  # what the ops take is given; no rate is ever used
     devices = tuple(
         Device(name, kind, size, rates, 1e11, 0.0) for name, kind, size in zip(names, kinds, sizes, strict=True)

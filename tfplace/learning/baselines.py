@@ -57,6 +57,27 @@ def by_step(returns: FloatArray, last: int) -> FloatArray:
     return mean
 
 
+def discounted(rewards: FloatArray, discount: float) -> FloatArray:
+    """[N, T] what each step's reward and the later ones come to, a later one less by a factor for every step between.
+
+    Args:
+      rewards: [N, T] of each step of each episode.
+      discount: the factor; with 1 all count alike, with 0 only the step's own.
+
+    Raises:
+      InputError: another rank, or a factor that is not from 0 to 1.
+    """
+    _rank("rewards", rewards, 2)
+    if not 0 <= discount <= 1:
+        raise InputError(f"discount {discount}", "from 0 to 1")
+    returns = np.empty_like(rewards)
+    later = np.zeros(len(rewards))
+    for step in range(rewards.shape[1] - 1, -1, -1):
+        later = rewards[:, step] + discount * later
+        returns[:, step] = later
+    return returns
+
+
 def standardised(advantage: FloatArray) -> FloatArray:
     """[B] advantages less their mean, in standard deviations; all 0 if they do not differ.
 

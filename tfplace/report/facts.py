@@ -150,6 +150,12 @@ def verdict(placement: Placement) -> str:
     if best is None:
         return "no single device fits; this placement does"
     name, cost = best[0].removeprefix("single "), best[1]
+    other, fastest = baseline_order(placement)[0]
+    if all(_ratio(beaten, fastest) > 1 + _same(beaten, fastest) for beaten in (placement.cost, cost)):
+        return (
+            f"take {other} instead: it is {_times(_ratio(placement.cost, fastest))} faster than this placement, and "
+            f"{_times(_ratio(cost, fastest))} faster than the best single device ({name})"
+        )
     same = _same(placement.cost, cost)
     if _ratio(cost, placement.cost) > 1 + same:
         return f"{_times(_ratio(cost, placement.cost))} faster than the best single device ({name})"

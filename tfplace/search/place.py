@@ -150,7 +150,7 @@ def search_placement(
         seed=seed,
         baselines=compared,
         simulated=None if simulator is None else simulator(chosen),
-        notes=(*getattr(method, "notes", ()), *_broken(search)),
+        notes=(*getattr(method, "notes", ()), *_stopped(search)),
     )
 
 
@@ -183,6 +183,7 @@ def placement_of(
         problem=problem,
         simulated=simulated,
         notes=notes,
+        problem_fingerprint=problem.fingerprint,
     )
 
 
@@ -233,8 +234,11 @@ def _bound_s(problem: Problem, evaluator: Evaluator) -> float:
     return evaluator.bound_s if evaluator.source == SIMULATED else lower_bound(problem).seconds
 
 
-def _broken(search: Search) -> tuple[str, ...]:
-    """What there is to say of an evaluator, or of controllers, that could not go on."""
+def _stopped(search: Search) -> tuple[str, ...]:
+    """What there is to say of a search that was interrupted, or of an evaluator or controllers that could not go on."""
+    if search.interrupted:
+        done = f"{search.evaluations} evaluations, {search.seconds:.1f} seconds"
+        return (f"interrupted after {done}, of a budget of {search.budget}; this is the best until then",)
     if search.broken is None:
         return ()
     why = str(search.broken).rstrip(".")

@@ -188,7 +188,7 @@ class RunDirectory:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_text(encoding="utf-8"))
         assert isinstance(config, dict)
     except (ValueError, AssertionError) as error:
         raise InputError(f"{path}, which is damaged", "the configuration of a run") from error

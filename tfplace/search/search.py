@@ -81,6 +81,7 @@ class Search:
         self.best: IntArray | None = None
         self.best_key: Key | None = None
         self.broken: Exception | None = None
+        self.interrupted = False
         self.controllers = controllers
         self._progress = progress
         self._reported = 0.0
@@ -161,12 +162,16 @@ class Search:
         return np.concatenate([over, new[0]]), np.concatenate([step_s, new[1]])
 
     def record(self, unit_device: IntArray, key: Key, stage: str) -> None:
-        """Counts an evaluation and keeps the placement if it is the best."""
+        """Counts an evaluation and keeps the placement if it is the best.
+
+        Raises:
+          PlacementError: it would be, but has a unit where it may not be.
+        """
         self.evaluations += 1
         self.failed += key[0] > 0
         self.ran_s += key[1] if math.isfinite(key[1]) else 0.0
         if self.best_key is None or key < self.best_key:
-            self.best, self.best_key = unit_device.copy(), key
+            self.best, self.best_key = self.problem.check(unit_device).copy(), key
             seconds = self.seconds if self._told_s is None else self._told_s
             self.history.append(Improvement(self.evaluations, seconds, key, stage, self.ran_s))
             if self._run is not None:
@@ -230,6 +235,7 @@ class Search:
           interruptible: whether what stops this stops only this, and not what it is a part of.
 
         Raises:
+          PlacementError: the placer chose no devices that the units may be on.
           KeyboardInterrupt: stopped before any placement was found, or stopped and not interruptible.
           ApplyError, ClusterError, WorkersError: the evaluator or its controllers cannot go on, and there is no
             placement that ran, or as above.
@@ -241,7 +247,7 @@ class Search:
             with contextlib.suppress(BudgetSpentError):
                 for known in self._queue:
                     study.key(known)
-                chosen = np.asarray(placer.place(study), np.int32)
+                chosen = self._better(study, self.problem.check(placer.place(study)))
                 self._report(stage, last=True)
                 return chosen
             assert study.best is not None  # the first evaluation is always allowed
@@ -250,12 +256,21 @@ class Search:
         except KeyboardInterrupt:
             if study.best is None or not interruptible:
                 raise
+            self.interrupted = True
             return study.best
         except CANNOT_GO_ON as error:
             if study.best is None or study.best_key is None or not np.isfinite(study.best_key[1]) or not interruptible:
                 raise
             self.broken = error
             return study.best
+
+    def _better(self, study: SearchStudy, chosen: IntArray) -> IntArray:
+        """What the placer chose, or what it evaluated if that is better."""
+        if study.best is None or np.array_equal(study.best, chosen):
+            return chosen
+        self.record(chosen, self.ask_one(chosen, math.inf), study.stage)
+        assert self.best is not None
+        return self.best
 
     def replica(self) -> Callable[[], Study]:
         """What makes an endless study of the same problem, elsewhere."""

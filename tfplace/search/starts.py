@@ -15,9 +15,12 @@ from tfplace.search.init import check_init
 from tfplace.search.search import Search
 from tfplace.study.base import Placer
 
+_EVALUATIONS = 100
+"""Whatever constructs a placement comes to its end with fewer; a search has to stop somewhere."""
+
 
 def quickly_placed(problem: Problem, placer: Placer, seed: int, evaluator: Evaluator) -> IntArray:
-    """[U] what a placer makes with as many evaluations as there are devices.
+    """[U] what a placer makes of the problem, searches with `_EVALUATIONS`.
 
     Args:
       problem: what is placed.
@@ -26,7 +29,7 @@ def quickly_placed(problem: Problem, placer: Placer, seed: int, evaluator: Evalu
       evaluator: used if it simulates, else the simulator, since measuring takes long.
     """
     cheap = evaluator if evaluator.source == SIMULATED else None
-    search = Search(problem, Budget(evaluations=len(problem.topology.devices)), seed, evaluator=cheap)
+    search = Search(problem, Budget(evaluations=_EVALUATIONS), seed, evaluator=cheap)
     return search.run(placer, "start", interruptible=False)
 
 

@@ -33,7 +33,7 @@ class SearchStudy:
         self._search = search
         self._from = search.position()
         self._until = until
-        self._stage = stage
+        self.stage = stage
         self._line = (self, *parents)
         self.best: IntArray | None = None
         self.best_key: Key | None = None
@@ -130,6 +130,7 @@ class SearchStudy:
           BudgetSpentError: nothing of this study's budget is left.
         """
         self._check()
+        (unit_device,) = self.problem.rows(np.asarray(unit_device)[None])
         key = self._search.ask_one(unit_device, limit_s)
         self._record(unit_device, key)
         return key
@@ -141,7 +142,7 @@ class SearchStudy:
           BudgetSpentError: nothing of this study's budget is left.
         """
         self._check()
-        rows = self._within(unit_devices)
+        rows = self._within(self.problem.rows(unit_devices))
         if self._search.evaluator.source == MEASURED:
             return self._one_by_one(rows, limit_s)
         over, step_s = self._search.ask(rows, limit_s)
@@ -172,7 +173,7 @@ class SearchStudy:
             self._record(row, key)
 
     def _record(self, unit_device: IntArray, key: Key) -> None:
-        self._search.record(unit_device, key, self._stage)
+        self._search.record(unit_device, key, self.stage)
         for study in self._line:
             if study.best_key is None or key < study.best_key:
                 study.best, study.best_key = unit_device.copy(), key

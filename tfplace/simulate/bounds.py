@@ -104,15 +104,15 @@ def largest_unit_s(problem: Problem, paths: Paths) -> float:
 
     All ops of a unit are on one device d, which does their seconds after the first of them can start and before what
     follows the last of them. So a step takes at least the least over d of the sum of their seconds and of the smallest
-    `before[v, d]` and `after[v, d]` among them.
+    `before[v, d]` and `after[v, d]` among them. A constant that a rule has made a unit of its own takes no time, and
+    nothing has to wait for it.
     """
-    if not problem.num_units:
-        return 0.0
     unit = problem.grouping.unit_of[~problem.graph.replicable]
     first, last = (np.full(problem.unit_seconds.shape, np.inf) for _ in range(2))
     np.minimum.at(first, unit, paths.before)
     np.minimum.at(last, unit, paths.after)
-    return float((first + problem.unit_seconds + last).min(axis=1).max())
+    counted = np.unique(unit)
+    return float((first + problem.unit_seconds + last)[counted].min(axis=1).max(initial=0.0))
 
 
 def window_s(paths: Paths, weights: list[FloatArray]) -> float:

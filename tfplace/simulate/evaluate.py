@@ -176,8 +176,8 @@ def simulate_devices(problem: Problem, devices: Mapping[str, str], options: Opti
       options: what is taken into account.
 
     Raises:
-      PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that touch the same
-        resource.
+      PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that they have to
+        be with.
       UnknownNameError: no such device.
     """
     op_device = _indices(problem, devices)
@@ -206,18 +206,16 @@ def _indices(problem: Problem, devices: Mapping[str, str]) -> IntArray:
 
 def _check_allowed(problem: Problem, op_device: IntArray) -> None:
     graph, names = problem.graph, problem.topology.device_names
-    first_of_resource: dict[int, int] = {}
-    for v, (unit, device, resource) in enumerate(
-        zip(problem.grouping.unit_of.tolist(), op_device.tolist(), graph.resource.tolist(), strict=True)
-    ):
+    first_of_unit: dict[int, int] = {}
+    for v, (unit, device) in enumerate(zip(problem.grouping.unit_of.tolist(), op_device.tolist(), strict=True)):
         if unit < 0:
             continue
         if not problem.allowed[unit, device]:
             may = ", ".join(names[d] for d in np.flatnonzero(problem.allowed[unit]))
             raise PlacementError(f"{graph.op_names[v]} on {names[device]}", f"a device it may be on: {may}")
-        first = first_of_resource.setdefault(resource, v) if resource >= 0 else v
+        first = first_of_unit.setdefault(unit, v)
         if op_device[first] != device:
             raise PlacementError(
                 f"{graph.op_names[first]} on {names[op_device[first]]} and {graph.op_names[v]} on {names[device]}",
-                "ops that touch one resource on one device",
+                "ops that touch one resource, or that TensorFlow or a rule keeps together, on one device",
             )

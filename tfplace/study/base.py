@@ -156,6 +156,8 @@ class Placer(Protocol):
     def place(self, study: Study) -> IntArray:
         """[U] a device for each unit; need not fit the memory if nothing that does was found.
 
+        If the study has seen a better one, that one counts.
+
         Raises:
           BudgetSpentError: from the study; its best placement then counts.
         """
