@@ -109,7 +109,9 @@ def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
     here = problem()
     asked = {"placer": "placeto", "weights": file, "fine_tune": 6, "baselines": (), "progress": False}
     whole = place(here, budget=200, **asked)
-    place(here, budget=AT_ONCE + 3 * DRAWS, run_dir=tmp_path / "part", **asked)
+    assert whole.notes == ()
+    part = place(here, budget=AT_ONCE + 3 * DRAWS, run_dir=tmp_path / "part", **asked)
+    assert part.notes == ("3 of 6 updates of fine-tuning were made, as the budget was used up",)
     with pytest.raises(InputError, match="budget"):
         place(here, budget=200, run_dir=tmp_path / "part", **asked)
     other = weights(tmp_path / "other.npz", seed=1)

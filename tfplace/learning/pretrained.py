@@ -120,3 +120,10 @@ def _read(file: IO[bytes], policy: str, name: str) -> Pretrained:
             f"{name}, of format {head.get('format')!r} for {head.get('policy')!r}", f"{FORMAT!r} for {policy!r}"
         )
     return Pretrained(policy, head["settings"], values, head["card"])
+
+
+def cut_short(updates: int, wanted: int) -> tuple[str, ...]:
+    """What there is to say of fine-tuning that the budget ended early."""
+    if updates >= wanted:
+        return ()
+    return (f"{updates} of {wanted} updates of fine-tuning were made, as the budget was used up",)

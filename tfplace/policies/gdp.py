@@ -14,7 +14,7 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
 from tfplace.errors import InputError
-from tfplace.learning.pretrained import SHIPPED, Pretrained
+from tfplace.learning.pretrained import SHIPPED, Pretrained, cut_short
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.batches import all_keys
@@ -140,6 +140,7 @@ class Gdp(GdpScratch):
             raise InputError(f"fine_tune {fine_tune}", "a number of updates, at least 0")
         self.weights = weights
         self.fine_tune = fine_tune
+        self.notes: tuple[str, ...] = ()
 
     def place(self, study: Study) -> IntArray:
         """Places, and learns as long as it is to."""
@@ -147,6 +148,7 @@ class Gdp(GdpScratch):
 
         known = Pretrained.find(self.weights, "gdp")
         settings = replace(self.settings, **known.settings)
+        updates = 0
         with contextlib.suppress(BudgetSpentError):
             start = best_start(study, self.starts)[0] if self.starts else None
             make = functools.partial(_learner, settings, known, start)
@@ -155,7 +157,12 @@ class Gdp(GdpScratch):
             seed = study.rng.integers(2**31, size=2).astype(np.int32)
             all_keys(study, learner.draw(settings.draws, seed, settings.temperature).devices)
             if self.fine_tune:
-                Training(study, make, settings.train).go(self.fine_tune)
+                training = Training(study, make, settings.train)
+                try:
+                    training.go(self.fine_tune)
+                finally:
+                    updates = training.updates
+        self.notes = cut_short(updates, self.fine_tune)
         return best_of(study)
 
 

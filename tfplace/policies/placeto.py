@@ -17,7 +17,7 @@ from tfplace.core.problem import Problem
 from tfplace.errors import InputError
 from tfplace.learning.baselines import by_step, discounted, standardised
 from tfplace.learning.metrics import batch_metrics
-from tfplace.learning.pretrained import SHIPPED, Pretrained
+from tfplace.learning.pretrained import SHIPPED, Pretrained, cut_short
 from tfplace.learning.rewards import Reward, RewardSettings
 from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.devices import single_devices
@@ -169,14 +169,19 @@ class Placeto(PlacetoScratch):
             raise InputError(f"fine_tune {fine_tune}", "a number of updates, at least 0")
         self.weights = weights
         self.fine_tune = fine_tune
+        self.notes: tuple[str, ...] = ()
 
     def place(self, study: Study) -> IntArray:
         """Places, and learns as long as it is to."""
-        known = self._known(study)
+        known, updates = self._known(study), 0
         with contextlib.suppress(BudgetSpentError):
             run = self._run(study, known)
-            run.at_once()
-            run.tune(self.fine_tune)
+            try:
+                run.at_once()
+                run.tune(self.fine_tune)
+            finally:
+                updates = run.updates
+        self.notes = cut_short(updates, self.fine_tune)
         return best_of(study)
 
     def _known(self, study: Study) -> Pretrained:
