@@ -307,8 +307,20 @@ def _problem(
     if isinstance(source, Problem):
         _nothing_beside(topology=topology, batch=batch, constraints=constraints, max_memory=max_memory, profile=profile)
         return source
-    graph = source if isinstance(source, OpGraph) else extract(source, batch)
-    return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile)
+    return formulate(_graph(source, batch), topology, constraints=constraints, max_memory=max_memory, profile=profile)
+
+
+def _graph(source: Any, batch: Any) -> OpGraph:
+    """An extracted graph as it is, anything else read.
+
+    Raises:
+      InputError: a batch for a graph, whose sizes are those of the batch it was read with.
+    """
+    if not isinstance(source, OpGraph):
+        return extract(source, batch)
+    if batch is not None:
+        raise InputError("a batch beside a graph", "none: it has the sizes of the batch it was extracted with")
+    return source
 
 
 def _nothing_beside(**given: Any) -> None:
@@ -408,7 +420,7 @@ def apply(
     from tfplace.apply.placed import apply_placement
 
     placement = Placement.load(placement)  # at once: reading a model takes longer
-    graph = source if isinstance(source, OpGraph) else extract(source, batch)
+    graph = _graph(source, batch)
     return apply_placement(graph, Placement.load(placement, graph=graph), devices=devices)
 
 

@@ -169,6 +169,10 @@ class PlacementCallback(_Hooks):
         """Stands in for the model's train function; placing waits for the first batch."""
         from tfplace.apply.keras_model import check_placeable
 
+        other = getattr(getattr(self.model, "train_function", None), "__self__", None)
+        if isinstance(other, PlacementCallback) and other is not self and other.params is self.params:
+            other.restore()
+            raise ApplyError("two PlacementCallbacks in one fit", "one", "Take one of them out of callbacks=.")
         self.restore()  # what a fit that failed outside of a step has left
         check_placeable(self.model)
         self._check_devices()

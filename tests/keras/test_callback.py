@@ -474,6 +474,16 @@ def test_refusals_change_nothing_and_name_a_way_out(package):
 
 
 @both
+def test_one_callback_a_fit(package):
+    model = make_model(package)
+    own = train_function_of(model)
+    with pytest.raises(ApplyError, match="two PlacementCallbacks in one fit"):
+        model.fit(X, Y, batch_size=4, verbose=0, callbacks=[callback(), callback()])
+    assert train_function_of(model) is own
+    model.fit(X, Y, batch_size=4, verbose=0, callbacks=[callback()])
+
+
+@both
 def test_distribution_strategies_are_refused(package):
     with tf.distribute.OneDeviceStrategy("/cpu:1").scope():
         model = make_model(package)

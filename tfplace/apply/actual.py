@@ -12,7 +12,7 @@ from tfplace.core.graph import OpGraph
 
 # TensorFlow's partitioner puts these with the ops they steer, wherever they were asked to be.
 CONTROL_FLOW = {"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit", "NextIteration"}
-CONTROL_FLOW |= {"RefNextIteration", "LoopCond", "ControlTrigger"}
+CONTROL_FLOW |= {"RefNextIteration", "LoopCond", "ControlTrigger", "_SwitchN"}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ from tfplace.errors import ApplyError
 from tfplace.extract import tf_internals
 from tfplace.extract.flatten import FlatFunction
 
+_NO_VARIABLE = "bound to a resource that is no variable and cannot be moved"
+_PIPED = "bound to a variable that an input pipeline reads, which would go on reading where it was"
+
 
 class FunctionProgram:
     """The function's flat graph, imported once; each placement is a new function on it.
@@ -34,10 +37,12 @@ class FunctionProgram:
         replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
         self._graph = FunctionGraph(flat, graph.op_names, replicable)
         captured = _captures(flat)
-        by_handle = {id(v.handle): v for v in flat.concrete.graph.variables}
-        self._held = {op: by_handle[id(t)] for op, t in captured.items() if id(t) in by_handle}
+        by_handle, piped = tf_internals.captured_variables(flat.concrete), tf_internals.read_by_pipelines()
+        held = {op: by_handle[id(t)] for op, t in captured.items() if id(t) in by_handle}
+        self._held = {op: variable for op, variable in held.items() if id(captured[op]) not in piped}
         self._variables = Variables(self._held)
-        self.fixed = _fixed(graph, {op: t for op, t in captured.items() if op not in self._held})
+        self.fixed = _fixed(graph, {op: t for op, t in captured.items() if op not in held}, _NO_VARIABLE)
+        self.fixed |= _fixed(graph, {op: captured[op] for op in held if op not in self._held}, _PIPED)
         self.arguments = tuple(name for name in flat.input_names if name not in self._held)
         self._config = _call_config()
         self._literals = tf_internals.literal_arguments(flat.concrete)
@@ -67,8 +72,14 @@ class FunctionProgram:
         """Runs one step: the traced function's arguments, the traced function's results.
 
         Raises:
-          ApplyError: another program has moved the variables since `place`.
+          ApplyError: another program has moved the variables since `place`, or it is called while TensorFlow traces.
         """
+        if not tf.executing_eagerly():
+            raise ApplyError(
+                "a call of a placed program inside a tf.function, which would be optimised as a part of that",
+                "a call from Python",
+                "Place the outer function instead.",
+            )
         self._variables.check()
         given = {*self._positions[: len(args)], *kwargs}
         kwargs |= {name: value for name, value in self._literals.items() if name not in given}
@@ -108,8 +119,8 @@ def _captures(flat: FlatFunction) -> dict[str, Any]:
     return dict(zip(flat.input_names[len(flat.input_names) - len(values) :], values, strict=True))
 
 
-def _fixed(graph: OpGraph, captured: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Ops bound to captured resources that are no variables (tables, iterators): these stay where they are."""
+def _fixed(graph: OpGraph, captured: Mapping[str, Any], why: str) -> dict[str, tuple[str, str]]:
+    """Ops bound to captured resources that stay where they are."""
     out: dict[str, tuple[str, str]] = {}
     for op, tensor in captured.items():
         if callable(tensor) or tensor.dtype != tf.resource or op not in graph.index:
@@ -118,7 +129,6 @@ def _fixed(graph: OpGraph, captured: Mapping[str, Any]) -> dict[str, tuple[str, 
         members = (
             [op] if bond < 0 else [n for n, b in zip(graph.op_names, graph.resource.tolist(), strict=True) if b == bond]
         )
-        why = "bound to a resource that is no variable and cannot be moved"
         out.update({member: (canonical(tensor.device), why) for member in members})
     return out
 
@@ -132,11 +142,20 @@ def _call_config() -> Any:
 
 
 def _where(graphs: list[Any], input_names: tuple[str, ...]) -> dict[str, str]:
+    """Op -> device, of the function with these inputs.
+
+    What Python ran meanwhile, in a `py_function` or around the call, has graphs of its own, or stands behind the
+    function's ops in the same one: what comes first counts.
+    """
+    if not graphs:
+        return {}
+    graph = max(graphs, key=lambda graph: len(graph.post_optimization_graph.node))
     out: dict[str, str] = {}
-    for graph in graphs:
-        out |= nodes_by_device(graph.partition_graphs)
-        # Inputs are renamed; they are told by their number.
-        for node in graph.post_optimization_graph.node:
-            if node.op == "_Arg":
-                out[input_names[node.attr["index"].i]] = canonical(node.device)
-    return out
+    for partition in graph.partition_graphs:
+        out = nodes_by_device([partition]) | out
+    told: dict[str, str] = {}
+    for node in graph.post_optimization_graph.node:
+        if node.op == "_Arg" and node.attr["index"].i < len(input_names):
+            # Inputs are renamed; they are told by their number.
+            told.setdefault(input_names[node.attr["index"].i], canonical(node.device))
+    return out | told

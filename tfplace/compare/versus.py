@@ -36,7 +36,8 @@ class Versus:
 
     def __str__(self) -> str:
         unlike = f" of {len(self.ratios)} cases in which both fit" if len(self.ratios) < self.cases else ""
-        return f"(geometric mean{unlike}), faster in {self.ahead} of {self.cases}"
+        middle = percent(100 * (1 - statistics.median(self.ratios)) if self.ratios else None)
+        return f"(geometric mean{unlike}; {middle} in the median case), faster in {self.ahead} of {self.cases}"
 
 
 def versus(rows: Sequence[Standing], placer: str, other: str) -> Versus:

@@ -11,6 +11,10 @@ from tfplace.extract.fold import take_exact_constants
 from tfplace.extract.nodes import parse_input
 from tfplace.extract.refusals import grappler_refusals
 
+_KEEPS_WHOLE = ("api_implements", "_XlaMustCompile", "_noinline")
+"""Attributes of a function or a call with which Grappler would keep the call, or swap it for another implementation of
+the same interface (such as a cuDNN LSTM). What is kept whole can only be placed whole."""
+
 
 @dataclass(frozen=True)
 class FlatFunction:
@@ -44,9 +48,13 @@ def flatten(concrete: Any) -> FlatFunction:
     """Flattens a `ConcreteFunction` (see ../docs/architecture.md, "Why the graph is flattened first")."""
     graph = concrete.graph
     graph_def = graph.as_graph_def()
-    # Grappler may otherwise swap a call for another implementation of the same interface (such as a cuDNN LSTM).
     for function in graph_def.library.function:
-        function.attr.pop("api_implements", None)
+        for attribute in _KEEPS_WHOLE:
+            function.attr.pop(attribute, None)
+        for node in function.node_def:
+            _inline(node)
+    for node in graph_def.node:
+        _inline(node)
     # Taking a gradient through a function appends outputs to its graph; only the first belong to its signature.
     outputs = graph.outputs[: len(concrete.function_type.flat_outputs)]
     # The graph keeps its control outputs in a set, whose order changes from one process to the next.
@@ -60,6 +68,11 @@ def flatten(concrete: Any) -> FlatFunction:
     )
     optimised = shorten(graph_def, flat.fetches)
     return replace(flat, graph_def=optimised, colocation=clean(optimised))
+
+
+def _inline(call: Any) -> None:
+    for attribute in _KEEPS_WHOLE:
+        call.attr.pop(attribute, None)
 
 
 def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:

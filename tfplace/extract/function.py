@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
+from tfplace.extract import tf_internals
 from tfplace.extract.batch import shapes_by_name
 from tfplace.extract.flatten import FlatFunction, flatten
 from tfplace.extract.metagraph import step_metagraph
@@ -96,7 +97,7 @@ def _arguments(flat: FlatFunction) -> tuple[str, ...]:
 
 def _captured_variables(flat: FlatFunction) -> dict[str, Any]:
     """Handle op -> `tf.Variable`."""
-    by_handle = {id(v.handle): v for v in flat.concrete.graph.variables}
+    by_handle = tf_internals.captured_variables(flat.concrete)
     return {op: by_handle[id(external)] for external, op in _captures(flat) if id(external) in by_handle}
 
 

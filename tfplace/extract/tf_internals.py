@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework.variable_pb2 import VariableDef as _VariableDef
 from tensorflow.core.function.trace_type.default_types import Literal as _Literal
+from tensorflow.python.data.ops.structured_function import StructuredFunctionWrapper as _StructuredFunctionWrapper
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction as _ConcreteFunction
 from tensorflow.python.framework import func_graph as _func_graph
@@ -79,6 +80,20 @@ def complete_function_graph(
     # Shapes and dtypes behind resource and variant tensors are not part of a GraphDef.
     for source, target in zip((*old.inputs, *old.outputs), (*graph.inputs, *graph.outputs), strict=False):
         _handle_data.copy_handle_data(source, target)
+
+
+def captured_variables(concrete: Any) -> dict[int, Any]:
+    """Id of a captured handle -> the variable it is of.
+
+    `graph.variables` has only those that were watched; ops such as `ResourceApplyAdam` take handles without that.
+    """
+    found = {id(variable.handle): variable for variable in concrete.graph.variables}
+    for capture in external_captures(concrete):
+        owner = getattr(capture, "_parent_trackable", None)
+        variable = owner() if callable(owner) else None
+        if isinstance(variable, tf.Variable) and variable.handle is capture:
+            found.setdefault(id(capture), variable)
+    return found
 
 
 def external_captures(concrete: Any) -> list[Any]:
@@ -166,6 +181,18 @@ def swap_handle(variable: Any, new: Any) -> None:
     handle._parent_trackable = weakref.ref(variable)
     handle._unique_id = variable._handle._unique_id
     variable._handle = handle
+
+
+def read_by_pipelines() -> set[int]:
+    """Ids of the handles that functions of live datasets capture; a dataset goes on with those it was made with."""
+    if gc.get_freeze_count():
+        gc.unfreeze()
+    return {
+        id(capture)
+        for thing in gc.get_objects()
+        if issubclass(type(thing), _StructuredFunctionWrapper)
+        for capture in getattr(thing.function, "_captured_inputs", ())
+    }
 
 
 def rebind_captures(handles: Mapping[int, Any]) -> int:
