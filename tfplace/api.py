@@ -88,7 +88,7 @@ def formulate(
 
     Raises:
       TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
-      InputError: costs and a profile, or a profile of none of the devices.
+      InputError: costs and a profile, a profile of none of the devices, or constraints that are none.
     """
     from tfplace.cost.analytic import analytic_costs
     from tfplace.group.problem import formulate as formulate_problem
@@ -96,7 +96,9 @@ def formulate(
     if not isinstance(graph, OpGraph):
         graph = OpGraph.load(graph)
     topology = Topology.detect() if topology is None else Topology.load(topology)
-    constraints = constraints or Constraints()
+    constraints = Constraints() if constraints is None else constraints
+    if not isinstance(constraints, Constraints):
+        raise InputError(f"constraints of type {type(constraints).__name__}", "tfplace.Constraints(pin=..., ...)")
     if max_memory:
         constraints = replace(constraints, max_memory={**constraints.max_memory, **max_memory})
     if costs is not None and profile is not None:

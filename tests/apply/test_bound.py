@@ -97,3 +97,13 @@ def test_a_placed_program_is_no_part_of_another_function():
     with pytest.raises(ApplyError, match=r"inside a tf\.function"):
         outer(X)
     placed(X)
+
+
+def test_a_call_that_was_not_traced_says_what_was():
+    graph = tfplace.extract(tf.function(lambda x: x["a"] @ tf.ones((3, 3))), ({"a": X},))
+    placed = tfplace.apply(graph, random_placement(graph, DEVICES))
+    placed({"a": X})
+    for wrong, said in (((X,), "float32.4, 3"), (({"a": X[:2]},), "{a: float32.2, 3.}"), (({"b": X},), "{b: ")):
+        with pytest.raises(ApplyError, match=rf"a call with {said}.*was traced with, {{a: float32.4, 3.}}"):
+            placed(*wrong)
+    placed({"a": X})

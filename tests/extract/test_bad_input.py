@@ -87,6 +87,8 @@ def test_wrong_batch_is_reported_with_the_model_and_the_specs():
         tfplace.extract(models.keras_cnn(), (np.zeros((2, 9, 9, 3), "float32"), np.zeros((3, 4, 5), "float32")))
     with pytest.raises(SourceError, match="arrays, tensors"):
         tfplace.extract(models.keras_cnn(), (object(), np.zeros(3)))
+    with pytest.raises(SourceError, match=r"a dataset as the batch.*element_spec"):
+        tfplace.extract(models.keras_cnn(), tf.data.Dataset.range(3))
 
 
 def _file():

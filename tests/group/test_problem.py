@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import tfplace
 from tfplace.core.constraints import Constraints
 from tfplace.cost.analytic import analytic_costs
-from tfplace.errors import ConstraintError, TopologyError, UnknownNameError
+from tfplace.errors import ConstraintError, InputError, TopologyError, UnknownNameError
 from tfplace.group.problem import formulate
 from tfplace.testing import make_graph, make_topology
 
@@ -133,3 +134,14 @@ def test_costs_of_another_graph_are_refused():
     costs = analytic_costs(g, make_topology(2))
     with pytest.raises(ConstraintError, match="shape"):
         formulate(g, TOPOLOGY, dataclasses.replace(costs), Constraints())
+
+
+def test_what_formulate_of_the_api_refuses(tmp_path):
+    graph = make_graph({"a": 8, "b": 8}, ["a -> b"])
+    graph.save(tmp_path / "graph.npz")
+    assert tfplace.formulate(tmp_path / "graph.npz", "2xP100").num_units == 2
+    with pytest.raises(InputError, match="constraints of type dict"):
+        tfplace.formulate(graph, "2xP100", constraints={"pin": {"a": "GPU:0"}})
+    costs = tfplace.formulate(graph, "2xP100").costs
+    with pytest.raises(InputError, match="costs and a profile"):
+        tfplace.formulate(graph, "2xP100", costs=costs, profile="none.json")

@@ -85,22 +85,48 @@ class FunctionProgram:
         kwargs |= {name: value for name, value in self._literals.items() if name not in given}
         with tf_internals.call_config(self._config):
             if self._ran is not None:
-                return self._function(*args, **kwargs)
+                return self._call(args, kwargs)
             if self._function is None:
                 self._function = self._graph.function(self._placed_on)
             graphs: list[Any] = []
             try:
                 with tf_internals.collect_function_graphs(graphs):
-                    result = self._function(*args, **kwargs)
+                    result = self._call(args, kwargs)
             except BaseException:
                 self._function = None  # TensorFlow tells where ops run at a function's first call only
                 raise
             self._ran = _where(graphs, self._flat.input_names)
             return result
 
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Calls the function; what it was not traced for is said without the values, which may be large."""
+        try:
+            return self._function(*args, **kwargs)
+        except TypeError as error:
+            if not str(error).startswith("Binding inputs to tf.function failed"):
+                raise
+            expected, keywords = self._flat.concrete.structured_input_signature
+            raise ApplyError(
+                f"a call with {_kinds((args, kwargs))}",
+                f"what the step was traced with, {_kinds((expected, keywords))}",
+                "Extract and place it anew for batches of another structure, or with open dimensions (None).",
+            ) from error
+
     def ran(self) -> Mapping[str, str] | None:
         """Op -> full device name at the first call since `place`; None before it."""
         return self._ran
+
+
+def _kinds(values: Any) -> str:
+    """Types and shapes of nested values, as text."""
+
+    def kind(leaf: Any) -> str:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return repr(leaf)[:40]
+        return f"{tf.as_dtype(leaf.dtype).name}{list(leaf.shape)}".replace("'", "")
+
+    positional, keywords = tf.nest.map_structure(kind, values)
+    return ", ".join([*map(str, positional), *(f"{k}={v}" for k, v in keywords.items())]).replace("'", "") or "nothing"
 
 
 def _refuse_xla(flat: FlatFunction) -> None:

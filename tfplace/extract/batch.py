@@ -30,6 +30,10 @@ def as_specs(batch: Any, *, float_dtype: str | None = None) -> Any:
 def _spec(leaf: Any, float_dtype: str | None) -> Any:
     if leaf is None or isinstance(leaf, tf.TypeSpec | bool | int | float | str):
         return leaf
+    if isinstance(leaf, tf.data.Dataset):
+        raise SourceError(
+            "a dataset as the batch of a step", "one batch", "dataset.element_spec, or next(iter(dataset))."
+        )
     if isinstance(leaf, tf.Tensor | tf.Variable):
         return tf.TensorSpec(leaf.shape, leaf.dtype)
     if _is_composite(leaf):
