@@ -6,6 +6,7 @@ import pytest
 
 from tests.gradients import assert_gradients
 from tfplace.errors import InputError
+from tfplace.learning.baselines import discounted
 from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.sweep_inputs import sweep_inputs
 from tfplace.learning.sweep_state import SweepState, sweep_rows
@@ -138,7 +139,8 @@ def test_any_number_of_devices(devices):
 
 def run(problem, evaluations=10_000, **settings):
     study = Search(problem, Budget(evaluations=evaluations), 0).study("placeto_scratch")
-    return _Run(study, PlacetoSettings(hidden=6, rounds=2, **settings), None), study
+    settings = {"hidden": 6, "rounds": 2, "episodes": 4, **settings}
+    return _Run(study, PlacetoSettings(**settings), None), study
 
 
 def test_an_episode_visits_every_unit_once_and_its_rewards_are_the_simulators():
@@ -156,9 +158,20 @@ def test_an_episode_visits_every_unit_once_and_its_rewards_are_the_simulators():
     assert study.evaluations == 4 + int((before != actions).sum())  # what stays where it is costs nothing
 
 
+def test_later_rewards_count_for_less():
+    episodes, _ = run(problem(), discount=0.5)
+    found = episodes._visit()
+    episodes._learn(found)
+    gained = np.diff(found.rewards, axis=1)
+    for t, returns in enumerate(episodes.returns.T):
+        np.testing.assert_allclose(returns, gained[:, t:] @ 0.5 ** np.arange(gained.shape[1] - t), atol=1e-12)
+    with pytest.raises(InputError, match=r"discount 1\.5"):
+        discounted(gained, 1.5)
+
+
 @pytest.mark.parametrize("intermediate", [True, False])
 def test_returns_are_what_was_gained_from_a_step_on(intermediate):
-    episodes, _ = run(problem(), intermediate=intermediate)
+    episodes, _ = run(problem(), intermediate=intermediate, discount=1.0)
     found = episodes._visit()
     episodes._learn(found)
     end = found.rewards[:, -1]
@@ -168,7 +181,7 @@ def test_returns_are_what_was_gained_from_a_step_on(intermediate):
 
 def test_a_step_that_made_the_placement_faster_is_rewarded():
     """A public copy of Placeto has the sign the other way."""
-    episodes, _ = run(problem())
+    episodes, _ = run(problem(), discount=1.0)
     found = episodes._visit()
     episodes._learn(found)
     seconds = found.rewards**2
