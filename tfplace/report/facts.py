@@ -153,8 +153,8 @@ def verdict(placement: Placement) -> str:
     other, fastest = baseline_order(placement)[0]
     if all(_ratio(beaten, fastest) > 1 + _same(beaten, fastest) for beaten in (placement.cost, cost)):
         return (
-            f"take {other} instead: it is {_times(_ratio(placement.cost, fastest))} faster than this placement, and "
-            f"{_times(_ratio(cost, fastest))} faster than the best single device ({name})"
+            f"take {other}: {_times(_ratio(placement.cost, fastest))} faster than this placement, "
+            f"{_times(_ratio(cost, fastest))} faster than {name}"
         )
     same = _same(placement.cost, cost)
     if _ratio(cost, placement.cost) > 1 + same:
