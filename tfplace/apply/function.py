@@ -95,7 +95,7 @@ class FunctionProgram:
             except BaseException:
                 self._function = None  # TensorFlow tells where ops run at a function's first call only
                 raise
-            self._ran = _where(graphs, self._flat.input_names)
+            self._ran = _where(graphs, self._flat.input_names, {*self._placed_on})
             return result
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -123,7 +123,7 @@ def _kinds(values: Any) -> str:
     def kind(leaf: Any) -> str:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             return repr(leaf)[:40]
-        return f"{tf.as_dtype(leaf.dtype).name}{list(leaf.shape)}".replace("'", "")
+        return f"{tf.as_dtype(leaf.dtype).name}{list(leaf.shape)}"
 
     positional, keywords = tf.nest.map_structure(kind, values)
     return ", ".join([*map(str, positional), *(f"{k}={v}" for k, v in keywords.items())]).replace("'", "") or "nothing"
@@ -167,15 +167,15 @@ def _call_config() -> Any:
     return config
 
 
-def _where(graphs: list[Any], input_names: tuple[str, ...]) -> dict[str, str]:
-    """Op -> device, of the function with these inputs.
+def _where(graphs: list[Any], input_names: tuple[str, ...], ops: set[str]) -> dict[str, str]:
+    """Op -> device, of the function with these inputs and ops.
 
     What Python ran meanwhile, in a `py_function` or around the call, has graphs of its own, or stands behind the
     function's ops in the same one: what comes first counts.
     """
     if not graphs:
         return {}
-    graph = max(graphs, key=lambda graph: len(graph.post_optimization_graph.node))
+    graph = max(graphs, key=lambda graph: len(ops & {node.name for node in graph.post_optimization_graph.node}))
     out: dict[str, str] = {}
     for partition in graph.partition_graphs:
         out = nodes_by_device([partition]) | out

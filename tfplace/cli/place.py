@@ -87,6 +87,8 @@ def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
     check_evaluator(fv, asked.topology)
     find_placer(fv.placer)
     if fv.init:
+        if fv.init in PLACERS:
+            find_placer(fv.init)
         check_init(fv.init)
         check_goes_on(fv.placer)
     if fv.tensorboard:

@@ -199,6 +199,14 @@ class Run:
     ran_s: tuple[float, ...] = ()
     code: str = ""
 
+    def stands(self, code: str = "") -> bool:
+        """Whether it need not be run again: what could not run may be able to by now, and the placer may be another.
+
+        Args:
+          code: of the placer as it is now.
+        """
+        return not self.trouble and self.code == code
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return asdict(self)
@@ -299,7 +307,14 @@ def run_placer(
         trouble=trouble,
         failed=search.failed,
         ran_s=tuple(float(f"{seconds:.6g}") for seconds in (*(f.ran_s for f in kept), search.ran_s)),
+        code="" if trained is not None else code_of(placer),
     )
+
+
+def code_of(placer: str) -> str:
+    """Digest of somebody's own placer: what an earlier version of it found is not what this one finds."""
+    source = PLACERS.source(placer)
+    return hashlib.sha256(source.encode()).hexdigest()[:16] if source else ""
 
 
 def _where(error: Exception) -> str:

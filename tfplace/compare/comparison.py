@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfplace.compare.cells import Case, Facts, Run, facts_of, run_placer, seeds_of
+from tfplace.compare.cells import Case, Facts, Run, code_of, facts_of, run_placer, seeds_of
 from tfplace.compare.defaults import ALWAYS, PLACERS_BY_DEFAULT
 from tfplace.compare.journal import Journal
 from tfplace.compare.standings import Standing, placers_of
@@ -178,8 +177,7 @@ def _run_missing(
     progress: Callable[[Progress], None] | None,
 ) -> bool:
     """Runs those (placer, seed) that are not kept yet; whether nothing stopped it."""
-    code = {name: _code(name) for name, _ in cells}
-    todo = [cell for cell in cells if not kept.has(*cell, code[cell[0]])]
+    todo = [(name, seed) for name, seed in cells if not kept.has(name, seed)]
     if len(todo) < len(cells):
         tell(f"{len(cells) - len(todo)} of {len(cells)} runs are kept from an earlier call")
     for n, (name, seed) in enumerate(todo):
@@ -193,14 +191,8 @@ def _run_missing(
             kept.found(search, name, seed)
             return False
         kept.found(search, name, seed)
-        kept.add(dataclasses.replace(run, code=code[name]))
+        kept.add(run)
     return True
-
-
-def _code(placer: str) -> str:
-    """Of somebody's own placer, so that what an earlier version of it found is not taken for what this one finds."""
-    source = PLACERS.source(placer)
-    return hashlib.sha256(source.encode()).hexdigest()[:16] if source else ""
 
 
 class _Kept:
@@ -253,10 +245,10 @@ class _Kept:
     def _baselines(self) -> Mapping[str, StepCost]:
         return baseline_costs(self._problem, BASELINES, 0, self._simulator)
 
-    def has(self, placer: str, seed: int, code: str) -> bool:
-        """Whether there is a run of the placer as it is now; one that could not run may be able to by now."""
+    def has(self, placer: str, seed: int) -> bool:
+        """Whether there is a run that stands of the placer as it is now."""
         run = self.runs.get((placer, seed))
-        return run is not None and not run.trouble and run.code == code
+        return run is not None and run.stands(code_of(placer))
 
     def add(self, run: Run) -> None:
         """Keeps a run."""

@@ -51,9 +51,9 @@ class Journal:
         self._take(result)
 
     def done(self, case: Case, placer: str, seed: int) -> bool:
-        """Whether there is a run that need not be tried again; one that could not run may be able to by now."""
+        """Whether there is a run that stands."""
         run = self.runs.get((case, placer, seed))
-        return run is not None and not run.trouble
+        return run is not None and run.stands()
 
     def _is_known_trouble(self, run: Run) -> bool:
         known = self.runs.get((run.case, run.placer, run.seed))

@@ -148,7 +148,7 @@ class Gdp(GdpScratch):
 
         known = Pretrained.find(self.weights, "gdp")
         settings = replace(self.settings, **known.settings)
-        updates = 0
+        training: Training | None = None
         with contextlib.suppress(BudgetSpentError):
             start = best_start(study, self.starts)[0] if self.starts else None
             make = functools.partial(_learner, settings, known, start)
@@ -158,11 +158,8 @@ class Gdp(GdpScratch):
             all_keys(study, learner.draw(settings.draws, seed, settings.temperature).devices)
             if self.fine_tune:
                 training = Training(study, make, settings.train)
-                try:
-                    training.go(self.fine_tune)
-                finally:
-                    updates = training.updates
-        self.notes = cut_short(updates, self.fine_tune)
+                training.go(self.fine_tune)
+        self.notes = cut_short(0 if training is None else training.updates, self.fine_tune)
         return best_of(study)
 
 

@@ -173,15 +173,12 @@ class Placeto(PlacetoScratch):
 
     def place(self, study: Study) -> IntArray:
         """Places, and learns as long as it is to."""
-        known, updates = self._known(study), 0
+        known, run = self._known(study), None
         with contextlib.suppress(BudgetSpentError):
             run = self._run(study, known)
-            try:
-                run.at_once()
-                run.tune(self.fine_tune)
-            finally:
-                updates = run.updates
-        self.notes = cut_short(updates, self.fine_tune)
+            run.at_once()
+            run.tune(self.fine_tune)
+        self.notes = cut_short(0 if run is None else run.updates, self.fine_tune)
         return best_of(study)
 
     def _known(self, study: Study) -> Pretrained:
