@@ -232,6 +232,17 @@ def test_a_worker_killed_before_the_session_costs_nothing(cluster):
     trained(cluster)
 
 
+def test_who_hears_of_an_ended_process_knows_that_it_has_ended():
+    processes = WorkerProcesses()
+    processes._process.stdin.write("half a line, which is written when the pipe is closed")
+    os.kill(processes._process.pid, signal.SIGKILL)
+    with pytest.raises(ClusterError, match="a process that starts workers, which has ended"):
+        while True:  # the pipe may take some more until it is broken
+            processes._send({"kill": 0})
+    assert not processes.alive
+    processes.close()
+
+
 def test_all_workers_and_what_starts_them_killed(cluster):
     workers = cluster.pids
     os.kill(parent_of(workers[0]), signal.SIGKILL)

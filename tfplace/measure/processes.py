@@ -129,7 +129,8 @@ class WorkerProcesses:
     def _run(self) -> None:
         """The thread's life: starts the process, then notes what it says until it ends."""
         try:
-            with self._popen() as self._process:
+            # what was being written to a process that was killed cannot be, also when its pipe is closed
+            with contextlib.suppress(BrokenPipeError), self._popen() as self._process:
                 for line in self._process.stdout or ():
                     self._note(json.loads(line))
         finally:
@@ -173,6 +174,7 @@ class WorkerProcesses:
             assert self._process is not None and self._process.stdin is not None  # started, since ready
             self._process.stdin.write(json.dumps(request) + "\n")
         except (OSError, ValueError) as error:
+            self._thread.join(_END_TIMEOUT_S)  # so that it is known to have ended when this is
             raise self._error("a process that starts workers, which has ended") from error
 
     def _started(self, number: int, settings: Settings) -> Worker:
