@@ -34,9 +34,9 @@ def learn(path, pipe):
     import sonnet as snt
 
     from tfplace import OpGraph
-    from tfplace.api import formulate
     from tfplace.learning.graph_inputs import graph_inputs
     from tfplace.policies.gdp import GdpSettings, learner_of
+    from tfplace.sources import formulate
 
     problem = formulate(OpGraph.load(path), growth.TOPOLOGY)
     graph_inputs(problem)  # compiles

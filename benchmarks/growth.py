@@ -65,11 +65,11 @@ def plan(path, pipe):
     import numpy as np
 
     from tfplace import OpGraph
-    from tfplace.api import formulate
     from tfplace.registry import GROUPERS, PLACERS
     from tfplace.search.budget import Budget
     from tfplace.search.search import Search
     from tfplace.simulate.evaluate import Simulator
+    from tfplace.sources import formulate
     from tfplace.testing import random_problem
 
     def placed(problem, name, budget):

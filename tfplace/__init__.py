@@ -19,12 +19,13 @@ for _package in ("apply", "compare", "extract", "measure", "simulate"):
     importlib.import_module(f"tfplace.{_package}")
 
 from tfplace import keras  # noqa: E402
-from tfplace.api import actual_placement, apply, compare, extract, formulate, place, simulate  # noqa: E402
+from tfplace.api import actual_placement, apply, compare, place, simulate  # noqa: E402
 from tfplace.core.constraints import Constraints  # noqa: E402
 from tfplace.core.graph import OpGraph  # noqa: E402
 from tfplace.core.placement import Placement  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.errors import InfeasibleError, TfplaceError  # noqa: E402
+from tfplace.sources import extract, formulate  # noqa: E402
 from tfplace.version import VERSION  # noqa: E402
 
 __version__ = VERSION

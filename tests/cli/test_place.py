@@ -140,7 +140,7 @@ def test_interrupted_before_the_search(monkeypatch, capsys):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfplace.api.extract", interrupted)
+    monkeypatch.setattr("tfplace.sources.extract", interrupted)
     assert main(ON_GPUS) == INTERRUPTED
     assert capsys.readouterr().out == ""
 

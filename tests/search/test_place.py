@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tfplace import Constraints
-from tfplace.api import compare, formulate, place, simulate
+from tfplace.api import compare, place, simulate
 from tfplace.core.stepcost import THROUGHPUT
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile
 from tfplace.cost.signature import signatures
@@ -19,6 +19,7 @@ from tfplace.registry import PLACERS
 from tfplace.search.place import search_placement
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.pipeline import PipelineLoads
+from tfplace.sources import formulate
 from tfplace.testing import make_graph, make_topology
 
 MIB = 2**20

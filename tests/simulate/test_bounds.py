@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 
 from tests.simulate.varied import random_options, random_variation, varied_problems, with_overheads
-from tfplace.api import formulate
 from tfplace.core.constraints import Constraints
 from tfplace.simulate.bounds import lower_bound, memory_split
 from tfplace.simulate.evaluate import Simulator
@@ -14,6 +13,7 @@ from tfplace.simulate.options import Options
 from tfplace.simulate.program import compile_problem
 from tfplace.simulate.relaxation import relax
 from tfplace.simulate.room import devices_with_room, op_bytes
+from tfplace.sources import formulate
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_graph, random_problem
 
 

@@ -67,7 +67,7 @@ def extract_command(argv: Sequence[str]) -> None:
 
 
 def _extract(fv: flags.FlagValues, built: source.Source) -> OpGraph:
-    from tfplace.api import extract
+    from tfplace.sources import extract
 
     training = False if fv.inference else None
     return extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)

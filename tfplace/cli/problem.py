@@ -114,7 +114,7 @@ def read_problem(fv: flags.FlagValues, stages: Stages, asked: Asked, *, gpus: bo
     """
     read = _read(fv, stages, gpus=gpus)
     if isinstance(read, OpGraph):
-        from tfplace.api import formulate
+        from tfplace.sources import formulate
 
         stages.stage("estimating costs")
         if asked.topology is None:
@@ -138,7 +138,7 @@ def _elsewhere(model: str) -> str:
 
 def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Problem:
     """The model's graph; for a file of a problem, that problem."""
-    from tfplace.api import extract
+    from tfplace.sources import extract
 
     build = source.find(fv.model, fv.fetch)
     if is_workload(fv.model) and (fv.inference or fv.fetch):

@@ -96,8 +96,8 @@ def _refuse_archive(model: str) -> None:
 
 
 def _profile(fv: flags.FlagValues, stages: Stages, model: str) -> tuple[OpGraph, Outcome]:
-    from tfplace.api import extract
     from tfplace.measure.profile import default_cache, profile_graph
+    from tfplace.sources import extract
 
     stages.stage(f"building {model}")
     built = source.find(model, fv.fetch)(fv.batch, model_params(fv))

@@ -1,0 +1,147 @@
+"""From what users have, a model, a file, rules, to what placers work on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfplace.core.archive import is_archive, load
+from tfplace.core.constraints import Constraints
+from tfplace.core.costs import CostTable
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.core.topology import Topology
+from tfplace.errors import InputError, SourceError
+
+if TYPE_CHECKING:
+    from tfplace.cost.profile import Profile
+
+
+def extract(
+    source: Any,
+    batch: Any = None,
+    *,
+    training: bool | None = None,
+    fetches: tuple[str, ...] | None = None,
+    name: str | None = None,
+) -> OpGraph:
+    """Reads a model's whole dataflow graph; nothing is run and nothing in the model changes.
+
+    Args:
+      source: a compiled Keras 3 or tf_keras model, a `tf.function`, a `ConcreteFunction`, a SavedModel directory, or a
+        MetaGraphDef or GraphDef file (`.meta`, `.pb`, `.pbtxt`). Also a file of `OpGraph.save` or `Problem.save`
+        (`.npz`), whose graph is loaded as it is, without TensorFlow.
+      batch: what one step is given, as arrays or `tf.TensorSpec`s: for Keras `(x, y)`, `(x, y, sample_weight)` or `x`;
+        for a function its arguments as a tuple. Needed unless the source already has concrete input shapes.
+      training: Keras models only: the training step (forward, loss, backward, optimizer, metrics) or inference. By
+        default training if the model is compiled.
+      fetches: graph files only: names of the ops the step must run; by default the file's `train_op` collection or
+        signature, else every op whose result no other op reads.
+      name: what to call the graph; by default the model's name.
+
+    Raises:
+      SourceError: the source or the batch cannot be read as a graph; says why and what would do.
+    """
+    if is_archive(source):
+        if not (batch is None and training is None and fetches is None):
+            raise SourceError(
+                f"a batch, training or fetches for {str(source)!r}", "none: the file holds one step's graph as it is"
+            )
+        graph = OpGraph.load(source)
+        return graph if name is None else replace(graph, name=name)
+    from tfplace.extract.sources import extract_source
+
+    return extract_source(source, batch, training=training, fetches=fetches, name=name)
+
+
+def formulate(
+    graph: OpGraph | str | Path,
+    topology: Topology | str | Path | None = None,
+    *,
+    constraints: Constraints | None = None,
+    max_memory: Mapping[str, int | str] | None = None,
+    costs: CostTable | None = None,
+    profile: Profile | str | Path | None = None,
+) -> Problem:
+    """Joins a graph, a topology, costs and the user's rules into what placers work on.
+
+    Args:
+      graph: from `extract`, or a file of one (".npz").
+      topology: a `Topology`, a preset's name or a file; by default the devices of the running TensorFlow.
+      constraints: pin, forbid, colocate by op-name pattern.
+      max_memory: device -> bytes or "10GiB"; overrides `constraints.max_memory`.
+      costs: op seconds; by default from `profile`.
+      profile: measured op times, or a file of `tfplace profile`; what it does not know, and everything without one, is
+        the analytic roofline of `tfplace.cost.analytic`.
+
+    Raises:
+      TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
+      InputError: costs and a profile, a profile of none of the devices, or constraints that are none.
+    """
+    from tfplace.cost.analytic import analytic_costs
+    from tfplace.group.problem import formulate as formulate_problem
+
+    if not isinstance(graph, OpGraph):
+        graph = OpGraph.load(graph)
+    topology = Topology.detect() if topology is None else Topology.load(topology)
+    constraints = Constraints() if constraints is None else constraints
+    if not isinstance(constraints, Constraints):
+        raise InputError(f"constraints of type {type(constraints).__name__}", "tfplace.Constraints(pin=..., ...)")
+    if max_memory:
+        constraints = replace(constraints, max_memory={**constraints.max_memory, **max_memory})
+    if costs is not None and profile is not None:
+        raise InputError("costs and a profile", "one of the two")
+    if profile is not None:
+        from tfplace.cost.profile import Profile
+        from tfplace.cost.profiled import profiled_costs
+
+        costs = profiled_costs(graph, topology, Profile.load(profile))
+    costs = costs if costs is not None else analytic_costs(graph, topology)
+    return formulate_problem(graph, topology, costs, constraints)
+
+
+def problem_of(
+    source: Any,
+    topology: Topology | str | Path | None,
+    batch: Any,
+    constraints: Constraints | None,
+    max_memory: Mapping[str, int | str] | None,
+    *,
+    profile: Profile | str | Path | None = None,
+) -> Problem:
+    """What is placed; see `tfplace.place`."""
+    from tfplace.group.dnn_partitioning import is_workload, load_workload
+
+    if is_archive(source) and batch is None:
+        source = load(source)
+    elif is_workload(source):
+        source = load_workload(source)
+    if isinstance(source, Problem):
+        _nothing_beside(topology=topology, batch=batch, constraints=constraints, max_memory=max_memory, profile=profile)
+        return source
+    return formulate(graph_of(source, batch), topology, constraints=constraints, max_memory=max_memory, profile=profile)
+
+
+def graph_of(source: Any, batch: Any) -> OpGraph:
+    """An extracted graph as it is, anything else read.
+
+    Raises:
+      InputError: a batch for a graph, whose sizes are those of the batch it was read with.
+    """
+    if not isinstance(source, OpGraph):
+        return extract(source, batch)
+    if batch is not None:
+        raise InputError("a batch beside a graph", "none: it has the sizes of the batch it was extracted with")
+    return source
+
+
+def _nothing_beside(**given: Any) -> None:
+    """Refuses what would have no effect on a problem, which has its topology, sizes, costs and rules already."""
+    if beside := [name for name, value in given.items() if value is not None]:
+        raise InputError(
+            f"{' and '.join(beside)} beside a problem",
+            f"none, as a problem has its {' and '.join(beside)} already",
+            "Give them to tfplace.formulate or tfplace.extract, and the problem that comes of it to tfplace.place.",
+        )
