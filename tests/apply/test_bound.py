@@ -41,6 +41,35 @@ def test_a_variable_that_a_pipeline_reads_stays_where_it_is():
         placed.restore()
 
 
+def test_a_variable_that_a_pipeline_made_since_reads_is_moved_no_more():
+    level = tf.Variable(1.0, name="level")
+
+    @tf.function
+    def step():
+        return level.assign_add(1.0)
+
+    graph = tfplace.extract(step, ())
+    op = graph.op_names[graph.variables[0].op]
+    here, there = seeds_that_move(graph, op)[0], random_placement(graph, ["CPU:0"], 0)
+    placed = tfplace.apply(graph, here)
+    data = tf.data.Dataset.range(1000).map(lambda x: tf.cast(x, tf.float32) * 0 + level)
+    moved_to = level.handle.device
+    assert moved_to.endswith(here.devices[op])
+    with pytest.raises(ApplyError, match="'level:0', which an input pipeline reads"):
+        placed.replace(there)
+    assert float(placed()) == 2.0 == float(next(iter(data)))
+    with pytest.warns(UserWarning, match=f"'level:0' stays on {here.devices[op]}: an input pipeline") as warned:
+        placed.restore()
+    assert warned[0].filename == __file__
+    assert level.handle.device == moved_to
+    assert float(step()) == 3.0 == float(next(iter(data)))
+    del data
+    placed.replace(there)
+    assert float(placed()) == 4.0
+    placed.restore()
+    assert level.handle.device.endswith("CPU:0")
+
+
 def test_variables_that_are_used_by_their_handles_are_variables():
     weight, slot = tf.Variable(tf.ones((100, 10))), tf.Variable(tf.zeros((100, 10)), trainable=False)
 

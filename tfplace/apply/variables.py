@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -73,16 +74,19 @@ class Variables:
         Whatever fails, a variable and the functions that use it agree on its storage.
 
         Raises:
-          ApplyError: a variable has no value yet; none has moved.
+          ApplyError: a variable has no value yet, or a live input pipeline reads it; none has moved.
           tf.errors.OpError: a device cannot hold them; none has moved.
         """
-        moving = {
-            op: variable
-            for op, variable in self._variables.items()
-            if canonical(devices[op]) != canonical(variable.handle.device)
-        }
+        moving = self._moving(devices)
         for variable in moving.values():
             _check_initialized(variable)
+        for variable in _piped(moving).values():
+            raise ApplyError(
+                f"a move of variable {variable.name!r}, which an input pipeline reads that was made where it is now",
+                "variables that no input pipeline reads: it would go on reading the old storage",
+                "Delete the pipeline before, and make it anew after; or apply the placement anew, which leaves such "
+                "variables where they are.",
+            )
         if moving:
             Variables._moves += 1
         copies = [(variable, _copy(variable, devices[op])) for op, variable in moving.items()]
@@ -99,8 +103,27 @@ class Variables:
         return len(moving)
 
     def restore(self) -> int:
-        """Brings every variable back to where it was before anything here moved it; returns how many had to move."""
-        return self.move(self._home)
+        """Brings every variable back to where it was before anything here moved it; returns how many had to move.
+
+        One that a live input pipeline reads stays where it is, with a warning.
+        """
+        stay = _piped(self._moving(self._home))
+        for variable in stay.values():
+            device = short(canonical(variable.handle.device))
+            warnings.warn(
+                f"Variable {variable.name!r} stays on {device}: an input pipeline reads it that was made while it was "
+                "there, and would go on reading the old storage.",
+                stacklevel=4,
+            )
+        return self.move(self._home | {op: variable.handle.device for op, variable in stay.items()})
+
+    def _moving(self, devices: Mapping[str, str]) -> dict[str, Any]:
+        """Variables that are not on the device of their op, by op."""
+        return {
+            op: variable
+            for op, variable in self._variables.items()
+            if canonical(devices[op]) != canonical(variable.handle.device)
+        }
 
     def check(self) -> None:
         """Raises unless every variable is where the last `move` has put it; quick while nothing is moved.
@@ -119,6 +142,14 @@ class Variables:
                     "Move them back with .replace(placed.placement), or call the other program.",
                 )
         self._checked = Variables._moves
+
+
+def _piped(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that a live input pipeline reads, by op."""
+    if not variables:
+        return {}
+    read = tf_internals.read_by_pipelines()
+    return {op: variable for op, variable in variables.items() if id(variable.handle) in read}
 
 
 def _check_initialized(variable: Any) -> None:
