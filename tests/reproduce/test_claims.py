@@ -68,6 +68,13 @@ def test_the_hierarchical_planner_is_told_by_size():
     said = hierarchical.verdict(rows)
     assert "all graphs: faster than the best baseline in 1 of 2, 50.0 % at most" in said
     assert "over 20,000 ops: faster than the best baseline in 0 of 1, -50.0 % at most" in said
+    assert "within 1 % of the step of one device in 0 of 2" in said
+    over = (
+        "hierarchical takes 0.50 times the step of random_search (geometric mean of 1 cases in which both fit; 50.0 % "
+    )
+    assert f"{over}in the median case), faster in 2 of 2" in said
+    near = [standing(single=4.0, hierarchical=h) for h in (3.97, 4.03, 4.05, None)]
+    assert "one device in 2 of 3" in hierarchical.verdict(near)
 
 
 def test_a_policy_that_finds_nothing_that_fits_is_behind():

@@ -10,7 +10,7 @@ from tfplace.compare.policies_table import costs_table
 from tfplace.compare.soon import median_until, processor_s_until
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.compare.tables import table
-from tfplace.compare.versus import versus
+from tfplace.compare.versus import UNLEARNED, steps_over, versus
 
 GDP, HDP, EXPERT = "gdp_scratch", "hierarchical", "expert"
 """The three of them."""
@@ -53,7 +53,7 @@ def gdp_text(rows: Sequence[Standing]) -> str:
             f", in these after {evaluations:.2f} times the evaluations and {seconds:.2f} times the processor seconds "
             "(medians)"
         )
-    return "\n".join([*lines, _PUBLISHED])
+    return "\n".join([*lines, *steps_over(rows, GDP, ("single", *UNLEARNED)), _PUBLISHED])
 
 
 def _soon(row: Standing) -> tuple[float, float] | None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from tfplace.compare.standings import Standing
 
+UNLEARNED = ("random_search", "untrained", "annealing")
+"""Placers that learn nothing and evaluate as much as those that do."""
+
 
 @dataclass(frozen=True)
 class Versus:
@@ -49,6 +52,12 @@ def versus(rows: Sequence[Standing], placer: str, other: str) -> Versus:
         sum(mine < theirs for mine, theirs in pairs),
         len(pairs),
     )
+
+
+def steps_over(rows: Sequence[Standing], placer: str, others: Sequence[str]) -> list[str]:
+    """A line for each of the others that was run, with its step against the placer's."""
+    found = ((other, versus(rows, placer, other)) for other in others)
+    return [f"{placer} takes {v.mean:.2f} times the step of {other} {v}" for other, v in found if v.cases]
 
 
 def gain(mine_s: float, theirs_s: float) -> float | None:

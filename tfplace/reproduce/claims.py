@@ -10,17 +10,15 @@ from tfplace.compare.gdp_table import gdp_tables
 from tfplace.compare.samples_table import samples_tables
 from tfplace.compare.suites import GDP, POLICIES, QUICK_POLICIES, SAMPLES, UNSEEN, Suite
 from tfplace.compare.unseen_table import unseen_tables
+from tfplace.compare.versus import UNLEARNED
 from tfplace.reproduce import baechi, colocrl, hierarchical, hold_out, post
 from tfplace.reproduce.base import Claim
 
-_UNLEARNED = ("random_search", "untrained", "annealing")
-"""What learns nothing, with as many evaluations."""
-
-_BASELINES = ("single", "expert", "metis", "heft", *_UNLEARNED)
+_BASELINES = ("single", "expert", "metis", "heft", *UNLEARNED)
 _PARTITIONERS = ("scotch", "min_cut")
 _COLOCRL = (*_BASELINES, *_PARTITIONERS, "seq2seq")
 _POST = (*_BASELINES, "policy_gradient", "post_ce", "post_ppo", "post", "seq2seq")
-_SAMPLES = ("single", "heft", *_UNLEARNED, "placeto_scratch", "seq2seq")
+_SAMPLES = ("single", "heft", *UNLEARNED, "placeto_scratch", "seq2seq")
 _GDP = (*_BASELINES, "gdp_scratch", "hierarchical")
 _HDP = (*_BASELINES, *_PARTITIONERS, "hierarchical")
 _TUNED = {"gdp_tuned": Trained("gdp", "shipped", fine_tune=50)}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tfplace.compare.policies_table import costs_table, steps_table
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
-from tfplace.compare.versus import gain, percent, versus
+from tfplace.compare.versus import UNLEARNED, gain, percent, steps_over
 
 LEARNED = "seq2seq"
 BASELINES = ("single", "scotch", "min_cut", "expert")
@@ -52,12 +52,8 @@ def verdict(rows: Sequence[Standing]) -> str:
     gains = [gained for row in rows if (gained := gain_of(row)) is not None]
     if not gains:
         return f"no case yet in which {LEARNED} and its baselines were run"
-    lines = [
+    line = (
         f"{LEARNED} is faster than the best baseline in {sum(gained > 0 for gained in gains)} of {len(gains)} cases, "
         f"by {percent(statistics.median(gains))} in the median case, {percent(max(gains))} at most"
-    ]
-    for other in ("untrained", "random_search", "annealing"):
-        against = versus(rows, LEARNED, other)
-        if against.cases:
-            lines.append(f"with as many evaluations it takes {against.mean:.2f} times the step of {other} {against}")
-    return "\n".join(lines)
+    )
+    return "\n".join([line, *steps_over(rows, LEARNED, UNLEARNED)])

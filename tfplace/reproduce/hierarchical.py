@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
-from tfplace.compare.versus import percent
+from tfplace.compare.versus import UNLEARNED, percent, steps_over, versus
 from tfplace.reproduce.colocrl import BASELINES, gain_of
 from tfplace.units import format_seconds
 
@@ -56,7 +56,7 @@ def gains_table(rows: Sequence[Standing]) -> str:
 
 
 def verdict(rows: Sequence[Standing]) -> str:
-    """How often it is ahead, on all graphs and on those of tens of thousands of ops."""
+    """How often it is ahead, on all graphs and on those of tens of thousands of ops; then against blind search."""
     lines = []
     for what, least in (("all graphs", 0), ("graphs of over 20,000 ops", 20_000)):
         gains = [g for row in rows if row.facts.ops > least and (g := gain_of(row, LEARNED)) is not None]
@@ -65,4 +65,9 @@ def verdict(rows: Sequence[Standing]) -> str:
             lines.append(
                 f"{what}: faster than the best baseline in {ahead} of {len(gains)}, {percent(max(gains))} at most"
             )
-    return "\n".join(lines) or f"no case yet in which {LEARNED} and its baselines were run"
+    if not lines:
+        return f"no case yet in which {LEARNED} and its baselines were run"
+    ratios = versus(rows, LEARNED, "single").ratios
+    near = sum(abs(ratio - 1) <= 0.01 for ratio in ratios)
+    lines.append(f"within 1 % of the step of one device in {near} of {len(ratios)}")
+    return "\n".join([*lines, *steps_over(rows, LEARNED, UNLEARNED)])
