@@ -51,8 +51,10 @@ def test_colocrl_is_compared_with_the_best_of_its_baselines():
     assert cells(table, "inception")[1:] == ["single", "-", "0.0 %"]
     said = colocrl.verdict(rows)
     assert "in 1 of 2 cases, by 0.0 % in the median case, 25.0 % at most" in said
-    assert "0.71 times the step of random_search (geometric mean; 25.0 % in the median case), faster in 1 of 2" in said
-    assert "1.50 times the step of annealing (geometric mean; -50.0 % in the median case), faster in 0 of 1" in said
+    assert (
+        "0.71 times the step of random_search (geometric mean; 0.75 times in the median case), faster in 1 of 2" in said
+    )
+    assert "1.50 times the step of annealing (geometric mean; 1.50 times in the median case), faster in 0 of 1" in said
     assert "no case yet" in colocrl.verdict(rows[2:])
 
 
@@ -69,10 +71,11 @@ def test_the_hierarchical_planner_is_told_by_size():
     assert "all graphs: faster than the best baseline in 1 of 2, 50.0 % at most" in said
     assert "over 20,000 ops: faster than the best baseline in 0 of 1, -50.0 % at most" in said
     assert "within 1 % of the step of one device in 0 of 2" in said
-    over = (
-        "hierarchical takes 0.50 times the step of random_search (geometric mean of 1 cases in which both fit; 50.0 % "
+    (over,) = (line for line in said.splitlines() if "random_search" in line)
+    assert over.startswith(
+        "hierarchical takes 0.50 times the step of random_search (geometric mean of 1 cases in which "
     )
-    assert f"{over}in the median case), faster in 2 of 2" in said
+    assert over.endswith("0.50 times in the median case), faster in 2 of 2")
     near = [standing(single=4.0, hierarchical=h) for h in (3.97, 4.03, 4.05, None)]
     assert "one device in 2 of 3" in hierarchical.verdict(near)
 

@@ -37,13 +37,10 @@ def zoo_table(rows: Sequence[Standing]) -> str:
 
 def gdp_text(rows: Sequence[Standing]) -> str:
     """GDP against the expert and HDP on the whole, and how much sooner it has what HDP has in the end."""
-    lines = []
     rows = [row for row in rows if {GDP, HDP, EXPERT} <= {*row.runs}]
     if not rows:
         return f"no case yet in which {GDP}, {HDP} and {EXPERT} were all run"
-    for other in (EXPERT, HDP):
-        against = versus(rows, GDP, other)
-        lines.append(f"{GDP}: {against.faster} faster than {other} {against}")
+    lines = [f"{GDP}: {versus(rows, GDP, other).faster_than(other)}" for other in (EXPERT, HDP)]
     soon = [pair for row in rows if (pair := _soon(row)) is not None]
     reached = [pair for pair in soon if all(map(math.isfinite, pair))]
     lines.append(f"it has what {HDP} has in the end in {len(reached)} of {len(soon)} cases")

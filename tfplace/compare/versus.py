@@ -33,13 +33,22 @@ class Versus:
         return geometric_mean(self.ratios)
 
     @property
-    def faster(self) -> str:
-        """By how many percent, as text."""
-        return percent(100 * (1 - self.mean) if self.ratios else None)
+    def middle(self) -> float:
+        """Median of the ratios; NaN without any."""
+        return statistics.median(self.ratios) if self.ratios else math.nan
 
-    def __str__(self) -> str:
+    def faster_than(self, other: str) -> str:
+        """By how many percent."""
+        mean, middle = (percent(100 * (1 - ratio)) for ratio in (self.mean, self.middle))
+        return f"{mean} faster than {other} {self._and(middle)}"
+
+    def times(self, other: str) -> str:
+        """How many times the step."""
+        mean, middle = ("-" if math.isnan(ratio) else f"{ratio:.2f} times" for ratio in (self.mean, self.middle))
+        return f"{mean} the step of {other} {self._and(middle)}"
+
+    def _and(self, middle: str) -> str:
         unlike = f" of {len(self.ratios)} cases in which both fit" if len(self.ratios) < self.cases else ""
-        middle = percent(100 * (1 - statistics.median(self.ratios)) if self.ratios else None)
         return f"(geometric mean{unlike}; {middle} in the median case), faster in {self.ahead} of {self.cases}"
 
 
@@ -57,7 +66,7 @@ def versus(rows: Sequence[Standing], placer: str, other: str) -> Versus:
 def steps_over(rows: Sequence[Standing], placer: str, others: Sequence[str]) -> list[str]:
     """A line for each of the others that was run, with its step against the placer's."""
     found = ((other, versus(rows, placer, other)) for other in others)
-    return [f"{placer} takes {v.mean:.2f} times the step of {other} {v}" for other, v in found if v.cases]
+    return [f"{placer} takes {against.times(other)}" for other, against in found if against.cases]
 
 
 def gain(mine_s: float, theirs_s: float) -> float | None:
@@ -74,7 +83,7 @@ def gain(mine_s: float, theirs_s: float) -> float | None:
 
 def percent(gained: float | None) -> str:
     """A gain as text."""
-    if gained is None:
+    if gained is None or math.isnan(gained):
         return "-"
     if math.isinf(gained):
         return "only it fits" if gained > 0 else "does not fit"

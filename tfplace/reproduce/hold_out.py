@@ -34,7 +34,7 @@ def verdict(rows: Sequence[Standing]) -> str:
     for name in (ONCE, TUNED):
         against = versus(rows, name, "expert")
         if against.cases:
-            lines.append(f"{name}: {against.faster} faster than expert {against}")
+            lines.append(f"{name}: {against.faster_than('expert')}")
     both = [row for row in rows if {TUNED, SCRATCH} <= {*row.runs} and math.isfinite(row.median_s(SCRATCH))]
     soon = [median_until(row, TUNED, row.median_s(SCRATCH)) for row in both]
     reached = [evaluations for evaluations in soon if math.isfinite(evaluations)]
