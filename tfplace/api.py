@@ -148,6 +148,7 @@ def compare(
     placers: Sequence[str] | None = None,
     budget: str | float | int = "30s",
     seeds: int = 3,
+    objective: str = STEP_TIME,
     constraints: Constraints | None = None,
     max_memory: Mapping[str, int | str] | None = None,
     profile: Profile | str | Path | None = None,
@@ -156,9 +157,10 @@ def compare(
     folder: str | Path | None = None,
     progress: bool = True,
 ) -> Comparison:
-    """Sets placers side by side on one model, each with the same budget; all step times are simulated.
+    """Sets placers side by side on one model, each with the same budget; all step times, or loads, are simulated.
 
-    The placers run one after the other. `single`, `heft`, `random_search` and `local_search` always do.
+    The placers run one after the other. `single`, `heft`, `random_search` and `local_search` (for throughput
+    `load_search`) always do.
 
     Args:
       source: as in `place`.
@@ -167,6 +169,7 @@ def compare(
       placers: names, or "module:class" of one's own; by default what places well, and `annealing`.
       budget: of each run, as in `place`.
       seeds: runs of each placer that has random choices.
+      objective: as in `place`.
       constraints: as in `place`.
       max_memory: as in `place`.
       profile: as in `place`.
@@ -181,10 +184,9 @@ def compare(
 
     Raises:
       InputError: fewer than 1 seed or group, or a folder with a comparison of something else.
-      UnknownNameError: no such placer or grouper.
+      UnknownNameError: no such placer, grouper or objective.
     """
     from tfplace.compare.comparison import compare_placers
-    from tfplace.compare.defaults import PLACERS_BY_DEFAULT
     from tfplace.report.progress import Stages
     from tfplace.search.grouped import merged
 
@@ -194,7 +196,8 @@ def compare(
     with Stages(quiet=not progress, only_bar=True) as stages:
         return compare_placers(
             problem,
-            PLACERS_BY_DEFAULT if placers is None else placers,
+            placers,
+            objective=objective,
             budget=budget,
             seeds=seeds,
             groups=0 if grouper is None else problem.num_units,

@@ -9,13 +9,15 @@ import tfplace
 from tests.report.test_html import Outline
 from tfplace.compare import comparison
 from tfplace.compare.comparison import BEST, RUNS, compare_placers
-from tfplace.compare.defaults import ALWAYS
+from tfplace.compare.defaults import ALWAYS, PLACERS_BY_DEFAULT
 from tfplace.compare.page import comparison_page
 from tfplace.core.files import alone_in
 from tfplace.core.placement import Placement
+from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError, MissingExtraError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.testing import make_graph
 
 
@@ -53,7 +55,7 @@ def placers(monkeypatch):
 
 def test_everything_is_run_and_the_best_is_the_best(problem):
     found = compare_placers(problem, ("auto", "metis"), budget=60, seeds=2)
-    assert set(found.standing.runs) == {*ALWAYS, "auto", "metis"}
+    assert set(found.standing.runs) == {*ALWAYS[STEP_TIME], "auto", "metis"}
     counts = {name: len(runs) for name, runs in found.standing.runs.items()}
     assert counts == {"single": 1, "heft": 1, "random_search": 2, "local_search": 2, "auto": 2, "metis": 1}
     steps = [run.step_s for runs in found.standing.runs.values() for run in runs]
@@ -63,6 +65,29 @@ def test_everything_is_run_and_the_best_is_the_best(problem):
     assert medians == sorted(medians) and len(medians) == 6
     again = compare_placers(problem, ("auto", "metis"), budget=60, seeds=2)
     assert [run.step_s for runs in again.standing.runs.values() for run in runs] == steps
+
+
+def test_throughput_is_compared_by_loads(problem, tmp_path):
+    found = compare_placers(problem, objective=THROUGHPUT, budget=60, seeds=1, folder=tmp_path)
+    assert set(found.standing.runs) == {*ALWAYS[THROUGHPUT], *PLACERS_BY_DEFAULT[THROUGHPUT]}
+    loads = PipelineLoads(problem)
+    assert found.standing.facts.bound_s == loads.bound_s
+    assert found.best.cost.objective == THROUGHPUT
+    assert loads.key(problem.gather(found.best.op_device)) == (0, found.best.cost.step_s)
+    assert found.best.cost.step_s == min(run.step_s for runs in found.standing.runs.values() for run in runs)
+    text, facts = found.summary(), found.to_dict()
+    assert "Largest loads" in text and "times the throughput of the best single device" in text
+    assert not any("step" in word.lower() for word in (text, found._repr_html_()))
+    assert facts["best"]["load_s"] == found.best.cost.step_s and "load_s" in facts["placers"]["contiguous"]
+    found.save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "All largest loads are simulated" in page and "Largest load of each placer" in page
+    again = compare_placers(problem, objective=THROUGHPUT, budget=60, seeds=1, folder=tmp_path)
+    assert again.best.cost.step_s == found.best.cost.step_s
+    with pytest.raises(InputError, match="'objective': 'throughput'"):
+        compare_placers(problem, budget=60, seeds=1, folder=tmp_path)
+    with pytest.raises(UnknownNameError, match="'speed'"):
+        compare_placers(problem, objective="speed", budget=60)
 
 
 def test_what_it_says(problem):
@@ -90,7 +115,7 @@ def test_the_page_has_the_best_placement(problem, tmp_path):
 
 def test_one_that_was_stopped_goes_on(problem, tmp_path, monkeypatch):
     found = compare_placers(problem, ("stops", "annealing"), budget=50, seeds=2, folder=tmp_path)
-    assert not found.whole and set(found.standing.runs) == set(ALWAYS)
+    assert not found.whole and set(found.standing.runs) == set(ALWAYS[STEP_TIME])
     assert "stopped before everything was run" in found.summary()
     monkeypatch.setitem(PLACERS._objects, "stops", PLACERS["single"])
     with (tmp_path / RUNS).open("a") as file:
@@ -148,7 +173,7 @@ def test_a_mistake_in_somebodys_placer_stops_no_other(problem, monkeypatch):
     monkeypatch.setitem(PLACERS._objects, "fails", Wrong)
     found = compare_placers(problem, ("fails", "metis"), budget=50, seeds=1)
     assert "AttributeError: " in found.troubles()["fails"] and __file__ in found.troubles()["fails"]
-    assert {*ALWAYS, "metis"} <= set(found.standing.runs)
+    assert {*ALWAYS[STEP_TIME], "metis"} <= set(found.standing.runs)
 
 
 def test_an_illegal_answer_is_no_result(problem, monkeypatch):
@@ -191,14 +216,14 @@ def test_another_version_of_ones_own_placer_is_run_again(problem, tmp_path, monk
 
 
 def test_what_was_found_until_ctrl_c_is_not_lost(problem, monkeypatch):
-    monkeypatch.setattr(comparison, "ALWAYS", ("single",))
+    monkeypatch.setattr(comparison, "ALWAYS", {STEP_TIME: ("single",)})
     found = compare_placers(problem, ("stops",), budget=50, seeds=1)
     assert not found.whole and set(found.standing.runs) == {"single"}
     assert found.best.placer == "stops (50 evaluations)" and set(found.best.devices.values()) == {"GPU:0", "GPU:1"}
 
 
 def test_ctrl_c_before_anything_was_run(problem, monkeypatch):
-    monkeypatch.setattr(comparison, "ALWAYS", ("stops",))
+    monkeypatch.setattr(comparison, "ALWAYS", {STEP_TIME: ("stops",)})
     with pytest.raises(KeyboardInterrupt):
         compare_placers(problem, (), budget=50, seeds=1)
 

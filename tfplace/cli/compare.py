@@ -16,10 +16,12 @@ from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import check_problem, problem_flags, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.compare.defaults import PLACERS_BY_DEFAULT
+from tfplace.core.stepcost import SIMULATED, STEP_TIME
 from tfplace.errors import MissingExtraError
 from tfplace.registry import PLACERS
 from tfplace.report.progress import Stages
 from tfplace.search.budget import Budget
+from tfplace.search.objective import check_objective
 
 if TYPE_CHECKING:
     from tfplace.compare.comparison import Comparison
@@ -32,8 +34,10 @@ def compare_flags() -> flags.FlagValues:
     """A fresh set of flags, apart from absl's global ones."""
     fv = flags.FlagValues()
     problem_flags(fv)
-    flags.DEFINE_list("placers", [], f"Names; by default {', '.join(PLACERS_BY_DEFAULT)}.", flag_values=fv)
+    by_default = "; for throughput ".join(map(", ".join, PLACERS_BY_DEFAULT.values()))
+    flags.DEFINE_list("placers", [], f"Names; by default {by_default}.", flag_values=fv)
     flags.DEFINE_string("budget", "30s", "Of each run, such as 30s or '500 evaluations'.", flag_values=fv)
+    flags.DEFINE_string("objective", STEP_TIME, "What is made small: step_time or throughput.", flag_values=fv)
     flags.DEFINE_integer("seeds", 3, "Runs of each placer with random choices.", 1, flag_values=fv)
     flags.DEFINE_string("out", None, "Directory for runs, to go on from, page and placement.", flag_values=fv)
     flags.DEFINE_bool("json", False, "Print one JSON object instead of a table.", flag_values=fv)
@@ -55,6 +59,7 @@ def compare_command(argv: Sequence[str]) -> None:
     read_only_flags(NAME, fv, argv)
     asked = check_problem(fv)
     flag_value("budget", fv.budget, Budget.parse)
+    check_objective(fv.objective, SIMULATED)
     learned = [name for name in fv.placers if getattr(find_placer(name), "learned", False)]
     out = output_directory("out", fv.out)
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
@@ -68,7 +73,8 @@ def compare_command(argv: Sequence[str]) -> None:
             problem = merged(problem, fv.grouper, fv.groups)
         comparison = compare_placers(
             problem,
-            fv.placers or PLACERS_BY_DEFAULT,
+            fv.placers or None,
+            objective=fv.objective,
             budget=fv.budget,
             seeds=fv.seeds,
             groups=problem.num_units if fv.grouper else 0,

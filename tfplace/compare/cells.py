@@ -15,12 +15,13 @@ import numpy as np
 
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
+from tfplace.core.stepcost import STEP_TIME
 from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs
 from tfplace.errors import TfplaceError
 from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
-from tfplace.registry import PLACERS
+from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.clock import compiling_s
 from tfplace.search.progress import Improvement
@@ -91,6 +92,7 @@ class Case:
         that none can hold it alone; otherwise they have their own memory.
       spare: see `tight`.
       groups: what is placed are at most so many groups of the grouper `merge`; 0 places every unit by itself.
+      objective: what is made small; what `step_s` counts here and in whatever is of this case.
     """
 
     graph: str
@@ -98,10 +100,13 @@ class Case:
     tight: bool = False
     spare: float = 1.5
     groups: int = 0
+    objective: str = STEP_TIME
 
     def __str__(self) -> str:
         memory = f", {'tight' if self.spare == 1.5 else f'{self.spare:g} shares of'} memory" if self.tight else ""
-        return f"{self.graph} on {self.topology}{memory}" + (f", {self.groups} groups" if self.groups else "")
+        groups = f", {self.groups} groups" if self.groups else ""
+        objective = "" if self.objective == STEP_TIME else f", {self.objective}"
+        return f"{self.graph} on {self.topology}{memory}{groups}{objective}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ class Facts:
       ops: V.
       units: U, what is decided one by one.
       devices: D.
-      bound_s: no placement's simulated step is shorter.
+      bound_s: no placement's simulated step, or what else the objective counts, is shorter.
       fingerprint: of the graph.
     """
 
@@ -248,7 +253,7 @@ def tightened(problem: Problem, spare: float) -> Problem:
 def facts_of(problem: Problem, case: Case) -> Facts:
     """Counts and the bound; the latter takes seconds for large graphs."""
     graph = problem.graph
-    bound_s = Simulator(problem).bound_s
+    bound_s = OBJECTIVES[case.objective](problem).bound_s
     return Facts(case, graph.num_ops, problem.num_units, problem.num_devices, bound_s, graph.fingerprint)
 
 

@@ -15,17 +15,19 @@ from tfplace.compare.cells import Case, Facts, Run, code_of, facts_of, run_place
 from tfplace.compare.defaults import ALWAYS, PLACERS_BY_DEFAULT
 from tfplace.compare.journal import Journal
 from tfplace.compare.standings import Standing, placers_of
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.files import alone_in, write_whole
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import StepCost
+from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
 from tfplace.errors import InputError, PlacementError
-from tfplace.registry import PLACERS
+from tfplace.registry import OBJECTIVES, PLACERS
+from tfplace.report.facts import Wording, wording
 from tfplace.search.budget import Budget
+from tfplace.search.objective import check_objective
 from tfplace.search.place import BASELINES, baseline_costs, placement_of
 from tfplace.search.progress import Progress
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
 
 RUNS, BEST = "runs.jsonl", "placement.json"
 """Files of a comparison that is kept."""
@@ -52,6 +54,11 @@ class Comparison:
         """The problem, and what each placer had for it."""
         facts = self.standing.facts
         return f"{facts.case}: {facts.ops:,} ops in {facts.units:,} units, {self.budget} for each run"
+
+    @property
+    def words(self) -> Wording:
+        """What its numbers are called."""
+        return wording(self.standing.facts.case.objective)
 
     def ranked(self) -> list[str]:
         """Every placer that could run, the best median first."""
@@ -95,27 +102,28 @@ class Comparison:
         write_whole(path, comparison_page([self.standing], self.title, self.best))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: seconds and bytes; all step times are simulated."""
-        facts = self.standing.facts
+        """Plain data for JSON: seconds and bytes; all step times, or loads, are simulated."""
+        facts, best = self.standing.facts, self.best
         return {
             **{name: value for name, value in dataclasses.asdict(facts).items() if name != "case"},
             "graph": facts.case.graph,
             "topology": facts.case.topology,
             "groups": facts.case.groups,
+            "objective": facts.case.objective,
             "budget": str(self.budget),
             "simulated": True,
             "whole": self.whole,
             "placers": {name: self._of(name) for name in self.ranked()},
             "troubles": self.troubles(),
-            "best": None if self.best is None else {"placer": self.best.placer, "step_s": self.best.cost.step_s},
+            "best": None if best is None else {"placer": best.placer, self.words.key: best.cost.step_s},
         }
 
     def _of(self, name: str) -> dict[str, Any]:
         runs = self.standing.runs[name]
         median_s = self.standing.median_s(name)
         return {
-            "median_step_s": median_s if math.isfinite(median_s) else None,
-            "step_s": [run.step_s for run in runs],
+            f"median_{self.words.key}": median_s if math.isfinite(median_s) else None,
+            self.words.key: [run.step_s for run in runs],
             "evaluations": [run.evaluations for run in runs],
             "seconds": [run.seconds for run in runs],
         }
@@ -123,8 +131,9 @@ class Comparison:
 
 def compare_placers(
     problem: Problem,
-    placers: Sequence[str] = PLACERS_BY_DEFAULT,
+    placers: Sequence[str] | None = None,
     *,
+    objective: str = STEP_TIME,
     budget: str | float | int | Budget = "30s",
     seeds: int = 3,
     groups: int = 0,
@@ -139,7 +148,8 @@ def compare_placers(
 
     Args:
       problem: what is placed.
-      placers: names.
+      placers: names; by default `PLACERS_BY_DEFAULT`.
+      objective: what is made small.
       budget: of each run.
       seeds: how many runs a placer with random choices has.
       groups: into how many groups the problem was merged, for its name; 0 if it was not.
@@ -149,16 +159,18 @@ def compare_placers(
 
     Raises:
       InputError: fewer than 1 seed, or a folder with a comparison of something else, or of a process that is at work.
-      UnknownNameError: no such placer.
+      UnknownNameError: no such placer or objective.
       KeyboardInterrupt: before anything was run.
     """
+    check_objective(objective, SIMULATED)
     budget = Budget.parse(budget)
     if isinstance(placers, str):
         raise InputError(f"placers={placers!r}", "a sequence of names", f"Write placers=({placers!r},).")
     if seeds < 1:
         raise InputError(f"{seeds} seeds", "at least 1")
-    names = [name for name in dict.fromkeys((*ALWAYS, *placers)) if PLACERS[name]]
-    case = Case(problem.graph.name, problem.topology.name, groups=groups)
+    chosen = PLACERS_BY_DEFAULT[objective] if placers is None else placers
+    names = [name for name in dict.fromkeys((*ALWAYS[objective], *chosen)) if PLACERS[name]]
+    case = Case(problem.graph.name, problem.topology.name, groups=groups, objective=objective)
     cells = [(name, seed) for seed in range(seeds) for name in names if seed in seeds_of(name, seeds)]
     with contextlib.nullcontext() if folder is None else alone_in(Path(folder)):
         kept = _Kept(problem, case, budget, None if folder is None else Path(folder))
@@ -182,7 +194,7 @@ def _run_missing(
         tell(f"{len(cells) - len(todo)} of {len(cells)} runs are kept from an earlier call")
     for n, (name, seed) in enumerate(todo):
         tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
-        search = Search(problem, kept.budget, seed, progress)
+        search = Search(problem, kept.budget, seed, progress, kept.evaluator())
         try:
             run = run_placer(search, kept.facts.case, name, seed, excused=Exception)
         except KeyboardInterrupt:
@@ -209,20 +221,26 @@ class _Kept:
         self.best: Placement | None = None
         self._problem = problem
         self.budget = budget
-        self._simulator = Simulator(problem)
         self._folder = folder
         self._journal: Journal | None = None
         self.runs: dict[tuple[str, int], Run] = {}
         if folder is not None:
             header = {"budget": str(budget), "simulated": True, "problem": problem.fingerprint}
+            header |= {} if case.objective == STEP_TIME else {"objective": case.objective}
             self._journal = Journal(folder / RUNS, header)
             self.runs = {(name, seed): run for (_, name, seed), run in self._journal.runs.items()}
         self.facts: Facts = facts_of(problem, case)
+        self._judge = self.evaluator()
         if self._journal is not None:
             if not self._journal.facts:
                 self._journal.add(self.facts)
             self.best = self._read()
             self._forget_unknown_best()
+
+    def evaluator(self) -> Evaluator:
+        """A new one, by the objective."""
+        made: Evaluator = OBJECTIVES[self.facts.case.objective](self._problem)
+        return made
 
     def found(self, search: Search, placer: str, seed: int) -> None:
         """Keeps what a search has found if it is the best; before the run it was found in, so that it is never lost."""
@@ -232,7 +250,7 @@ class _Kept:
         self.best = placement_of(
             self._problem,
             devices,
-            self._simulator(devices),
+            self._judge(devices),
             bound_s=self.facts.bound_s,
             placer=f"{placer} ({self.budget})",
             seed=seed,
@@ -243,7 +261,7 @@ class _Kept:
 
     @functools.cached_property
     def _baselines(self) -> Mapping[str, StepCost]:
-        return baseline_costs(self._problem, BASELINES, 0, self._simulator)
+        return baseline_costs(self._problem, BASELINES, 0, self._judge)
 
     def has(self, placer: str, seed: int) -> bool:
         """Whether there is a run that stands of the placer as it is now."""

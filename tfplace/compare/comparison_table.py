@@ -13,18 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.compare.comparison import Comparison
+from tfplace.core.stepcost import STEP_TIME
 from tfplace.report.html import STYLE, table
 from tfplace.report.summary import plain_text
 from tfplace.units import format_seconds
 
-_HEAD = ("placer", "step", "seeds", "over the bound", "over single", "evaluations", "took")
-_CAPTION = "Step times (simulated; medians over the seeds)"
-
 
 def comparison_tables(comparison: Comparison) -> RenderableType:
     """The table as `rich` draws it, and the verdict."""
-    shown = Table(title=_CAPTION, title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in _HEAD:
+    shown = Table(title=_caption(comparison), title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in _head(comparison):
         shown.add_column(heading, justify="left" if heading in ("placer", "seeds") else "right")
     bound_s = comparison.standing.facts.bound_s
     for line in _lines(comparison):
@@ -41,12 +39,12 @@ def comparison_text(comparison: Comparison) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """The same as one HTML element; every text is escaped."""
-    bound = f"the bound is {format_seconds(comparison.standing.facts.bound_s)}"
+    caption = f"{_caption(comparison)}; the bound is {format_seconds(comparison.standing.facts.bound_s)}"
     rows = [[escape(cell) for cell in line] for line in _lines(comparison)]
     said = "<br>".join(map(escape, _notes(comparison)))
     return (
         f'<div class="tfplace"><style>{STYLE}</style><b>{escape(comparison.title)}</b>'
-        f"{table(f'{_CAPTION}; {bound}', _HEAD, rows)}<p>{said}<br><b>{escape(verdict(comparison))}</b></p></div>"
+        f"{table(caption, _head(comparison), rows)}<p>{said}<br><b>{escape(verdict(comparison))}</b></p></div>"
     )
 
 
@@ -56,10 +54,19 @@ def verdict(comparison: Comparison) -> str:
     if best is None:
         return "no placer found a placement that fits"
     one_s, step_s = row.median_s("single"), best.cost.step_s
-    worth = f", {one_s / step_s:.2f} times faster than the best single device" if math.isfinite(one_s) else ""
+    faster = "faster than" if row.facts.case.objective == STEP_TIME else "the throughput of"
+    worth = f", {one_s / step_s:.2f} times {faster} the best single device" if math.isfinite(one_s) else ""
     if one_s <= step_s * (1 + 1e-9):
-        worth = ": nothing is faster than the best single device"
+        worth = ": nothing is better than the best single device"
     return f"best: {format_seconds(step_s)} by {best.placer}, seed {best.seed}{worth}"
+
+
+def _caption(comparison: Comparison) -> str:
+    return f"{comparison.words.others}; medians over the seeds"
+
+
+def _head(comparison: Comparison) -> tuple[str, ...]:
+    return "placer", comparison.words.column, "seeds", "over the bound", "over single", "evaluations", "took"
 
 
 def _notes(comparison: Comparison) -> list[str]:

@@ -11,6 +11,7 @@ from tfplace.compare.placers_table import OVER_ALL, over_all
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.core.placement import Placement
 from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
+from tfplace.report.facts import Wording, wording
 from tfplace.report.html import Html, figures, page, placement_html, table
 from tfplace.report.pictures import Picture, placement_pictures
 from tfplace.units import format_seconds
@@ -20,8 +21,6 @@ _SOON = 50
 
 _OPEN = 2
 """So many cases are shown at once; of more, each is opened by a click."""
-
-SIMULATED = "All step times are simulated."
 
 
 def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None = None) -> str:
@@ -35,7 +34,8 @@ def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None
     Raises:
       MissingExtraError: matplotlib is missing.
     """
-    parts = [f"<h1>{escape(title)}</h1>", f"<p>{SIMULATED} A cell is the median over the seeds.</p>"]
+    numbers = " and ".join(dict.fromkeys(f"{_words(row).number}s" for row in rows)) or "numbers"
+    parts = [f"<h1>{escape(title)}</h1>", f"<p>All {numbers} are simulated. A cell is the median over the seeds.</p>"]
     if len(rows) > 1:
         parts += ["<h2>All cases</h2>", _overall(rows), figures(_over_all(rows))]
     for row in rows:
@@ -45,6 +45,10 @@ def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None
     if best is not None:
         parts += ["<h2>The best placement</h2>", placement_html(best), figures(placement_pictures(best))]
     return page(title, f'<div class="tfplace">{"".join(parts)}</div>')
+
+
+def _words(row: Standing) -> Wording:
+    return wording(row.facts.case.objective)
 
 
 def _said(row: Standing) -> str:
@@ -80,19 +84,21 @@ def _ran(row: Standing) -> list[str]:
 
 
 def charts(row: Standing) -> Html:
-    """Every placer's step time, and how the searches among them went on.
+    """What every placer found, and how the searches among them went on.
 
     Raises:
       MissingExtraError: matplotlib is missing.
     """
     names = _ran(row)
     searches = [name for name in names if max(run.evaluations for run in row.runs[name]) >= _SOON]
-    pictures = [Picture("Step time of each placer", steps_chart({n: _steps(row, n) for n in names}, row.facts.bound_s))]
+    number = _words(row).number
+    bars = steps_chart({n: _steps(row, n) for n in names}, row.facts.bound_s, number)
+    pictures = [Picture(f"{number.capitalize()} of each placer", bars)]
     if searches:
         trails = {n: [[(e, s) for e, _, s, _ in run.trail] for run in row.runs[n]] for n in searches}
         most = max(run.evaluations for n in searches for run in row.runs[n])
         caption = "Best so far: median over the seeds, and from the least to the most of them"
-        pictures.append(Picture(caption, curves_chart(trails, most)))
+        pictures.append(Picture(caption, curves_chart(trails, most, number)))
     return figures(pictures)
 
 
@@ -112,7 +118,7 @@ def _table(row: Standing, names: Sequence[str]) -> str:
                 format_seconds(statistics.median(run.cpu_s for run in runs)),
             )
         )
-    head = ("placer", "step", "over the bound", "over single", "runs", "evaluations", "processor")
+    head = ("placer", _words(row).column, "over the bound", "over single", "runs", "evaluations", "processor")
     troubles = {name: runs[0].trouble for name, runs in row.runs.items() if name not in names and runs[0].trouble}
     said = "".join(f"<p>{escape(name)} was not run: {escape(trouble)}</p>" for name, trouble in troubles.items())
     return table("", head, lines) + said

@@ -16,12 +16,13 @@ Points = Sequence[tuple[float, float]]
 _GRID = 120
 
 
-def steps_chart(steps: Mapping[str, Sequence[float]], bound: float) -> str:
+def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str = "step time") -> str:
     """A bar to each placer's median, a dot for each of its runs, and a line at the bound.
 
     Args:
       steps: placer -> seconds of its runs; infinite where nothing fits.
       bound: in seconds.
+      number: what the seconds are.
     """
     names = list(steps)
     medians = [float(np.median(steps[name])) for name in names]
@@ -39,15 +40,16 @@ def steps_chart(steps: Mapping[str, Sequence[float]], bound: float) -> str:
     axis.axvline(1e3 * bound, color=PALETTE[3], linewidth=1)
     axis.set_yticks(range(len(names)), names[::-1])
     axis.set(xlabel="milliseconds; the line is the bound", xlim=(0, 1.15e3 * most), ylim=(-0.7, len(names) - 0.3))
-    return image(figure, "Step time of each placer")
+    return image(figure, f"{number.capitalize()} of each placer")
 
 
-def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float) -> str:
+def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float, number: str = "step time") -> str:
     """The best so far over the evaluations: the median of each placer's runs, and from their least to their most.
 
     Args:
       runs: placer -> its runs.
       evaluations: where the chart ends.
+      number: what is best.
     """
     figure, axis = blank(3.0)
     drawn = False  # a logarithmic axis has to have something on it
@@ -67,7 +69,7 @@ def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float) -> st
     axis.yaxis.set_minor_formatter("{x:g}")
     axis.tick_params(axis="y", which="minor", labelsize=7)
     axis.legend(fontsize=8, ncols=2)
-    return image(figure, "Best step time so far")
+    return image(figure, f"Best {number} so far")
 
 
 def cumulative_chart(numbers: Mapping[str, Sequence[float]], what: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.placement import Placement
-from tfplace.core.stepcost import STEP_TIME, StepCost
+from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
 from tfplace.units import format_bytes, format_seconds
 
 # Step times closer than this fraction count as equal: the simulator is not that exact.
@@ -83,31 +83,33 @@ def title(placement: Placement) -> str:
 
 @dataclass(frozen=True)
 class Wording:
-    """What the numbers of a placement are called, by its objective.
+    """What the numbers of placements are called, by their objective.
 
     Attributes:
       devices: title of the table of devices.
       others: title of the table of other placements.
-      column: heading of its numbers.
+      number: the number that says how good a placement is.
+      column: heading of such numbers.
       whole: what a device's compute and transfer are parts of.
-      key: of its number in JSON.
+      key: of the number in JSON.
     """
 
     devices: str
     others: str
+    number: str
     column: str
     whole: str
     key: str
 
 
-def wording(placement: Placement) -> Wording:
+def wording(objective: str, source: str = SIMULATED) -> Wording:
     """A load is never called a step time."""
-    if placement.cost.objective == STEP_TIME:
-        others = f"Step times ({placement.cost.source})"
-        return Wording("Devices (simulated)", others, "step", "the step", "step_s")
+    if objective == STEP_TIME:
+        return Wording("Devices (simulated)", f"Step times ({source})", "step time", "step", "the step", "step_s")
     return Wording(
         "Loads of the devices, per sample of a full pipeline",
         "Largest loads (objective: throughput)",
+        "largest load",
         "largest load",
         "the largest load",
         "load_s",
@@ -217,7 +219,7 @@ def placement_facts(placement: Placement) -> dict[str, Any]:
     predicted, by_step = placement.predicted, placement.cost.objective == STEP_TIME
     sections: dict[str, dict[str, Any]] = {
         "simulated" if by_step else placement.cost.objective: {
-            wording(placement).key: predicted.step_s,
+            wording(placement.cost.objective).key: predicted.step_s,
             "bound_s": placement.bound_s,
             "moved_bytes": predicted.moved_bytes,
             "devices": [asdict(row) for row in device_facts(placement)],
@@ -244,7 +246,7 @@ def _compared(placement: Placement) -> dict[str, Any]:
     """What the search's evaluator said of the placement and of the baselines."""
     best = placement.best_single
     cost = placement.cost
-    key = wording(placement).key
+    key = wording(placement.cost.objective).key
     out: dict[str, Any] = {
         key: cost.step_s,
         "best_single": None if best is None else best[0].removeprefix("single "),

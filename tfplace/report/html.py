@@ -117,9 +117,10 @@ def figures(pictures: Iterable[Picture]) -> Html:
 
 def _devices(placement: Placement) -> str:
     step = placement.predicted.step_s
-    head = (*DEVICE_HEADINGS, LEGEND + wording(placement).whole)
+    words = wording(placement.cost.objective)
+    head = (*DEVICE_HEADINGS, LEGEND + words.whole)
     rows = ([*map(escape, row.cells()), _bar(row, step)] for row in device_facts(placement))
-    return table(wording(placement).devices, head, rows)
+    return table(words.devices, head, rows)
 
 
 def _bar(row: DeviceFacts, step_s: float) -> str:
@@ -135,7 +136,7 @@ def _baselines(placement: Placement) -> str:
     for name, cost in baseline_order(placement):
         against = misfit(cost, placement.device_names) or versus(placement, cost)
         rows.append([escape(name), format_seconds(cost.step_s) if cost.feasible else "-", escape(against)])
-    words = wording(placement)
+    words = wording(placement.cost.objective, placement.cost.source)
     return table(words.others, ("placement", words.column, "against this one"), rows)
 
 

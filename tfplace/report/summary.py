@@ -55,7 +55,7 @@ def summary_tables(placement: Placement) -> RenderableType:
 
 
 def _devices(placement: Placement) -> Table:
-    table = Table(title=wording(placement).devices, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=wording(placement.cost.objective).devices, title_justify="left", box=box.SIMPLE_HEAD)
     for heading in DEVICE_HEADINGS:
         table.add_column(heading, justify="left" if heading == "device" else "right")
     for row in device_facts(placement):
@@ -64,7 +64,7 @@ def _devices(placement: Placement) -> Table:
 
 
 def _baselines(placement: Placement) -> Table:
-    words = wording(placement)
+    words = wording(placement.cost.objective, placement.cost.source)
     table = Table(title=words.others, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("placement")
     table.add_column(words.column, justify="right")
