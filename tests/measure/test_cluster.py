@@ -1,3 +1,5 @@
+"""A cluster of workers: what it does, how it ends, and workers that others started."""
+
 import contextlib
 import os
 import re
@@ -5,108 +7,31 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.measure.clusters import (
+    CORES,
+    FIRST,
+    SECOND,
+    failure,
+    parent_of,
+    running,
+    soon,
+    trained,
+    training_graph,
+)
 from tfplace.cli import BAD_INPUT, main
 from tfplace.core.stepcost import FailureKind
 from tfplace.errors import ClusterError
 from tfplace.measure import cluster as cluster_module
 from tfplace.measure.cluster import Cluster
-from tfplace.measure.processes import WorkerProcesses
 from tfplace.measure.sockets import SO_ATTACH_FILTER, answers, hear_loopback_only, split_address
-from tfplace.measure.worker import Settings
 
 pytestmark = pytest.mark.cluster
-
-FIRST, SECOND = (f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in (0, 1))
-SHORT_S = 1.0
-CORES = [[core] for core in (sorted(os.sched_getaffinity(0)) * 2)[:2]]
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster.start(2, cores=CORES, timeout_s=60) as cluster:
-        yield cluster
-
-
-def training_graph(first=FIRST, second=SECOND):
-    """Two dense layers trained with momentum, one on each device; the parameters and what to run for a step."""
-    rng = np.random.default_rng(0)
-    graph = tf.Graph()
-    with graph.as_default():
-        with tf.device(first):
-            x = tf.constant(rng.normal(size=(64, 32)), tf.float32)
-            w1 = variable("w1", rng.normal(size=(32, 48)))
-            hidden = tf.tanh(x @ w1.read_value())
-        with tf.device(second):
-            y = tf.constant(rng.normal(size=(64, 8)), tf.float32)
-            w2 = variable("w2", rng.normal(size=(48, 8)))
-            loss = tf.reduce_mean(tf.square(hidden @ w2.read_value() - y))
-            g_hidden, g2 = tf.gradients(loss, [hidden, w2])
-        with tf.device(first):
-            (g1,) = tf.gradients(hidden, [w1], [g_hidden])
-        step = []
-        for w, gradient, device in ((w1, g1, first), (w2, g2, second)):
-            with tf.device(device):
-                m = variable(f"{w.op.name}_m", np.zeros(w.shape))
-                velocity = m.assign(0.9 * m.read_value() + gradient)
-                step.append(w.assign_sub(0.1 * velocity).op)
-        init = tf.compat.v1.global_variables_initializer()
-    return graph, init, step, [w1, w2]
-
-
-def variable(name, values):
-    return tf.compat.v1.get_variable(name, initializer=np.float32(values), use_resource=True)
-
-
-def one_op(build, device=SECOND):
-    graph = tf.Graph()
-    with graph.as_default(), tf.device(device):
-        return graph, build()
-
-
-def trained(cluster, steps=5):
-    """Trains on the cluster; also how a test sees that it works."""
-    graph, init, step, weights = training_graph()
-    session = cluster.session(graph)
-    try:
-        session.run(init)
-        run = session.make_callable(step)
-        for _ in range(steps):
-            run()
-        return session.run(weights)
-    finally:
-        cluster.end_session(session)
-
-
-def failure(cluster, call):
-    with pytest.raises(Exception) as caught:
-        call()
-    found = cluster.failure_of(caught.value)
-    assert found is not None, repr(caught.value)
-    assert "\n" not in found.message
-    return found
-
-
-def running(pid):
-    with contextlib.suppress(FileNotFoundError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
-
-
-def soon(condition, within_s=5.0):
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def python(code, *arguments):
@@ -192,255 +117,6 @@ def test_the_filter_keeps_other_interfaces_out():
             socket.create_connection(address, timeout=0.3)
         assert hear_loopback_only(address[1]) == 1
         socket.create_connection(address, timeout=1).close()
-
-
-# ---- what goes wrong -------------------------------------------------------------------------------------------------
-
-
-def test_a_worker_killed_between_steps(cluster):
-    graph, init, step, _ = training_graph()
-    session = cluster.session(graph)
-    session.run(init)
-    run = session.make_callable(step)
-    run()
-    lost = cluster.pids[1]
-    os.kill(lost, signal.SIGKILL)
-    found = failure(cluster, run)
-    assert (found.kind, found.device) == (FailureKind.WORKER_LOST, SECOND)
-    assert str(lost) in found.message
-    assert failure(cluster, lambda: session.run(init)).kind is FailureKind.WORKER_LOST
-    start = time.monotonic()
-    cluster.end_session(session)
-    cluster.repair()
-    assert time.monotonic() - start < 10
-    assert lost not in cluster.pids
-    trained(cluster)
-
-
-def test_a_worker_killed_during_a_step(cluster):
-    graph, product = huge_product()
-    session = cluster.session(graph)
-    threading.Timer(0.5, os.kill, (cluster.pids[1], signal.SIGKILL)).start()
-    found = failure(cluster, lambda: session.run(product))
-    assert (found.kind, found.device) == (FailureKind.WORKER_LOST, SECOND)
-    cluster.end_session(session)
-    trained(cluster)
-
-
-def test_a_worker_killed_before_the_session_costs_nothing(cluster):
-    os.kill(cluster.pids[0], signal.SIGKILL)
-    trained(cluster)
-
-
-def test_who_hears_of_an_ended_process_knows_that_it_has_ended():
-    processes = WorkerProcesses()
-    processes._process.stdin.write("half a line, which is written when the pipe is closed")
-    os.kill(processes._process.pid, signal.SIGKILL)
-    with pytest.raises(ClusterError, match="a process that starts workers, which has ended"):
-        while True:  # the pipe may take some more until it is broken
-            processes._send({"kill": 0})
-    assert not processes.alive
-    processes.close()
-
-
-def test_all_workers_and_what_starts_them_killed(cluster):
-    workers = cluster.pids
-    os.kill(parent_of(workers[0]), signal.SIGKILL)
-    assert soon(lambda: not any(running(pid) for pid in workers))
-    trained(cluster)
-    assert len(set(cluster.pids) - set(workers)) == 2
-
-
-def test_a_stopped_worker_is_a_time_out(cluster):
-    graph, init, step, _ = training_graph()
-    session = cluster.session(graph, timeout_s=SHORT_S)
-    session.run(init)
-    run = session.make_callable(step)
-    run()
-    stopped = cluster.pids[1]
-    os.kill(stopped, signal.SIGSTOP)
-    found = failure(cluster, run)
-    assert (found.kind, found.device) == (FailureKind.TIME_OUT, SECOND)
-    cluster.end_session(session)
-    cluster.repair()
-    assert not running(stopped)
-    trained(cluster)
-
-
-def test_a_worker_stopped_before_the_first_step_is_a_time_out(cluster):
-    graph, init, _, _ = training_graph()
-    session = cluster.session(graph, timeout_s=SHORT_S)
-    os.kill(cluster.pids[0], signal.SIGSTOP)
-    found = failure(cluster, lambda: session.run(init))
-    assert (found.kind, found.device) == (FailureKind.TIME_OUT, FIRST)
-    cluster.end_session(session)
-    trained(cluster)
-
-
-def test_an_op_that_does_not_end_is_a_time_out_and_its_worker_is_replaced(cluster):
-    graph, product = huge_product()
-    session = cluster.session(graph, timeout_s=SHORT_S)
-    busy = cluster.pids[1]
-    assert failure(cluster, lambda: session.run(product)).kind is FailureKind.TIME_OUT
-    cluster.end_session(session)
-    assert running(busy)
-    cluster.repair()
-    assert not running(busy)
-    trained(cluster)
-
-
-def test_a_loop_that_does_not_end_is_a_time_out(cluster):
-    graph, loop = one_op(lambda: tf.while_loop(lambda i: i >= 0.0, lambda i: (i + 1.0) * 0.5, [tf.constant(0.0)]))
-    session = cluster.session(graph, timeout_s=SHORT_S)
-    assert failure(cluster, lambda: session.run(loop)).kind is FailureKind.TIME_OUT
-    cluster.end_session(session)
-    trained(cluster)
-
-
-def test_a_session_from_before_a_restart_is_lost(cluster):
-    graph, init, step, _ = training_graph()
-    session = cluster.session(graph)
-    session.run(init)
-    before = cluster.restarts
-    os.kill(cluster.pids[1], signal.SIGKILL)
-    assert soon(lambda: cluster.health() == [1])
-    cluster.repair()
-    assert cluster.restarts == before + 1
-    assert failure(cluster, lambda: session.run(step)).kind is FailureKind.WORKER_LOST
-    cluster.end_session(session)
-    trained(cluster)
-
-
-def test_workers_that_do_not_start_are_tried_again(cluster, monkeypatch):
-    launch, refusals = cluster._processes.launch, [ClusterError("a refusal", "none")] * 3
-
-    def unreliable(settings):
-        if refusals:
-            raise refusals.pop()
-        return launch(settings)
-
-    monkeypatch.setattr(cluster._processes, "launch", unreliable)
-    os.kill(cluster.pids[1], signal.SIGKILL)
-    trained(cluster)
-    assert not refusals
-
-
-def test_an_op_without_a_kernel(cluster):
-    def reduce():
-        return tf.raw_ops.NcclAllReduce(input=tf.constant(1.0), reduction="sum", num_devices=1, shared_name="x")
-
-    graph, reduced = one_op(reduce)
-    session, workers = cluster.session(graph), cluster.pids
-    found = failure(cluster, lambda: session.run(reduced))
-    assert (found.kind, found.device) == (FailureKind.NO_KERNEL, SECOND)
-    assert "NcclAllReduce" in found.message
-    cluster.end_session(session)
-    trained(cluster)
-    assert cluster.pids == workers
-
-
-def test_a_device_that_is_not_there(cluster):
-    graph, one = one_op(lambda: tf.constant(1.0), "/job:worker/task:0/device:GPU:0")
-    session = cluster.session(graph)
-    found = failure(cluster, lambda: session.run(one))
-    assert found.kind is FailureKind.NO_KERNEL
-    assert found.device == ""
-    cluster.end_session(session)
-
-
-def test_an_op_that_fails(cluster):
-    graph, number = one_op(lambda: tf.gather(tf.ones([3]), [7]))
-    session = cluster.session(graph)
-    found = failure(cluster, lambda: session.run(number))
-    assert (found.kind, found.device) == (FailureKind.ERROR, SECOND)
-    assert found.message.startswith("indices[0] = 7 is not in [0, 3)")
-    cluster.end_session(session)
-
-
-def test_a_bug_is_no_failure(cluster):
-    graph, one = one_op(lambda: tf.constant(1.0))
-    session = cluster.session(graph)
-    with pytest.raises(TypeError) as caught:
-        session.run(object())
-    assert cluster.failure_of(caught.value) is None
-    session.run(one)
-    cluster.end_session(session)
-
-
-def test_steps_too_large_for_a_limited_worker():
-    with Cluster.start(1, memory_limit=2**27, timeout_s=60) as cluster:
-        assert out_of_memory(cluster, many_small_tensors)
-        assert sums_up(cluster, 2**24)
-        survivor = cluster.pids
-        # TensorFlow waits 10 s for memory before it gives up
-        assert out_of_memory(cluster, lambda: tf.reduce_sum(tf.fill([2**27], tf.random.uniform([]))))
-        assert cluster.pids == survivor
-        assert cluster.health() == []
-        assert sums_up(cluster, 2**24)
-        workers = cluster.pids
-        session = cluster.session(tf.Graph())
-    assert not any(running(pid) for pid in workers)
-    session.close()
-    with pytest.raises(ClusterError, match="closed"):
-        cluster.session(tf.Graph())
-
-
-def out_of_memory(cluster, build):
-    graph, total = one_op(build, FIRST)
-    session = cluster.session(graph)
-    found = failure(cluster, lambda: session.run(total))
-    cluster.end_session(session)
-    return (found.kind, found.device) == (FailureKind.OUT_OF_MEMORY, FIRST)
-
-
-def sums_up(cluster, size):
-    graph, total = one_op(lambda: tf.reduce_sum(tf.fill([size], 1.0)), FIRST)
-    session = cluster.session(graph)
-    try:
-        return session.run(total) == size
-    finally:
-        cluster.end_session(session)
-
-
-def test_no_threads_are_left_by_failures(cluster):
-    trained(cluster)
-    assert soon(lambda: not any(thread.name == "tfplace session" for thread in threading.enumerate()))
-
-
-def huge_product():
-    """Minutes of work in one op, which cannot be interrupted."""
-    return one_op(lambda: tf.reduce_sum(tf.linalg.matmul(*(tf.fill([12000, 12000], tf.random.uniform([])),) * 2)))
-
-
-def many_small_tensors():
-    """480 MB in pieces that are all alive at once, too small for the allocator that waits."""
-    number = tf.random.uniform([])
-    pieces = [tf.fill([1000, 60], number) for _ in range(2000)]
-    with tf.control_dependencies(pieces):
-        one = tf.constant(1.0)
-    return tf.add_n([tf.reduce_sum(piece * one) for piece in pieces])
-
-
-def parent_of(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def test_a_worker_may_say_that_it_serves_before_its_parent_says_who_it_is(monkeypatch):
-    note, late = WorkerProcesses._note, []
-
-    def noted(processes, event):
-        if "forked" in event:
-            late.append(event)
-            return
-        note(processes, event)
-        time.sleep(0.2)
-        while late:
-            note(processes, late.pop())
-
-    monkeypatch.setattr(WorkerProcesses, "_note", noted)
-    with contextlib.closing(WorkerProcesses()) as processes:
-        (worker,) = processes.launch([Settings()])
-        assert parent_of(worker.pid) == processes._process.pid
 
 
 # ---- ends ------------------------------------------------------------------------------------------------------------

@@ -37,9 +37,9 @@ _INITIAL = ("random", "single", "best")
 class PlacetoSettings:
     """Constants of Addanki et al. 2019 and of the code they published, but for those of learning from nothing.
 
-    With the code's rate (1e-3 to 1e-4) and discount (1) nothing is learned in the tens of updates that 20,000
-    evaluations of 256 groups suffice for. The rate, the discount, the entropy and one episode an update were chosen by
-    hand on three models (rnnlm_2, gnmt_2, resnet50).
+    With the code's rate (1e-3 to 1e-4), discount (1) or entropy (1) hardly anything is learned in as few updates as
+    20,000 evaluations of 256 groups suffice for. These and one episode an update were chosen by hand on three models;
+    what each is worth there is in docs/policies.md.
 
     Attributes:
       groups: what is placed, if there are more units.

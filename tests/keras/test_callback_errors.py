@@ -1,0 +1,195 @@
+"""What PlacementCallback refuses, and what a fit that fails leaves behind: nothing."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.keras.fitting import DEVICES, X, Y, both, callback, devices_of, fit, keras_of, make_model, train_function_of
+from tfplace.apply.placed import Placed
+from tfplace.errors import (
+    ApplyError,
+    InfeasibleError,
+    InputError,
+    PlacementError,
+    SourceError,
+    TopologyError,
+    UnknownNameError,
+)
+from tfplace.extract import tf_internals
+from tfplace.keras import PlacementCallback
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"placer": "heftt"}, UnknownNameError, "'heftt'.*Did you mean 'heft'"),
+        ({"budget": "soon"}, InputError, "'soon'"),
+        ({"topology": "no_such.json"}, TopologyError, "no_such.json"),
+        ({"placement": "no_such.json"}, PlacementError, "no_such.json"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_any_fit(wrong, error, message):
+    with pytest.raises(error, match=message):
+        PlacementCallback(**wrong)
+
+
+@both
+def test_accelerators_that_are_not_here_are_refused_before_the_search(package, monkeypatch):
+    model = make_model(package)
+    own = train_function_of(model)
+    with monkeypatch.context() as patched:
+        patched.setattr(PlacementCallback, "_place", lambda *_: pytest.fail("a batch was placed"))
+        with pytest.raises(ApplyError, match=r"device 'GPU:0'.*this machine: CPU:0, CPU:1.*devices=\{"):
+            fit(model, callback(topology="2xP100"))
+        with pytest.raises(ApplyError, match="device 'GPU:1'"):
+            fit(model, callback(topology="2xP100", devices={"GPU:0": "CPU:1"}))
+    assert model.train_function is own
+    call = callback(topology="2xP100", devices={"GPU:0": "CPU:1", "GPU:1": "CPU:2"})
+    fit(model, call)
+    assert set(call.actual.counts) <= {"CPU:0", "GPU:0", "GPU:1"}
+
+
+@both
+def test_an_error_in_a_step_brings_everything_back(package):
+    def broken():
+        yield X[:4], Y[:4]
+        raise RuntimeError("no more data")
+
+    model = make_model(package)
+    own = train_function_of(model)
+    with pytest.raises(Exception, match="no more data"):
+        fit(model, callback(), x=broken(), y=None, batch_size=None, steps_per_epoch=5)
+    assert model.train_function is own
+    assert devices_of(model) == {"CPU:0"}
+    with pytest.raises(InfeasibleError):
+        fit(model, callback(max_memory=dict.fromkeys(DEVICES, "1kB")))
+    assert model.train_function is own
+    assert np.isfinite(fit(model)["loss"]).all()
+
+
+@both
+def test_an_error_in_another_callback_is_made_good_at_the_next_fit(package):
+    keras = keras_of(package)
+
+    class Fails(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise KeyError("stop")
+
+    model, call = make_model(package), callback()
+    own = train_function_of(model)
+    with pytest.raises(KeyError):
+        fit(model, call, Fails())
+    call.restore()
+    assert model.train_function is own and devices_of(model) == {"CPU:0"}
+    with pytest.raises(KeyError):
+        fit(model, call, Fails())
+    fit(model, call)
+    assert model.train_function is own and devices_of(model) == {"CPU:0"}
+
+
+@both
+def test_a_placement_that_cannot_be_made_leaves_the_model_training_its_own_weights(package, monkeypatch):
+    model = make_model(package)
+    fit(model)
+    swap, swapped = tf_internals.swap_handle, []
+
+    def interrupted(variable, new):
+        if len(swapped) == 3:
+            raise KeyboardInterrupt
+        swap(variable, new)
+        swapped.append(variable)
+
+    monkeypatch.setattr(tf_internals, "swap_handle", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callback())
+    monkeypatch.undo()
+    weights = model.get_weights()
+    fit(model)
+    assert not any(np.array_equal(a, b) for a, b in zip(model.get_weights(), weights, strict=True))
+
+
+@both
+def test_a_model_whose_fit_failed_is_given_back_by_a_fit_of_another(package):
+    keras = keras_of(package)
+
+    class Fails(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise KeyError("stop")
+
+    first, second, call = make_model(package), make_model(package), callback()
+    own = train_function_of(first)
+    with pytest.raises(KeyError):
+        fit(first, call, Fails())
+    fit(second, call)
+    assert first.train_function is own
+    assert devices_of(first) == devices_of(second) == {"CPU:0"}
+    weights = second.get_weights()
+    fit(first)
+    for a, b in zip(second.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@both
+def test_the_train_function_comes_back_even_if_the_variables_do_not(package, monkeypatch):
+    model, call = make_model(package), callback()
+    own = train_function_of(model)
+
+    def fails(placed):
+        raise RuntimeError("no room at home")
+
+    monkeypatch.setattr(Placed, "restore", fails)
+    with pytest.raises(RuntimeError, match="no room at home"):
+        fit(model, call)
+    assert model.train_function is own
+
+
+@both
+def test_refusals_change_nothing_and_name_a_way_out(package):
+    keras = keras_of(package)
+    eager = make_model(package, run_eagerly=True)
+    with pytest.raises(SourceError, match="run_eagerly=False"):
+        fit(eager, callback())
+
+    class Subclassed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(3)
+
+        def call(self, x):
+            return self.dense(x)
+
+    unbuilt = Subclassed()
+    unbuilt.compile("sgd", "mse")
+    with pytest.raises(SourceError, match="not built"):
+        fit(unbuilt, callback())
+    missing = make_model(package)
+    with pytest.raises(ApplyError, match="this machine: CPU:0, CPU:1"):
+        fit(missing, callback(devices={"CPU:1": "GPU:0"}))
+    assert devices_of(missing) == {"CPU:0"}
+
+
+@both
+def test_one_callback_a_fit(package):
+    model = make_model(package)
+    own = train_function_of(model)
+    with pytest.raises(ApplyError, match="two PlacementCallbacks in one fit"):
+        model.fit(X, Y, batch_size=4, verbose=0, callbacks=[callback(), callback()])
+    assert train_function_of(model) is own
+    model.fit(X, Y, batch_size=4, verbose=0, callbacks=[callback()])
+
+
+@both
+def test_distribution_strategies_are_refused(package):
+    with tf.distribute.OneDeviceStrategy("/cpu:1").scope():
+        model = make_model(package)
+    with pytest.raises(SourceError, match="outside strategy"):
+        fit(model, callback())
+
+
+@both
+@pytest.mark.filterwarnings("default")
+def test_jit_compile_is_said_plainly(package):
+    model = make_model(package, jit_compile=True)
+    with pytest.warns(UserWarning, match="without XLA"):
+        history = fit(model, callback())
+    assert np.isfinite(history["loss"]).all()
