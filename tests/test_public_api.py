@@ -8,6 +8,7 @@ PUBLIC = [
     "InfeasibleError",
     "OpGraph",
     "Placement",
+    "Problem",
     "TfplaceError",
     "Topology",
     "__version__",

@@ -23,6 +23,7 @@ from tfplace.api import actual_placement, apply, compare, place, simulate  # noq
 from tfplace.core.constraints import Constraints  # noqa: E402
 from tfplace.core.graph import OpGraph  # noqa: E402
 from tfplace.core.placement import Placement  # noqa: E402
+from tfplace.core.problem import Problem  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.errors import InfeasibleError, TfplaceError  # noqa: E402
 from tfplace.sources import extract, formulate  # noqa: E402
@@ -35,6 +36,7 @@ __all__ = [
     "InfeasibleError",
     "OpGraph",
     "Placement",
+    "Problem",
     "TfplaceError",
     "Topology",
     "__version__",

@@ -42,7 +42,7 @@ def place(
     evaluator: str | Evaluator | Callable[[Problem], Evaluator] = "simulated",
     objective: str = STEP_TIME,
     grouper: str | None = None,
-    groups: int = 256,
+    groups: int | None = None,
     init: Placement | str | Path | None = None,
     run_dir: str | Path | None = None,
     resume: bool = True,
@@ -74,7 +74,7 @@ def place(
         between two samples of a full pipeline (docs/objectives.md). An evaluator that is given decides that itself.
       grouper: a registered grouper's name, whose groups the placer then places as a whole (docs/grouping.md); by
         default every unit by itself.
-      groups: how many groups the grouper is asked for.
+      groups: how many groups the grouper is asked for; by default 256.
       init: a placement to go on from, such as the present one: a `Placement`, a file of one, or the name of a placer
         that makes it ("heft"). The result is never worse, unless that does not suit the grouper's groups. For placers
         that search: auto, local_search, hill_climbing and so on.
@@ -106,7 +106,7 @@ def place(
     from tfplace.report.tensorboard import Board
     from tfplace.search.place import search_placement
 
-    together = _controllers(controllers)
+    together, groups = _controllers(controllers), _groups(grouper, groups)
     problem = problem_of(source, topology, batch, constraints, max_memory, profile=profile)
     with contextlib.ExitStack() as opened:
         tell, logged = progress if callable(progress) else None, None
@@ -153,7 +153,7 @@ def compare(
     max_memory: Mapping[str, int | str] | None = None,
     profile: Profile | str | Path | None = None,
     grouper: str | None = None,
-    groups: int = 256,
+    groups: int | None = None,
     folder: str | Path | None = None,
     progress: bool = True,
 ) -> Comparison:
@@ -190,6 +190,7 @@ def compare(
     from tfplace.report.progress import Stages
     from tfplace.search.grouped import merged
 
+    groups = _groups(grouper, groups)
     problem = problem_of(source, topology, batch, constraints, max_memory, profile=profile)
     if grouper is not None:
         problem = merged(problem, grouper, groups)
@@ -207,6 +208,16 @@ def compare(
         )
 
 
+def _groups(grouper: str | None, groups: int | None) -> int:
+    """How many groups a grouper is asked for."""
+    from tfplace.registry import GROUPERS
+    from tfplace.search.place import GROUPS
+
+    if grouper is None and groups is not None:
+        raise InputError(f"groups={groups!r} without a grouper", "a grouper", f"One of {', '.join(GROUPERS)}.")
+    return GROUPS if groups is None else groups
+
+
 def _evaluator(
     wanted: str | Evaluator | Callable[[Problem], Evaluator], problem: Problem, objective: str
 ) -> tuple[Evaluator, bool]:
@@ -218,20 +229,21 @@ def _evaluator(
         check_objective(objective, wanted)
         return (OBJECTIVES[objective] if wanted == SIMULATED else EVALUATORS[wanted])(problem), True
     # A class of evaluators has all that its evaluators have.
+    made, ours = wanted, False
     if isinstance(wanted, type) or (callable(wanted) and not hasattr(wanted, "source")):
-        return cast("Callable[[Problem], Evaluator]", wanted)(problem), True
-    if not hasattr(wanted, "source"):
+        made, ours = cast("Callable[[Problem], Evaluator]", wanted)(problem), True
+    if not hasattr(made, "source"):
         raise InputError(
-            f"evaluator={wanted!r}",
+            f"evaluator={wanted!r}" + (f", which gives {made!r}" if ours else ""),
             f"an evaluator, what makes one for a problem, or one of {', '.join(EVALUATORS)}",
             f"Leave it out for {SIMULATED!r}.",
         )
-    judge = cast("Evaluator", wanted)
+    judge = cast("Evaluator", made)
     if judge.problem is not problem:
         raise InputError(
             f"an evaluator of {judge.problem!r}", f"one of {problem!r}", "Make the problem first: tfplace.formulate()."
         )
-    return judge, False
+    return judge, ours
 
 
 def _controllers(wanted: int | Controllers) -> Controllers | None:
@@ -263,6 +275,8 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
     """
     from tfplace.simulate.evaluate import simulate_devices
 
+    if not isinstance(problem, Problem):
+        raise InputError(f"a {type(problem).__name__} to simulate", "a problem", "tfplace.formulate(graph, topology)")
     if not isinstance(devices, Mapping):
         devices = Placement.load(devices, graph=problem.graph).devices
     return simulate_devices(problem, devices)

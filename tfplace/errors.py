@@ -69,6 +69,10 @@ class WorkersError(InputError):
     """Processes that do a part of a search cannot be started, or do not come back."""
 
 
+class UnwrittenError(InputError):
+    """The operating system does not take a result: no room, no permission."""
+
+
 class UnknownNameError(InputError):
     """A name that is in no registry; lists the known ones, nearest first."""
 

@@ -81,7 +81,7 @@ class PlacementCallback(_Hooks):
       init: a placement, a file of one or a placer's name, from which the search goes on; see `tfplace.place`.
       objective: "step_time" or "throughput".
       grouper: a registered grouper's name; by default every unit is placed by itself.
-      groups: how many groups the grouper is asked for.
+      groups: how many groups the grouper is asked for; by default 256.
       run_dir: a directory that keeps the search, so that a later process goes on with it; of one model and batch.
       resume: False refuses a `run_dir` in which a search was begun.
       weights: a file of scripts/train_policy.py, for policies that are trained beforehand.
@@ -116,7 +116,7 @@ class PlacementCallback(_Hooks):
         init: Placement | str | Path | None = None,
         objective: str = STEP_TIME,
         grouper: str | None = None,
-        groups: int = 256,
+        groups: int | None = None,
         run_dir: str | Path | None = None,
         resume: bool = True,
         weights: str | Path | None = None,

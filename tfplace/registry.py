@@ -57,7 +57,7 @@ class Registry:
           UnknownNameError: no such name; lists the known ones.
           InputError: its module cannot be imported, or does not have it.
         """
-        if name not in self:
+        if not isinstance(name, str) or name not in self:
             raise UnknownNameError(self.kind, name, self)
         if name in self._objects:
             return self._objects[name]

@@ -78,7 +78,7 @@ def formulate(
 
     Raises:
       TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
-      InputError: costs and a profile, a profile of none of the devices, or constraints that are none.
+      InputError: costs and a profile, a profile of none of the devices, or constraints or costs that are none.
     """
     from tfplace.cost.analytic import analytic_costs
     from tfplace.group.problem import formulate as formulate_problem
@@ -89,6 +89,8 @@ def formulate(
     constraints = Constraints() if constraints is None else constraints
     if not isinstance(constraints, Constraints):
         raise InputError(f"constraints of type {type(constraints).__name__}", "tfplace.Constraints(pin=..., ...)")
+    if max_memory is not None and not isinstance(max_memory, Mapping):
+        raise InputError(f"max_memory={max_memory!r}", 'a dict such as {"GPU:0": "10GiB"}')
     if max_memory:
         constraints = replace(constraints, max_memory={**constraints.max_memory, **max_memory})
     if costs is not None and profile is not None:
@@ -98,7 +100,9 @@ def formulate(
         from tfplace.cost.profiled import profiled_costs
 
         costs = profiled_costs(graph, topology, Profile.load(profile))
-    costs = costs if costs is not None else analytic_costs(graph, topology)
+    costs = analytic_costs(graph, topology) if costs is None else costs
+    if not isinstance(costs, CostTable):
+        raise InputError(f"costs of type {type(costs).__name__}", "tfplace.core.costs.CostTable(compute_s, provenance)")
     return formulate_problem(graph, topology, costs, constraints)
 
 

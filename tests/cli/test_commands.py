@@ -1,6 +1,9 @@
+import subprocess
+import sys
+
 import pytest
 
-from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, main, source
+from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, UNREAD, main, source
 from tfplace.cli.flagset import model_params
 from tfplace.cli.options import parse
 from tfplace.cli.problem import constraints
@@ -142,6 +145,8 @@ def no_tensorflow(monkeypatch):
         (["place", "--model=rnnlm_2", "--out=/proc"], "--out=/proc ("),
         (["place", "--model=rnnlm_2", "--run_dir=/proc"], "--run_dir=/proc ("),
         (["compare", "--model=rnnlm_2", "--out=/proc"], "--out=/proc ("),
+        (["place", "--model=rnnlm_2", "--out="], "--out= with nothing; expected --out=DIRECTORY"),
+        (["place", "--model=rnnlm_2", "--run_dir="], "--run_dir= with nothing"),
         (["extract", "rnnlm_2", "--output=/proc/x.npz"], "--output=/proc/x.npz ("),
         (["calibrate", "--output=/proc/x.json"], "--output=/proc/x.json ("),
         (["place", "--model=rnnlm_2", "--budget=500"], '--budget=500; expected "500s" or "500 evaluations"'),
@@ -159,12 +164,21 @@ def test_refused_before_tensorflow_is_loaded(argv, message, capsys):
     assert "Traceback" not in said
 
 
+def test_output_that_nobody_reads_is_no_error():
+    command = [sys.executable, "-m", "tfplace", "placers"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.wait(100) == UNREAD
+        assert process.stderr.read() == ""
+
+
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
         (InfeasibleError("nothing fits", [Shortage("GPU:0", 2**31, 2**30)], ["use more"]), INFEASIBLE, "1.00 GiB over"),
         (KeyboardInterrupt(), INTERRUPTED, "before there was a placement"),
         (RuntimeError("a bug"), INTERNAL, "Traceback"),
+        (BrokenPipeError("of a worker, not of the output"), INTERNAL, "Traceback"),
     ],
 )
 def test_exit_codes(monkeypatch, capsys, error, code, text):

@@ -21,7 +21,9 @@ def user_module(tmp_path, monkeypatch):
         "def anything(**kw): return ('kw', kw)\n"
         "def needs(size): return size\n"
         "def fails(size): raise ValueError('too small')\n"
+        "def leaves(): raise SystemExit(3)\n"
     )
+    (tmp_path / "leaving_models.py").write_text("raise SystemExit('not today')\n")
     (tmp_path / "broken_models.py").write_text("nothing\n")
     (tmp_path / "lost_models.py").write_text("import no_such_module\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -43,6 +45,8 @@ def test_user_functions_give_a_pair_a_source_or_a_zoo_like_object():
     [
         ("my_models:needs", {}, r"missing a required argument: 'size'.*--param=NAME=VALUE"),
         ("my_models:fails", {"size": "3"}, r"size=3, which failed: ValueError: too small.*my_models.py:7"),
+        ("my_models:leaves", {}, r"which failed: SystemExit: 3.*my_models.py:8"),
+        ("leaving_models:build", {}, r"fails when it is imported: SystemExit: not today"),
         ("broken_models:build", {}, r"fails when it is imported: NameError: name 'nothing'"),
         ("lost_models:build", {}, r"fails when it is imported: ModuleNotFoundError: .*no_such_module"),
         ("builtins:dict", {}, "a function written in Python"),

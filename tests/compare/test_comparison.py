@@ -11,6 +11,7 @@ from tfplace.compare import comparison
 from tfplace.compare.comparison import BEST, RUNS, compare_placers
 from tfplace.compare.defaults import ALWAYS, PLACERS_BY_DEFAULT
 from tfplace.compare.page import comparison_page
+from tfplace.core.costs import CostTable
 from tfplace.core.files import alone_in
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
@@ -84,7 +85,7 @@ def test_throughput_is_compared_by_loads(problem, tmp_path):
     assert "All largest loads are simulated" in page and "Largest load of each placer" in page
     again = compare_placers(problem, objective=THROUGHPUT, budget=60, seeds=1, folder=tmp_path)
     assert again.best.cost.step_s == found.best.cost.step_s
-    with pytest.raises(InputError, match="'objective': 'throughput'"):
+    with pytest.raises(InputError, match="results of objective 'throughput'; expected objective 'step_time'"):
         compare_placers(problem, budget=60, seeds=1, folder=tmp_path)
     with pytest.raises(UnknownNameError, match="'speed'"):
         compare_placers(problem, objective="speed", budget=60)
@@ -149,6 +150,39 @@ def test_a_best_run_without_its_placement_is_run_again(problem, tmp_path):
     (tmp_path / BEST).unlink()
     again = compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
     assert again.best.cost.step_s == found.best.cost.step_s and (tmp_path / BEST).exists()
+
+
+def test_a_placement_that_was_not_found_here_is_neither_taken_nor_written_over(problem, tmp_path):
+    tfplace.place(problem, placer="auto", budget=51, progress=False).save(tmp_path / BEST)
+    other = (tmp_path / BEST).read_bytes()
+    with pytest.raises(InputError, match=rf"{BEST}, by auto \(51 .*\); expected the best placement of this comparison"):
+        compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
+    assert (tmp_path / BEST).read_bytes() == other and not (tmp_path / RUNS).exists()
+
+    (tmp_path / BEST).unlink()
+    compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
+    (tmp_path / BEST).write_bytes(other)
+    with pytest.raises(InputError, match="Name another folder"):
+        compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", [BEST, RUNS])
+def test_a_directory_where_a_file_is_meant(problem, tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(InputError, match=f"{name}.*directory"):
+        compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
+
+
+def test_ops_that_cost_nothing_have_no_ratios(tmp_path):
+    free = tfplace.formulate(
+        make_graph({"a": 8, "b": 8}, ["a -> b"]), "2xP100", costs=CostTable(np.zeros((2, 3)), ("free",) * 2)
+    )
+    assert Simulator(free)(np.array([1, 1])).step_s == 0
+    found = compare_placers(free, (), budget=20, seeds=1)
+    found.save(tmp_path / "page.html")
+    lines = [line.split() for line in found.summary().splitlines() if "heft" in line]
+    assert lines and lines[0][4:6] == ["-", "-"], found.summary()
+    assert Outline(found._repr_html_()).open == [] == Outline((tmp_path / "page.html").read_text()).open
 
 
 def test_a_folder_is_of_one_comparison_at_a_time(problem, tmp_path):
@@ -229,7 +263,7 @@ def test_ctrl_c_before_anything_was_run(problem, monkeypatch):
 
 
 def test_bad_input(problem):
-    with pytest.raises(InputError, match="0 seeds"):
+    with pytest.raises(InputError, match="seeds 0; expected a whole number of at least 1"):
         compare_placers(problem, seeds=0)
     with pytest.raises(UnknownNameError, match="autoo"):
         compare_placers(problem, ("autoo",))
@@ -245,6 +279,8 @@ def test_the_public_function_places_groups(problem):
     assert len(found.best.op_names) == problem.graph.num_ops
     with pytest.raises(InputError):
         tfplace.compare(problem, placers=["metis"], budget=30, grouper="merge", groups=0, progress=False)
+    with pytest.raises(InputError, match="groups=4 without a grouper"):
+        tfplace.compare(problem, placers=["metis"], budget=30, groups=4, progress=False)
 
 
 def test_nothing_fits():

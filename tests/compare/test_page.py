@@ -88,15 +88,22 @@ def test_the_script_writes_the_page_of_some_files(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, timeout=200)
     text = (tmp_path / "p.html").read_text()
     assert "one on 2xP100" in text and "other on" not in text
-    failed = subprocess.run(
-        [*command[:2], str(tmp_path / "none.jsonl"), command[-1]],
-        cwd=ROOT,
-        check=False,
-        text=True,
-        capture_output=True,
-        timeout=200,
-    )
-    assert failed.returncode == 1 and "none.jsonl" in failed.stderr
+    (tmp_path / "notes.txt").write_text("mine\n")
+    (tmp_path / "taken").write_text("mine\n")
+    for source, out, said in (
+        ("none.jsonl", "p.html", "none.jsonl"),
+        ("notes.txt", "p.html", "notes.txt, which begins with b'mine"),
+        ("runs.jsonl", "taken/p.html", "could not be written"),
+    ):
+        failed = subprocess.run(
+            [*command[:2], str(tmp_path / source), f"--out={tmp_path / out}"],
+            cwd=ROOT,
+            check=False,
+            text=True,
+            capture_output=True,
+            timeout=200,
+        )
+        assert failed.returncode == 1 and said in failed.stderr and "Traceback" not in failed.stderr
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")

@@ -99,10 +99,22 @@ def test_patterns():
 
 
 @pytest.mark.parametrize(
-    "rules", [{"headroom": 1.0}, {"headroom": -0.1}, {"max_memory": {"GPU:0": 0}}, {"max_memory": {"GPU:0": "lots"}}]
+    ("rules", "message"),
+    [
+        ({"headroom": 1.0}, "headroom 1.0"),
+        ({"headroom": -0.1}, "headroom -0.1"),
+        ({"headroom": "some"}, "headroom some"),
+        ({"max_memory": {"GPU:0": 0}}, "max_memory of 0 bytes"),
+        ({"max_memory": {"GPU:0": "lots"}}, "'lots'"),
+        ({"max_memory": "10GiB"}, "max_memory '10GiB'; expected a dict"),
+        ({"pin": ["a"]}, r"pin \['a'\]; expected a dict"),
+        ({"pin": {"a": 0}}, "a rule with 0; expected pin={pattern: device}"),
+        ({"forbid": {"a": [0]}}, r"a rule with \[0\].*forbid={pattern: device or "),
+        ({"forbid": {"a": 0}}, "a rule with 0"),
+    ],
 )
-def test_impossible_constraints_are_refused(rules):
-    with pytest.raises(InputError):
+def test_impossible_constraints_are_refused(rules, message):
+    with pytest.raises(InputError, match=message):
         Constraints(**rules)
 
 

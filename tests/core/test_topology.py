@@ -1,6 +1,7 @@
 import copy
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,7 @@ def test_units_are_read():
         (changed("links", 0, "bandwidth", "10GiBs"), "bandwidth '10GiBs'.*Known units"),
         (changed("links", 0, "latency", "-1us"), "latency '-1us'.*non-negative"),
         (changed("links", 0, "latency", ...), "no field 'latency'"),
+        (changed("links", 0, "latency", "25"), "latency '25'; expected a number, or a text with a unit"),
         (changed("links", 0, "src", "TPU:*"), "src 'TPU:\\*'; expected a name or pattern among GPU:0, GPU:1"),
         (changed("links", 0, "shared", "bus"), "shared of type str"),
         (changed("links", 0, "bandwith", "1GB/s"), "unknown field 'bandwith'.*Did you mean 'bandwidth'"),
@@ -87,6 +89,8 @@ def test_units_are_read():
         (changed("devices", 0, "flops", "9TFLOP/s"), "flops '9TFLOP/s'; expected an object"),
         (changed("devices", 0, "flops", {"float16": 1e12}), 'an entry "float32"'),
         (changed("devices", 0, "flops", {"float32": 0}), "rates above 0"),
+        (changed("devices", 0, "flops", {"float32": 1e12, "flot16": 2e12}), "flops of 'flot16'.*float16"),
+        (changed("devices", 0, "name", ""), "device ''; expected a name"),
         (changed("devices", 0, "duplex", "both"), 'duplex \'both\'.*"full" or "half"'),
         (changed("devices", 0, "name", "GPU:1"), "device name 'GPU:1' twice"),
         (changed("devices", 0, "name", ...), r"devices\[0\]: no field 'name'"),
@@ -118,6 +122,12 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
         Topology.load(tmp_path)
 
 
+@pytest.mark.parametrize("source", ["", {}, None, 2])
+def test_what_names_no_topology_is_refused(source):
+    with pytest.raises(TopologyError, match=f"topology {source!r}; expected a Topology, a preset's name or a file"):
+        Topology.load(source)
+
+
 def test_an_unknown_preset_lists_the_known():
     with pytest.raises(UnknownNameError, match=r"topology '4xP10'.*4xP100.*Did you mean '4xP100'\?"):
         Topology.load("4xP10")
@@ -132,6 +142,11 @@ def test_presets_load_and_go_through_a_file(name, tmp_path):
     assert again.fingerprint == topology.fingerprint
     assert again.to_dict() == topology.to_dict()
     np.testing.assert_array_equal(again.channels, topology.channels)
+
+
+def test_a_device_has_a_name_of_text():
+    with pytest.raises(TopologyError, match="device 5; expected a name"):
+        replace(Topology.preset("2xP100").devices[0], name=5)
 
 
 def test_later_links_win_over_earlier_patterns():

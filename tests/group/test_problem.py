@@ -76,6 +76,15 @@ def test_memory_limits():
     assert problem(rules).memory_limit.tolist() == [576, 45, 90]
 
 
+@pytest.mark.parametrize("first", ["GPU:0", "GPU:*"])
+def test_two_memory_limits_of_one_device_have_to_agree(first):
+    second = {"GPU:0": "GPU:*", "GPU:*": "GPU:0"}[first]
+    same = Constraints(max_memory={first: "50B", second: 50})
+    assert problem(same).memory_limit.tolist()[1:] == [50, 50]
+    with pytest.raises(ConstraintError, match=r"max_memory of .* expected one for 'GPU:0', which both name"):
+        problem(Constraints(max_memory={first: 50, second: 60}))
+
+
 def test_a_workspace_is_never_available():
     devices = [replace(d, workspace_bytes=7) for d in TOPOLOGY.devices]
     lower = replace(TOPOLOGY, devices=tuple(devices))
@@ -143,5 +152,11 @@ def test_what_formulate_of_the_api_refuses(tmp_path):
     with pytest.raises(InputError, match="constraints of type dict"):
         tfplace.formulate(graph, "2xP100", constraints={"pin": {"a": "GPU:0"}})
     costs = tfplace.formulate(graph, "2xP100").costs
+    with pytest.raises(InputError, match=r"costs of type ndarray; expected .*CostTable\("):
+        tfplace.formulate(graph, "2xP100", costs=costs.compute_s)
+    with pytest.raises(InputError, match="max_memory=5; expected a dict such as"):
+        tfplace.formulate(graph, "2xP100", max_memory=5)
+    with pytest.raises(InputError, match="a OpGraph to simulate; expected a problem"):
+        tfplace.simulate(graph, {"a": "GPU:0"})
     with pytest.raises(InputError, match="costs and a profile"):
         tfplace.formulate(graph, "2xP100", costs=costs, profile="none.json")

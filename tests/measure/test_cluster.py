@@ -221,7 +221,9 @@ def test_what_cannot_be_started_is_refused(arguments):
         Cluster.start(**arguments)
 
 
-@pytest.mark.parametrize("flags", [["--port=x"], ["--cores=a"], ["--memory_limit=much"], ["here"], ["--nosuch"]])
+@pytest.mark.parametrize(
+    "flags", [["--port=x"], ["--cores=a"], ["--cores=9999"], ["--memory_limit=much"], ["here"], ["--nosuch"]]
+)
 def test_the_command_explains_bad_flags(flags, capsys):
     assert main(["worker", *flags]) == BAD_INPUT
     assert "received" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from tests.report.cases import timeline
 from tfplace.report import pictures
 from tfplace.report.drawing import device_colours
 from tfplace.report.html import placement_page
-from tfplace.testing import random_problem
+from tfplace.testing import make_graph, random_problem
 
 
 def shown(html):
@@ -77,6 +77,13 @@ def test_groups_are_on_one_device(placed):
     for g in range(group.max() + 1):
         assert len(set(placed.op_device[group == g].tolist())) == 1
     assert (src != dst).all()
+
+
+def test_a_graph_of_constants_has_pictures_too():
+    graph = make_graph({"k": 8, "l": 8}, [], replicable=["k", "l"])
+    placed = tfplace.place(graph, "2xP100", placer="single", budget=5, progress=False)
+    assert all(shown(picture.html).size for picture in pictures.placement_pictures(placed))
+    assert "<img " in placement_page(placed)
 
 
 def test_the_host_is_grey_where_there_are_others():

@@ -147,6 +147,8 @@ def test_a_wrong_evaluator_is_refused():
     for given in (None, 3):
         with pytest.raises(InputError, match=f"evaluator={given}; .* one of grappler, measured, simulated"):
             tfplace.place(p, evaluator=given, progress=False)
+    with pytest.raises(InputError, match="which gives None; expected an evaluator"):
+        tfplace.place(p, evaluator=lambda problem: None, progress=False)
     with pytest.raises(UnknownNameError, match="grappler, measured, simulated"):
         tfplace.place(p, evaluator="guess", progress=False)
     with pytest.raises(InputError, match="an evaluator of"):

@@ -120,6 +120,9 @@ def test_seeds_that_are_no_numbers_are_refused_and_those_of_numpy_are_not(tmp_pa
     for seed in ("0", 1.5, None):
         with pytest.raises(InputError, match=f"seed {seed!r}; expected a whole number"):
             place(two_towers(), seed=seed, placer="random", budget=3)
+    for groups in (0, 2.5):
+        with pytest.raises(InputError, match=f"groups {groups}; expected a whole number of at least 1"):
+            place(two_towers(), groups=groups, grouper="merge", placer="random", budget=3)
     seeded = place(two_towers(), seed=np.int64(3), placer="random", budget=3, run_dir=tmp_path)
     assert json.loads(seeded.to_json())["seed"] == 3
 

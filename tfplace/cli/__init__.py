@@ -6,9 +6,9 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from tfplace.cli.console import complain, say
+from tfplace.cli.console import UnreadError, complain, say
 
-PLACED, INTERNAL, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
+PLACED, INTERNAL, BAD_INPUT, INFEASIBLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
 
 HELP = """\
 tfplace decides which device every op of a TensorFlow model runs on.
@@ -27,7 +27,7 @@ tfplace decides which device every op of a TensorFlow model runs on.
 
 For example: tfplace place --model=inception_v3 --topology=4xP100 --budget=60s --out=out/inception_v3
 
-Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted.
+Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted, 141 unread.
 """
 
 
@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         complain(str(stop) or "interrupted before there was a placement")
         return INTERRUPTED
+    except UnreadError:
+        return UNREAD
     except Exception as error:
         return _explain(error)
 
@@ -110,7 +112,7 @@ def _listing(what: str) -> Callable[[list[str]], int]:
     def run(argv: list[str]) -> int:
         from tfplace.cli import listing
 
-        listing.show(what, argv)
+        listing.list_command(what, argv)
         return PLACED
 
     return run

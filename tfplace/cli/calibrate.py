@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
 
-from tfplace.cli.console import say
+from tfplace.cli.console import say, show
 from tfplace.cli.flagset import (
     check_addresses,
     describe_flags,
     flag_value,
     output_file,
     read_only_flags,
-    wide_console,
-    writing,
 )
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.core.files import writing
 from tfplace.cost.calibrate import MAX_BANDWIDTH
 from tfplace.errors import InputError
 from tfplace.report.progress import Stages
@@ -64,21 +64,30 @@ def calibrate_command(argv: Sequence[str]) -> None:
     fv = calibrate_flags()
     read_only_flags(NAME, fv, argv)
     output = output_file(fv, "topology.json", "The file is what --topology reads.")
+    _check_one_way(fv)
     check_addresses("cluster", fv.cluster.split(",") if fv.cluster else ())
     largest = flag_value("max_size", fv.max_size, parse_bytes)
     if largest < 4096:
         raise InputError(f"--max_size={fv.max_size}", "at least 4 KiB, for two sizes")
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         found = _measure(fv, stages, largest)
-    console = wide_console()
-    console.print(_devices(found.topology))
-    for fit in found.fits:
-        console.print(_transfers(fit))
-    if found.fits:
-        console.print(_links(found.topology))
-    with writing(output):
-        found.topology.save(output)
+    tables: list[RenderableType] = [_devices(found.topology), *map(_transfers, found.fits)]
+    tables += [_links(found.topology)] if found.fits else []
+    try:
+        with writing(output):
+            found.topology.save(output)
+    finally:
+        show(Group(*tables))
     say(f"topology   {fv.output}\n")
+
+
+def _check_one_way(fv: flags.FlagValues) -> None:
+    """Refuses flags of which one would have no effect."""
+    given = [f"--workers={fv.workers}"] if fv["workers"].present else []
+    given += [f"--cluster={fv.cluster}"] if fv.cluster else []
+    given += ["--local"] if fv.local else []
+    if len(given) > 1:
+        raise InputError(" and ".join(given), "one of the two")
 
 
 def _measure(fv: flags.FlagValues, stages: Stages, largest: int) -> Calibration:

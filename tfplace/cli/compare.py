@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tfplace.cli.console import present, say
-from tfplace.cli.flagset import describe_flags, flag_value, output_directory, read_only_flags, writing
+from tfplace.cli.flagset import describe_flags, flag_value, output_directory, read_only_flags
 from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import check_problem, problem_flags, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.compare.defaults import PLACERS_BY_DEFAULT
+from tfplace.core.files import writing
 from tfplace.core.stepcost import SIMULATED, STEP_TIME
 from tfplace.errors import MissingExtraError
 from tfplace.registry import PLACERS

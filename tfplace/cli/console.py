@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,35 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+class UnreadError(Exception):
+    """Nobody reads the results any more, as behind `| head`."""
+
+
 def say(text: str) -> None:
-    """Writes a result."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """Writes a result.
+
+    Raises:
+      UnreadError: nobody reads it. What is written after that goes nowhere.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise UnreadError from error
+
+
+def show(tables: RenderableType) -> None:
+    """Writes tables as results: as wide as the terminal, or wide enough for every column where there is none."""
+    from rich.console import Console
+
+    from tfplace.report.summary import plain_text
+
+    console = Console(markup=False, emoji=False)  # names and messages are shown as they are
+    if console.is_terminal:
+        console.print(tables)
+    else:
+        say(plain_text(tables) + "\n")
 
 
 def present(
@@ -35,15 +61,7 @@ def present(
     if fv.json:
         say(json.dumps({**facts(), "files": dict(files)}, indent=1) + "\n")
         return
-    from rich.console import Console
-
-    from tfplace.report.summary import plain_text
-
-    console = Console(markup=False, emoji=False)  # names and messages are shown as they are
-    if console.is_terminal:
-        console.print(tables())
-    else:
-        say(plain_text(tables()) + "\n")
+    show(tables())
     say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
 
 

@@ -55,7 +55,17 @@ def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
 
 @contextlib.contextmanager
 def open_evaluator(fv: flags.FlagValues, problem: Problem) -> Iterator[Evaluator]:
-    """The evaluator, closed in the end together with what it needed."""
+    """The evaluator, closed in the end together with what it needed.
+
+    Raises:
+      InputError: steps of a graph that has no TensorFlow form; before TensorFlow is loaded.
+    """
+    if fv.evaluator != SIMULATED and problem.graph.origin is None:
+        raise InputError(
+            f"--evaluator={fv.evaluator} for a graph made from plain arrays or loaded from a file",
+            "a model, which TensorFlow can read",
+            f"Or --evaluator={SIMULATED}.",
+        )
     with contextlib.ExitStack() as stack:
         if fv.evaluator == MEASURED and (fv.workers or fv.cluster):
             from tfplace.measure.measured import MeasuredEvaluator

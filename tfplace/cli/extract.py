@@ -11,9 +11,10 @@ from absl import flags
 
 from tfplace.cli import source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, model_flags, model_params, output_file, read_flags, writing
+from tfplace.cli.flagset import describe_flags, model_flags, model_params, output_file, read_flags
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import SUFFIX, is_archive
+from tfplace.core.files import writing
 from tfplace.core.graph import OpGraph
 from tfplace.errors import InputError
 from tfplace.report.progress import Stages

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from absl import flags
-from rich.console import Console
 
 from tfplace.errors import InputError
 from tfplace.measure.sockets import split_address
 
-_WIDTH = 120
 _Value = TypeVar("_Value")
 
-EXIT_CODES = "Exit codes: 0 done, 1 internal error, 2 bad input, 130 interrupted."
-
-
-def wide_console() -> Console:
-    """For tables: as wide as the terminal, or wide enough for every column where there is none."""
-    console = Console(markup=False, emoji=False)  # names of models and devices are shown as they are
-    return console if console.is_terminal else Console(width=_WIDTH, markup=False, emoji=False)
+EXIT_CODES = "Exit codes: 0 done, 1 internal error, 2 bad input, 130 interrupted, 141 unread."
 
 
 def read_flags(command: str, fv: flags.FlagValues, argv: Sequence[str]) -> list[str]:
@@ -129,10 +120,12 @@ def output_directory(name: str, text: str | None) -> Path | None:
       text: its value.
 
     Raises:
-      InputError: it cannot be made, or takes no files.
+      InputError: it has no name, cannot be made, or takes no files.
     """
-    if not text:
+    if text is None:
         return None
+    if not text:
+        raise InputError(f"--{name}= with nothing", f"--{name}=DIRECTORY, or none", "An unset variable, perhaps.")
     out = Path(text)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -150,22 +143,6 @@ def _check_takes_files(flag: str, directory: Path) -> None:
     except OSError as error:
         raise InputError(
             f"{flag} ({error.strerror})", f"a place to write to; no file can be made in {directory}"
-        ) from error
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Has the operating system's refusal to write results count as bad input, not as a fault of ours.
-
-    Raises:
-      InputError: it refused.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"{path}, which could not be written ({error.strerror or error})",
-            "a place with room that you may write to",
         ) from error
 
 

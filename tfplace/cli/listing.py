@@ -9,14 +9,13 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from tfplace.cli.console import say
-from tfplace.cli.flagset import wide_console
+from tfplace.cli.console import say, show
 from tfplace.cli.modules import zoo
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.units import format_bytes
 
 
-def show(what: str, argv: Sequence[str]) -> None:
+def list_command(what: str, argv: Sequence[str]) -> None:
     """Prints one of the lists; `models NAME` prints what is known of one model.
 
     Raises:
@@ -28,11 +27,11 @@ def show(what: str, argv: Sequence[str]) -> None:
         say(f"tfplace {what} lists the {what}; it takes no flags{more}.\n")
         return
     if what == "models" and len(argv) == 1 and not argv[0].startswith("-"):
-        wide_console().print(_model(argv[0]))
+        show(_model(argv[0]))
         return
     if argv:
         raise InputError(f"{' '.join(argv)!r} after `tfplace {what}`", "no flags")
-    wide_console().print(_TABLES[what]())
+    show(_TABLES[what]())
 
 
 def _topologies() -> Table:

@@ -11,7 +11,7 @@ from tfplace.cli.problem import problem_flags
 
 NAME = "tfplace place"
 
-_EXIT_CODES = "Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted."
+_EXIT_CODES = "Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted, 141 unread."
 
 
 def place_flags() -> flags.FlagValues:

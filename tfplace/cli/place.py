@@ -14,11 +14,11 @@ from absl import flags
 from tfplace.cli import options
 from tfplace.cli.console import present, say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
-from tfplace.cli.flagset import flag_value, output_directory, writing
+from tfplace.cli.flagset import flag_value, output_directory
 from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import Asked, check_problem, read_problem
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.files import write_whole
+from tfplace.core.files import write_whole, writing
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
@@ -122,7 +122,7 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
             progress=stages.search,
             evaluator=judge,
             grouper=fv.grouper or None,
-            groups=fv.groups,
+            groups=fv.groups if fv.grouper else None,
             init=fv.init,
             run_dir=fv.run_dir,
             resume=fv.resume,

@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from tfplace.cli import source
-from tfplace.cli.console import say
+from tfplace.cli.console import say, show
 from tfplace.cli.flagset import (
     check_addresses,
     describe_flags,
@@ -21,11 +21,10 @@ from tfplace.cli.flagset import (
     model_params,
     output_file,
     read_flags,
-    wide_console,
-    writing,
 )
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import is_archive
+from tfplace.core.files import writing
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
 from tfplace.errors import InputError, SourceError
@@ -80,9 +79,11 @@ def profile_command(argv: Sequence[str]) -> None:
     profile = Profile()
     for _, outcome in done:
         profile = profile.updated(outcome.device)
-    wide_console().print(_table(done))
-    with writing(output):
-        profile.save(output)
+    try:
+        with writing(output):
+            profile.save(output)
+    finally:
+        show(_table(done))
     say(f"profile    {fv.output}\n")
 
 

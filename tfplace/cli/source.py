@@ -128,7 +128,7 @@ def _called(what: str, build: Callable[[], Any], values: Mapping[str, Any]) -> A
         return build()
     except TfplaceError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         where = [frame for frame in frames if "site-packages" not in frame.filename][-1:] or frames[-1:]
         raise SourceError(
@@ -149,7 +149,7 @@ def _user_function(module: str, function: str) -> Callable[..., Any]:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise _unimportable(module, error) from error
         raise missing(module) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _unimportable(module, error) from error
     build: Callable[..., Any] | None = getattr(found, function, None)
     if build is None or not callable(build):
@@ -157,7 +157,7 @@ def _user_function(module: str, function: str) -> Callable[..., Any]:
     return build
 
 
-def _unimportable(module: str, error: Exception) -> SourceError:
+def _unimportable(module: str, error: BaseException) -> SourceError:
     return SourceError(
         f"module {module!r}, which fails when it is imported: {_told(error)}",
         "an importable module",
@@ -165,7 +165,7 @@ def _unimportable(module: str, error: Exception) -> SourceError:
     )
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(".")
 
 

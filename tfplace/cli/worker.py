@@ -11,6 +11,7 @@ from absl import flags
 
 from tfplace.cli.console import complain, say
 from tfplace.cli.flagset import describe_flags, flag_value, read_only_flags
+from tfplace.core.cores import own_cores
 from tfplace.errors import ClusterError, InputError
 from tfplace.units import parse_bytes
 
@@ -85,6 +86,10 @@ def _flags() -> flags.FlagValues:
 
 def _cores(text: str) -> list[int]:
     try:
-        return [int(core) for core in text.split(",") if core]
+        cores = [int(core) for core in text.split(",") if core]
     except ValueError as error:
         raise InputError(f"--cores={text}", "numbers of cores, such as 0 or 2,3") from error
+    own = own_cores()
+    if not {*cores} <= {*own}:
+        raise InputError(f"--cores={text}", f"some of the cores {', '.join(map(str, own))}, which there are")
+    return cores

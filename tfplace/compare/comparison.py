@@ -16,7 +16,7 @@ from tfplace.compare.defaults import ALWAYS, PLACERS_BY_DEFAULT
 from tfplace.compare.journal import Journal
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.core.evaluator import Evaluator
-from tfplace.core.files import alone_in, write_whole
+from tfplace.core.files import alone_in, write_whole, writing
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
@@ -25,12 +25,14 @@ from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.report.facts import Wording, wording
 from tfplace.search.budget import Budget
 from tfplace.search.objective import check_objective
-from tfplace.search.place import BASELINES, baseline_costs, placement_of
+from tfplace.search.place import BASELINES, baseline_costs, placement_of, whole
 from tfplace.search.progress import Progress
 from tfplace.search.search import Search
 
 RUNS, BEST = "runs.jsonl", "placement.json"
 """Files of a comparison that is kept."""
+
+_ELSEWHERE = "Name another folder."
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,22 +165,20 @@ def compare_placers(
       KeyboardInterrupt: before anything was run.
     """
     check_objective(objective, SIMULATED)
-    budget = Budget.parse(budget)
+    budget, seeds = Budget.parse(budget), whole("seeds", seeds, 1)
     if isinstance(placers, str):
         raise InputError(f"placers={placers!r}", "a sequence of names", f"Write placers=({placers!r},).")
-    if seeds < 1:
-        raise InputError(f"{seeds} seeds", "at least 1")
     chosen = PLACERS_BY_DEFAULT[objective] if placers is None else placers
     names = [name for name in dict.fromkeys((*ALWAYS[objective], *chosen)) if PLACERS[name]]
     case = Case(problem.graph.name, problem.topology.name, groups=groups, objective=objective)
     cells = [(name, seed) for seed in range(seeds) for name in names if seed in seeds_of(name, seeds)]
     with contextlib.nullcontext() if folder is None else alone_in(Path(folder)):
         kept = _Kept(problem, case, budget, None if folder is None else Path(folder))
-        whole = _run_missing(problem, kept, cells, tell, progress)
+        ended = _run_missing(problem, kept, cells, tell, progress)
     runs: dict[str, list[Run]] = {}
     for run in kept.runs.values():
         runs.setdefault(run.placer, []).append(run)
-    return Comparison(Standing(kept.facts, runs), budget, kept.best, whole)
+    return Comparison(Standing(kept.facts, runs), budget, kept.best, ended)
 
 
 def _run_missing(
@@ -225,16 +225,15 @@ class _Kept:
         self._journal: Journal | None = None
         self.runs: dict[tuple[str, int], Run] = {}
         if folder is not None:
-            header = {"budget": str(budget), "simulated": True, "problem": problem.fingerprint}
-            header |= {} if case.objective == STEP_TIME else {"objective": case.objective}
-            self._journal = Journal(folder / RUNS, header)
+            asked = {"budget": str(budget), "objective": case.objective, "problem": problem.fingerprint}
+            self._journal = Journal(folder / RUNS, {**asked, "simulated": True})
             self.runs = {(name, seed): run for (_, name, seed), run in self._journal.runs.items()}
         self.facts: Facts = facts_of(problem, case)
         self._judge = self.evaluator()
         if self._journal is not None:
+            self.best = self._read()
             if not self._journal.facts:
                 self._journal.add(self.facts)
-            self.best = self._read()
             self._forget_unknown_best()
 
     def evaluator(self) -> Evaluator:
@@ -257,7 +256,8 @@ class _Kept:
             baselines=self._baselines,
         )
         if self._folder is not None:
-            self.best.save(self._folder / BEST)
+            with writing(self._folder / BEST):
+                self.best.save(self._folder / BEST)
 
     @functools.cached_property
     def _baselines(self) -> Mapping[str, StepCost]:
@@ -286,8 +286,17 @@ class _Kept:
         if not path.exists():
             return None
         try:
-            return Placement.from_json(path.read_text(encoding="utf-8"), problem=self._problem)
-        except PlacementError as error:
-            raise InputError(
-                f"{path}: {error}", "the best placement of this comparison", "Name another one."
-            ) from error
+            found = Placement.from_json(path.read_text(encoding="utf-8"), problem=self._problem)
+        except (PlacementError, OSError) as error:
+            raise InputError(f"{path}: {error}", "the best placement of this comparison", _ELSEWHERE) from error
+        if not self._is_ours(found):
+            raise InputError(f"{path}, by {found.placer}", "the best placement of this comparison", _ELSEWHERE)
+        return found
+
+    def _is_ours(self, found: Placement) -> bool:
+        """Whether a run found it; or one that was killed before it was kept, which begins with the facts."""
+        name, _, budget = found.placer.partition(" (")
+        run = self.runs.get((name, found.seed))
+        begun = self._journal is not None and bool(self._journal.facts)
+        same = budget == f"{self.budget})" and found.cost.objective == self.facts.case.objective
+        return begun and same and (run is None or run.step_s == found.cost.step_s)

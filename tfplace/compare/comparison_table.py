@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.compare.comparison import Comparison
+from tfplace.compare.standings import times
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.report.html import STYLE, table
 from tfplace.report.summary import plain_text
@@ -55,7 +56,7 @@ def verdict(comparison: Comparison) -> str:
         return "no placer found a placement that fits"
     one_s, step_s = row.median_s("single"), best.cost.step_s
     faster = "faster than" if row.facts.case.objective == STEP_TIME else "the throughput of"
-    worth = f", {one_s / step_s:.2f} times {faster} the best single device" if math.isfinite(one_s) else ""
+    worth = f", {times(one_s, step_s)} times {faster} the best single device" if math.isfinite(one_s) else ""
     if one_s <= step_s * (1 + 1e-9):
         worth = ": nothing is better than the best single device"
     return f"best: {format_seconds(step_s)} by {best.placer}, seed {best.seed}{worth}"
@@ -86,8 +87,8 @@ def _lines(comparison: Comparison) -> Iterable[tuple[str, ...]]:
             name,
             format_seconds(median_s) if fits else "does not fit",
             several if len(runs) > 1 else str(len(runs)),
-            f"{median_s / row.facts.bound_s:.2f}" if fits else "-",
-            f"{median_s / one_s:.2f}" if fits and math.isfinite(one_s) else "-",
+            times(median_s, row.facts.bound_s),
+            times(median_s, one_s),
             f"{statistics.median(run.evaluations for run in runs):,.0f}",
             format_seconds(statistics.median(run.seconds for run in runs)),
         )

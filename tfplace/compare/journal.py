@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tfplace.compare.cells import Case, Facts, Run
+from tfplace.core.files import writing
 from tfplace.errors import InputError
 
 try:
@@ -67,8 +68,7 @@ class Journal:
 
     def _append(self, lines: list[dict[str, Any]]) -> None:
         text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
+        with writing(self.path), self._appended() as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
             file.seek(self._whole)
@@ -82,16 +82,23 @@ class Journal:
             file.write(text)
         self._whole += len(text)
 
+    def _appended(self) -> BinaryIO:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return self.path.open("a+b")
+
     def _read(self) -> None:
         lines = self._lines()
         first = next(lines, None)
         if first is None:
             return
         header = first.get("header") if isinstance(first, dict) else None
-        if header != self.header:
+        if not isinstance(header, dict):
+            raise InputError(f"{self.path.name}, which is no such file", "results", "Name another file.")
+        if differ := [k for k in {**header, **self.header} if header.get(k) != self.header.get(k)]:
+            what = differ[0]
             raise InputError(
-                f"results of {header} in {self.path.name}" if header else f"{self.path.name}, which is no such file",
-                f"results of {self.header}",
+                f"{self.path.name} with results of {what} {header.get(what)!r}",
+                f"{what} {self.header.get(what)!r}",
                 "Name another file, or the settings with which this one was begun.",
             )
         for line in lines:
@@ -110,7 +117,11 @@ class Journal:
         """Every whole line; one that was being written when its process was killed is left out."""
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
+        try:
+            opened = self.path.open("rb")
+        except OSError as error:
+            raise InputError(f"{self.path} ({error.strerror})", "a file of results") from error
+        with opened as file:
             for line in file:
                 if not line.endswith(b"\n"):
                     if not self._whole and not b'{"header": '.startswith(line[:11]):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from tfplace.compare.placers_table import OVER_ALL, over_all
-from tfplace.compare.standings import Standing, placers_of
+from tfplace.compare.standings import Standing, placers_of, times
 from tfplace.core.placement import Placement
 from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
 from tfplace.report.facts import Wording, wording
@@ -111,8 +111,8 @@ def _table(row: Standing, names: Sequence[str]) -> str:
             (
                 escape(name),
                 format_seconds(step_s) if math.isfinite(step_s) else "does not fit",
-                f"{step_s / row.facts.bound_s:.2f}" if math.isfinite(step_s) else "-",
-                f"{step_s / one_s:.2f}" if math.isfinite(step_s) and math.isfinite(one_s) else "-",
+                times(step_s, row.facts.bound_s),
+                times(step_s, one_s),
                 str(len(runs)),
                 f"{statistics.median(run.evaluations for run in runs):,.0f}",
                 format_seconds(statistics.median(run.cpu_s for run in runs)),

@@ -62,6 +62,11 @@ class Standing:
         return self.facts.bound_s < ROOM * self.best_constructive[1]
 
 
+def times(seconds: float, other_s: float) -> str:
+    """How many times the other, as text; "-" if nobody can tell."""
+    return f"{seconds / other_s:.2f}" if other_s > 0 and math.isfinite(seconds) and math.isfinite(other_s) else "-"
+
+
 def standings(journal: Journal) -> list[Standing]:
     """One per case whose facts are known, in the order in which they came."""
     found: dict[Case, dict[str, list[Run]]] = {case: {} for case in journal.facts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfplace.errors import ConstraintError, near_names
@@ -18,7 +18,8 @@ class Constraints:
       pin: pattern -> the device its ops must be on.
       forbid: pattern -> devices its ops must not be on.
       colocate: lists of patterns; all ops matching any pattern of one list go together.
-      max_memory: device -> bytes (or "10GiB") that may be used there, instead of the device's own memory.
+      max_memory: device -> bytes (or "10GiB") that may be used there, instead of the device's own memory. A device may
+        be a pattern; what two of them say of one device has to be the same.
       headroom: fraction of every device's memory kept free.
     """
 
@@ -29,7 +30,14 @@ class Constraints:
     headroom: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.headroom < 1:
+        for what in ("pin", "forbid", "max_memory"):
+            if not isinstance(getattr(self, what), Mapping):
+                raise ConstraintError(f"{what} {getattr(self, what)!r}", f"a dict, {_FORMS[what]}")
+        wrong: list[object] = [device for device in self.pin.values() if not isinstance(device, str)]
+        wrong += [devices for devices in self.forbid.values() if not _names(devices)]
+        if wrong:
+            raise ConstraintError(f"a rule with {wrong[0]!r}", f"{_FORMS['pin']}, {_FORMS['forbid']}")
+        if not isinstance(self.headroom, int | float) or not 0 <= self.headroom < 1:
             raise ConstraintError(f"headroom {self.headroom}", "a fraction of at least 0 and below 1")
         for patterns in (self.colocate, *self.colocate):
             if isinstance(patterns, str):
@@ -38,6 +46,17 @@ class Constraints:
             parse_bytes(size)
             if parse_bytes(size) == 0:
                 raise ConstraintError(f"max_memory of 0 bytes for {device!r}", "more than 0 bytes")
+
+
+_FORMS = {
+    "pin": "pin={pattern: device}",
+    "forbid": "forbid={pattern: device or [device, ...]}",
+    "max_memory": 'max_memory={device: "10GiB"}',
+}
+
+
+def _names(devices: object) -> bool:
+    return isinstance(devices, Iterable) and all(isinstance(device, str) for device in devices)
 
 
 def match_ops(pattern: str, op_names: Sequence[str]) -> list[int]:

@@ -15,6 +15,10 @@ LINK_OVERHEADS = (
     "receive_overhead_s_per_byte",
 )
 
+_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)}
+_FLOATS = {"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"}
+_DTYPES = {*_INTEGERS, *_FLOATS, "bool"}
+
 
 @dataclass(frozen=True)
 class Device:
@@ -45,6 +49,10 @@ class Device:
 
     def __post_init__(self) -> None:
         where = f"device {self.name!r}"
+        if not isinstance(self.name, str) or not self.name:
+            raise TopologyError(where, 'a name such as "GPU:0"')
+        if unknown := sorted(self.flops.keys() - _DTYPES):
+            raise TopologyError(f"flops of {unknown[0]!r} in {where}", f"dtypes {', '.join(sorted(_DTYPES))}")
         for what, value in (("memory", self.memory_bytes), ("memory_bandwidth", self.memory_bandwidth)):
             if not 0 < value < math.inf:
                 raise TopologyError(f"{what} {value!r} in {where}", f"a finite {what} above 0")

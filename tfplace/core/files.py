@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfplace.errors import InputError
+from tfplace.errors import InputError, UnwrittenError
 
 try:
     import fcntl
@@ -27,11 +27,32 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     """Writes a file beside its place first: a kill, or a power cut, in between leaves what was there before."""
     path = Path(path)
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())  # else the name may reach the disk before the content
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())  # else the name may reach the disk before the content
+        part.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Has the operating system's refusal to write results count as bad input, not as a fault of ours.
+
+    Raises:
+      UnwrittenError: it refused.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UnwrittenError(
+            f"{path}, which could not be written ({error.strerror or error})",
+            "a place with room that you may write to",
+        ) from error
 
 
 @contextlib.contextmanager

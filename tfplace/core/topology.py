@@ -216,6 +216,8 @@ class Topology:
         """
         if isinstance(source, Topology):
             return source
+        if not isinstance(source, str | Path) or not str(source):
+            raise TopologyError(f"topology {source!r}", "a Topology, a preset's name or a file")
         path = Path(source)
         if not path.exists():
             if path.suffix or len(path.parts) > 1:
@@ -277,6 +279,8 @@ def _list(data: Mapping[str, Any], key: str, where: str) -> Sequence[Any]:
 
 
 def _quantity(entry: Mapping[str, Any], key: str, parse: Any, where: str) -> Any:
+    if isinstance(entry[key], str) and entry[key].strip()[-1:].isdigit():
+        raise TopologyError(f"{where}: {key} {entry[key]!r}", "a number, or a text with a unit")
     try:
         return parse(entry[key])
     except InputError as error:

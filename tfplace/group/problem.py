@@ -105,8 +105,15 @@ def _require_some(allowed: BoolArray, grouping: Grouping, graph: OpGraph, what: 
 
 def _memory_limit(topology: Topology, constraints: Constraints) -> LongArray:
     limit = np.array([d.memory_bytes for d in topology.devices], np.int64)
+    said: dict[int, str] = {}
     for name, size in constraints.max_memory.items():
         for i in _devices([name], topology):
+            other = constraints.max_memory[said.setdefault(i, name)]
+            if parse_bytes(other) != parse_bytes(size):
+                raise ConstraintError(
+                    f"max_memory of {size} for {name!r} and {other} for {said[i]!r}",
+                    f"one for {topology.device_names[i]!r}, which both name",
+                )
             limit[i] = parse_bytes(size)
     workspace = np.array([d.workspace_bytes for d in topology.devices], np.int64)
     kept: LongArray = np.floor(limit * (1 - constraints.headroom)).astype(np.int64) - workspace

@@ -39,7 +39,9 @@ def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str 
             axis.text(1e3 * shown, row, " does not fit" if math.isinf(median) else f" {1e3 * median:.3g}", va="center")
     axis.axvline(1e3 * bound, color=PALETTE[3], linewidth=1)
     axis.set_yticks(range(len(names)), names[::-1])
-    axis.set(xlabel="milliseconds; the line is the bound", xlim=(0, 1.15e3 * most), ylim=(-0.7, len(names) - 0.3))
+    axis.set(
+        xlabel="milliseconds; the line is the bound", xlim=(0, 1.15e3 * most or 1.0), ylim=(-0.7, len(names) - 0.3)
+    )
     return image(figure, f"{number.capitalize()} of each placer")
 
 

@@ -171,6 +171,9 @@ def _groups(problem: Problem, op_device: IntArray) -> tuple[IntArray, IntArray, 
     A group's ops are on one device.
     """
     unit_of = problem.grouping.unit_of
+    if not problem.num_units:  # constants only
+        none = np.zeros(0, np.int32)
+        return np.full(len(unit_of), -1, np.int32), none, none
     few = problem.num_units <= _GROUPS
     label = np.arange(problem.num_units, dtype=np.int32) if few else merge(problem, _GROUPS)
     unit_device = np.zeros(problem.num_units, np.int32)

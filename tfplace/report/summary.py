@@ -23,7 +23,7 @@ from tfplace.report.facts import (
 )
 from tfplace.units import format_seconds
 
-WIDTH = 110
+_WIDTH = 120
 
 
 def placement_summary(placement: Placement) -> str:
@@ -35,7 +35,7 @@ def plain_text(shown: RenderableType) -> str:
     """What `rich` would draw, as text without colours; in a notebook too, where it would draw on the page instead."""
     out = io.StringIO()
     console = Console(
-        file=out, width=WIDTH, color_system=None, force_terminal=False, force_jupyter=False, markup=False, emoji=False
+        file=out, width=_WIDTH, color_system=None, force_terminal=False, force_jupyter=False, markup=False, emoji=False
     )
     console.print(shown)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")

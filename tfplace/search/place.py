@@ -18,7 +18,7 @@ from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
-from tfplace.errors import InfeasibleError, InputError, UnknownNameError, WorkersError
+from tfplace.errors import InfeasibleError, InputError, UnknownNameError, UnwrittenError, WorkersError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
@@ -40,6 +40,9 @@ BASELINES = ("round_robin", "expert", "heft")
 
 GROUPS = 256
 """How many groups a grouper is asked for by default."""
+
+_HELPERS: dict[type, str] = {WorkersError: "controllers", UnwrittenError: "the run directory"}
+"""Who ends a search by an error, if not its evaluator."""
 
 _REMEDIES = (
     "Look at the failure above: it names the device and what TensorFlow said.",
@@ -96,7 +99,8 @@ def search_placement(
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer or grouper.
     """
-    seed = _whole(seed)
+    seed, groups = whole("seed", seed), whole("groups", groups, 1)
+    fine_tune = None if fine_tune is None else whole("fine_tune", fine_tune)
     names = _names(BASELINES if baselines is None else baselines)
     method: Placer = PLACERS[placer]()
     learned = {name: value for name, value in (("weights", weights), ("fine_tune", fine_tune)) if value is not None}
@@ -187,15 +191,19 @@ def placement_of(
     )
 
 
-def _whole(seed: int) -> int:
-    """A seed as Python's own integer, which JSON knows."""
+def whole(what: str, number: int, least: int = 0) -> int:
+    """A number as Python's own integer, which JSON knows.
+
+    Raises:
+      InputError: it is no whole number, or too small.
+    """
     try:
-        whole = operator.index(seed)
+        found = operator.index(number)
     except TypeError:
-        raise InputError(f"seed {seed!r}", "a whole number of at least 0") from None
-    if whole < 0:
-        raise InputError(f"seed {whole}", "a seed of at least 0")
-    return whole
+        raise InputError(f"{what} {number!r}", f"a whole number of at least {least}") from None
+    if found < least:
+        raise InputError(f"{what} {found}", f"a whole number of at least {least}")
+    return found
 
 
 def _names(baselines: Sequence[str]) -> tuple[str, ...]:
@@ -242,7 +250,7 @@ def _stopped(search: Search) -> tuple[str, ...]:
     if search.broken is None:
         return ()
     why = str(search.broken).rstrip(".")
-    who = "controllers" if isinstance(search.broken, WorkersError) else "the evaluator"
+    who = _HELPERS.get(type(search.broken), "the evaluator")
     return (f"after {search.evaluations} evaluations {who} could not go on ({why}); this is the best until then",)
 
 
@@ -255,7 +263,7 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
     best, key = search.best, search.best_key
     seen = best is not None and key is not None and key[0] == 0 and np.array_equal(best, chosen)
     try:
-        if search.broken is None or isinstance(search.broken, WorkersError) or not seen:
+        if type(search.broken) in (type(None), *_HELPERS) or not seen:
             cost = evaluator(chosen)
             if cost.failure is None or not seen:
                 return cost

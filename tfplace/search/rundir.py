@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfplace.core.arrays import IntArray
-from tfplace.core.files import LOCK, UNREADABLE, alone_in, write_whole
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.files import LOCK, UNREADABLE, alone_in, write_whole, writing
 from tfplace.core.stepcost import Key
-from tfplace.errors import InputError
+from tfplace.errors import InputError, UnwrittenError
 from tfplace.search.records import Lines, Records
 
 _FORMAT = 1
@@ -60,7 +60,8 @@ class RunDirectory:
 
     Raises:
       InputError: another process is at work there, the run there is of something else or not to go on, or a file is
-        damaged.
+        damaged or cannot be read.
+      UnwrittenError: by whatever writes there.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class RunDirectory:
     ) -> None:
         self._keep_s = keep_s
         self.path = Path(path)
-        with contextlib.ExitStack() as opened:
+        with _opening(self.path), contextlib.ExitStack() as opened:
             opened.enter_context(alone_in(self.path))
             self._claim({"format": _FORMAT, **config}, resume)
             self.records = opened.enter_context(contextlib.closing(Records(self.path / "evaluations.bin")))
@@ -76,7 +77,7 @@ class RunDirectory:
             self._metrics = opened.enter_context(contextlib.closing(Lines(self.path / "metrics.jsonl")))
             self.best = self._read_best()
             self._opened = opened.pop_all()
-        self._unwritten = False
+        self._unwritten = self._broken = False
         self._flushed = self._kept = time.monotonic()
 
     def _claim(self, config: dict[str, Any], resume: bool) -> None:
@@ -89,7 +90,8 @@ class RunDirectory:
                     f"run directory {self.path} with {others[0]!r} and no config.json",
                     "a new directory, or that of a run",
                 )
-            write_whole(path, json.dumps(config, indent=1) + "\n")
+            with writing(path):
+                write_whole(path, json.dumps(config, indent=1) + "\n")
             return
         if not resume:
             raise InputError(
@@ -104,31 +106,39 @@ class RunDirectory:
                 "Name another directory for another run.",
             )
 
+    def add(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray, seconds: float, *, now: bool) -> None:
+        """Keeps what [B] placements cost; see `Records.add` and `written`."""
+        with self._writing():
+            self.records.add(unit_devices, over, step_s, seconds)
+        self.written(now=now)
+
     def improved(self, unit_device: IntArray, key: Key, evaluations: int, seconds: float, stage: str) -> None:
         """Keeps a placement that is better than all before; on disk with the next `written`."""
-        self._improvements.add(
-            evaluations,
-            {"seconds": round(seconds, 3), "over_bytes": key[0], "step_s": _plain(key[1]), "stage": stage},
-        )
+        facts = {"seconds": round(seconds, 3), "over_bytes": key[0], "step_s": _plain(key[1]), "stage": stage}
+        with self._writing():
+            self._improvements.add(evaluations, facts)
         if self.best is None or key < self.best.key:
             self.best, self._unwritten = Best(unit_device.copy(), key), True
 
     def log(self, evaluations: int, metrics: Mapping[str, float]) -> None:
         """Keeps what a policy says of its training."""
-        self._metrics.add(evaluations, {name: _plain(value) for name, value in metrics.items()})
+        with self._writing():
+            self._metrics.add(evaluations, {name: _plain(value) for name, value in metrics.items()})
 
     def written(self, *, now: bool = False) -> None:
         """Puts what has been kept on disk, if the last time is long enough ago or `now`."""
-        if now or time.monotonic() - self._flushed > FLUSH_S:
+        if not now and time.monotonic() - self._flushed <= FLUSH_S:
+            return
+        with self._writing():
             self.records.flush()
             self._improvements.flush()
             self._metrics.flush()
-            if self._unwritten and self.best is not None:
-                over, step_s = self.best.key
-                arrays = {"unit_device": self.best.unit_device, "over": np.int64(over), "step_s": np.float64(step_s)}
-                self._write("best.npz", arrays)
-                self._unwritten = False
-            self._flushed = time.monotonic()
+        if self._unwritten and self.best is not None:
+            over, step_s = self.best.key
+            arrays = {"unit_device": self.best.unit_device, "over": np.int64(over), "step_s": np.float64(step_s)}
+            self._write("best.npz", arrays)
+            self._unwritten = False
+        self._flushed = time.monotonic()
 
     @property
     def keeps_now(self) -> bool:
@@ -151,9 +161,22 @@ class RunDirectory:
         return self._read(_CHECKPOINT)
 
     def close(self) -> None:
-        """Writes what is left and lets another process go on."""
-        with self._opened:
-            self.written(now=True)
+        """Writes what is left and lets another process go on.
+
+        After a write that failed, and was told, the rest is not tried: what is on disk stays whole.
+        """
+        with contextlib.suppress(*([OSError] if self._broken else [])), self._opened:
+            if not self._broken:
+                self.written(now=True)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with writing(self.path):
+                yield
+        except UnwrittenError:
+            self._broken = True
+            raise
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -172,7 +195,8 @@ class RunDirectory:
     def _write(self, name: str, arrays: Mapping[str, Any]) -> None:
         data = io.BytesIO()
         np.savez(data, **arrays)
-        write_whole(self.path / name, data.getvalue())
+        with self._writing():
+            write_whole(self.path / name, data.getvalue())
 
     def _read(self, name: str) -> dict[str, NDArray[Any]] | None:
         path = self.path / name
@@ -184,6 +208,18 @@ class RunDirectory:
                 return {key: arrays[key] for key in arrays.files}
         except (OSError, *UNREADABLE) as error:
             raise InputError(f"{path}, which is damaged", "a file of arrays as it was written", "Delete it.") from error
+
+
+@contextlib.contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    """Says which file of a run cannot be opened."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"run directory {path} with {Path(str(error.filename)).name!r} ({error.strerror})",
+            "a directory whose files can be read and written",
+        ) from error
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key
-from tfplace.errors import ApplyError, ClusterError, WorkersError
+from tfplace.errors import ApplyError, ClusterError, UnwrittenError, WorkersError
 from tfplace.search.budget import Budget
 from tfplace.search.cache import Cache
 from tfplace.search.clock import Clock
@@ -31,7 +31,7 @@ _PROGRESS_S = 0.2
 _MINE = ("evaluations", "best", "over", "step_s", "rng")
 _ENDLESS = Budget(evaluations=2**62)
 
-CANNOT_GO_ON = (ApplyError, ClusterError, WorkersError)
+CANNOT_GO_ON = (ApplyError, ClusterError, WorkersError, UnwrittenError)
 """Raised by an evaluator that can tell nothing any more, or when controllers do not come back."""
 
 
@@ -54,7 +54,7 @@ class Search:
       evaluations: placements evaluated.
       failed: how many of them did not fit, did not run, or were given up; of this process.
       ran_s: step seconds of all of them that have any; of this process.
-      broken: why the evaluator or its controllers could not go on; None while they can.
+      broken: why the evaluator, its controllers or the run's directory could not go on; None while they can.
     """
 
     def __init__(
@@ -157,8 +157,7 @@ class Search:
         self._told_s = None
         rest = unit_devices[len(over) :]
         new = evaluate(rest)
-        records.add(rest, *new, self.seconds)
-        self._run.written(now=self.evaluator.source != SIMULATED)
+        self._run.add(rest, *new, self.seconds, now=self.evaluator.source != SIMULATED)
         return np.concatenate([over, new[0]]), np.concatenate([step_s, new[1]])
 
     def record(self, unit_device: IntArray, key: Key, stage: str) -> None:
@@ -237,8 +236,8 @@ class Search:
         Raises:
           PlacementError: the placer chose no devices that the units may be on.
           KeyboardInterrupt: stopped before any placement was found, or stopped and not interruptible.
-          ApplyError, ClusterError, WorkersError: the evaluator or its controllers cannot go on, and there is no
-            placement that ran, or as above.
+          ApplyError, ClusterError, WorkersError, UnwrittenError: the evaluator, its controllers or the run's directory
+            cannot go on, and there is no placement that ran, or as above.
         """
         if not self.problem.num_units:  # constants only, which follow one another
             return np.zeros(0, np.int32)
@@ -248,10 +247,10 @@ class Search:
                 for known in self._queue:
                     study.key(known)
                 chosen = self._better(study, self.problem.check(placer.place(study)))
-                self._report(stage, last=True)
+                self._end(stage)
                 return chosen
             assert study.best is not None  # the first evaluation is always allowed
-            self._report(stage, last=True)
+            self._end(stage)
             return study.best
         except KeyboardInterrupt:
             if study.best is None or not interruptible:
@@ -263,6 +262,11 @@ class Search:
                 raise
             self.broken = error
             return study.best
+
+    def _end(self, stage: str) -> None:
+        if self._run is not None:
+            self._run.written(now=True)  # here, where it is still known what to do if that fails
+        self._report(stage, last=True)
 
     def _better(self, study: SearchStudy, chosen: IntArray) -> IntArray:
         """What the placer chose, or what it evaluated if that is better."""
