@@ -161,3 +161,13 @@ def test_a_graph_of_plain_arrays_has_no_metagraph():
     graph = make_graph({"a": ()})
     with pytest.raises(GraphError, match="plain arrays"):
         graph.metagraph()
+
+
+def test_variables_are_used_and_not_given():
+    variable = tf.Variable(tf.ones([2]))
+    doubled = tfplace.extract(tf.function(lambda value: value * 2), (variable,))
+    assert doubled.num_ops
+    with pytest.raises(SourceError, match=r"a tf\.Variable as an argument.*'assign'.*uses from outside"):
+        tfplace.extract(tf.function(lambda value: value.assign(value * 2)), (variable,))
+    with pytest.raises(AttributeError, match="no_such_thing"):  # a mistake in the function, told as TensorFlow does
+        tfplace.extract(tf.function(lambda value: value.no_such_thing), (tf.ones([2]),))

@@ -73,7 +73,16 @@ def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
     specs = as_specs(arguments)
     try:
         concrete = function.get_concrete_function(*specs)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
+        if any(isinstance(leaf, tf.Variable) for leaf in tf.nest.flatten(arguments)):
+            why = str(error).strip().rpartition("\n")[2].strip()  # before it, TensorFlow tells where
+            raise SourceError(
+                f"a tf.Variable as an argument of tf.function {label!r}, which failed with its value ({why})",
+                "variables that the function uses from outside",
+                "Use it in the function by its name, or as an attribute, and leave the argument out.",
+            ) from error
+        if not isinstance(error, TypeError | ValueError):
+            raise
         raise SourceError(
             f"arguments {specs} for tf.function {label!r} ({error})",
             "a batch with the function's arguments as a tuple",
