@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["PlacementCallback"]
 
 
+def _ignore(*args: Any, **kwargs: Any) -> None:
+    """A hook that does nothing."""
+
+
+_ignore._is_default = True  # type: ignore[attr-defined]  # both families: such hooks may be left out
+
+
 class _Hooks:
     """A callback for Keras 3 and tf_keras alike: every hook that a subclass leaves out does nothing.
 
@@ -43,19 +50,22 @@ class _Hooks:
         """Keras tells the model."""
         self.model = model
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("on_"):
-            return _ignore
-        if name.startswith("_implements_") and name.endswith("_hooks"):
-            return lambda: False  # tf_keras: no work at single batches
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    on_train_begin = on_train_end = on_test_begin = on_test_end = on_predict_begin = on_predict_end = _ignore
+    on_epoch_begin = on_epoch_end = on_batch_begin = on_batch_end = on_train_batch_begin = on_train_batch_end = _ignore
+    on_test_batch_begin = on_test_batch_end = on_predict_batch_begin = on_predict_batch_end = _ignore
 
+    def _implements_train_batch_hooks(self) -> bool:  # tf_keras asks for these three
+        return self._implements("on_train_batch_", "on_batch_")
 
-def _ignore(*args: Any, **kwargs: Any) -> None:
-    """A hook that does nothing."""
+    def _implements_test_batch_hooks(self) -> bool:
+        return self._implements("on_test_batch_")
 
+    def _implements_predict_batch_hooks(self) -> bool:
+        return self._implements("on_predict_batch_")
 
-_ignore._is_default = True  # type: ignore[attr-defined]  # Keras 3: such hooks may be left out
+    def _implements(self, *kinds: str) -> bool:
+        hooks = [getattr(self, kind + edge) for kind in kinds for edge in ("begin", "end")]
+        return not all(getattr(hook, "_is_default", False) for hook in hooks)
 
 
 class PlacementCallback(_Hooks):
@@ -155,6 +165,7 @@ class PlacementCallback(_Hooks):
         self._active = False
         self._taken: Any = None  # the model whose train function this callback stands in for
         self._own_function: Any = None  # that function
+        self._drawn: Any = None  # what TensorBoard draws of a tf_keras model
         self._key: Any = None  # the specs and shapes `graph` was read with
         self._fixed = False  # whether the graph takes batches of one shape only
 
@@ -180,6 +191,9 @@ class PlacementCallback(_Hooks):
             self._placed = None  # another model, or compiled again
         self._taken, self._own_function = self.model, self.model.train_function
         self.model.train_function = self._train_function
+        self._drawn = getattr(self.model, "train_tf_function", None)
+        if self._drawn is not None:
+            self.model.train_tf_function = None  # tf_keras has TensorBoard draw it, but it is not run
 
     def on_train_end(self, logs: Any = None) -> None:
         """Brings back the variables and the model's own train function."""
@@ -197,12 +211,16 @@ class PlacementCallback(_Hooks):
             model, self._taken = self._taken, None
             if model is not None and getattr(model.train_function, "__self__", None) is self:
                 model.train_function = self._own_function
+                if self._drawn is not None:
+                    model.train_tf_function = self._drawn
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def _train_function(self, iterator: Any) -> Any:
         from tfplace.apply.keras_model import run_batches
 
+        if sys._getframe(1).f_code.co_name == "train_on_batch":  # a callback's, in between; nothing else tells it
+            return self._own_function(iterator)
         try:
             return run_batches(self.model, iterator, lambda data: self._train_step(data, iterator))
         except StopIteration:
@@ -215,6 +233,8 @@ class PlacementCallback(_Hooks):
         if self._active:
             assert self._placed is not None
             self._check_shapes(data)
+            if not self._placed.stands:  # a placed fit in between, of layers that it shares, took its variables home
+                self._placed.replace(self._placed.placement)
             return self._placed(data)
         placed = self._place(data, iterator)
         self._active = True
@@ -226,9 +246,8 @@ class PlacementCallback(_Hooks):
         """Places the model for a fit whose first batch is `data`; keeps an earlier placement if nothing changed."""
         from tfplace.apply.keras_model import plain, shapes_of
         from tfplace.apply.placed import apply_placement
-        from tfplace.extract.batch import as_specs
 
-        spec = plain(iterator.element_spec) if hasattr(iterator, "element_spec") else as_specs(data)
+        spec = plain(iterator.element_spec)
         key = spec, shapes_of(data)
         if self._placed is not None and self.placement is not None and key == self._key:
             self._placed.replace(self.placement)

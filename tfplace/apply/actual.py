@@ -56,7 +56,8 @@ class ActualPlacement:
 
     def summary(self, limit: int = 10) -> str:
         """Ops per device and what was moved, as text; names at most `limit` ops a reason."""
-        lines = [f"{len(self.devices)} ops ran on {len(self.counts)} devices"]
+        devices = f"{len(self.counts)} device{'s' if len(self.counts) != 1 else ''}"
+        lines = [f"{len(self.devices)} ops ran on {devices}"]
         lines += [f"  {device}: {count} ops" for device, count in self.counts.items()]
         by_reason: dict[str, list[Moved]] = {}
         for moved in self.moved:

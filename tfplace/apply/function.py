@@ -68,6 +68,11 @@ class FunctionProgram:
         self._variables.restore()
         self._function = None
 
+    @property
+    def stands(self) -> bool:
+        """Whether the variables are where the last `place` has put them."""
+        return self._variables.astray() is None
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step: the traced function's arguments, the traced function's results.
 

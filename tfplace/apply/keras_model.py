@@ -8,16 +8,30 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfplace.extract.keras_model import check_model
+from tfplace.errors import SourceError
+from tfplace.extract.keras_model import check_model, is_own
 
 
 def check_placeable(model: Any) -> None:
     """Refuses a model whose training step cannot run op by op on chosen devices; warns if it loses XLA by that.
 
     Raises:
-      SourceError: not built, run eagerly, or under tf.distribute; names the way out.
+      SourceError: not built, run eagerly or in a session, under tf.distribute, or trained by something else than its
+        `train_step`; names the way out.
     """
     check_model(model, training=True)
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        raise SourceError(
+            f"model {model.name!r} without eager execution, which `fit` trains in a session",
+            "TensorFlow 2 as it is",
+            "Leave tf.compat.v1.disable_eager_execution() out.",
+        )
+    if is_own(model.make_train_function):
+        raise SourceError(
+            f"model {model.name!r} with a make_train_function of its own, which may do more than its train_step",
+            "a model whose `fit` runs train_step once for each batch",
+            "Override train_step instead.",
+        )
     if model.jit_compile:
         warnings.warn(
             f"model {model.name!r} was compiled with jit_compile=True, which Keras chooses by default on a GPU. The "

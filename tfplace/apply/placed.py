@@ -48,6 +48,11 @@ class Placed:
         """Op -> full TensorFlow device name, as asked of TensorFlow."""
         return self._devices
 
+    @property
+    def stands(self) -> bool:
+        """Whether it can be called: not restored, and its variables not moved by another placed program since."""
+        return not self._restored and self._program.stands
+
     def replace(self, placement: Placement) -> None:
         """Runs with another placement from the next call on; nothing is traced or imported again.
 

@@ -27,6 +27,10 @@ class Program(Protocol):
     def restore(self) -> None:
         """Puts the state back where it was before the first `place` of any program."""
 
+    @property
+    def stands(self) -> bool:
+        """Whether the state is where the last `place` has put it."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step."""
 

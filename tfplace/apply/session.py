@@ -65,6 +65,11 @@ class SessionProgram:
         self._close()
         self._session, self._ran = session, None
 
+    @property
+    def stands(self) -> bool:
+        """Always: nobody else has the session's variables."""
+        return True
+
     def restore(self) -> None:
         """Closes the session; the variables' values are kept for a later `place`."""
         self._values = self._present_values()

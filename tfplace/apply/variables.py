@@ -125,23 +125,29 @@ class Variables:
             if canonical(devices[op]) != canonical(variable.handle.device)
         }
 
+    def astray(self) -> str | None:
+        """The op of a variable that others have moved since the last `move`, if any; quick while nothing is moved."""
+        if self._checked != Variables._moves:
+            for op, variable in self._variables.items():
+                if canonical(variable.handle.device) != self._asked[op]:
+                    return op
+            self._checked = Variables._moves
+        return None
+
     def check(self) -> None:
-        """Raises unless every variable is where the last `move` has put it; quick while nothing is moved.
+        """Raises unless every variable is where the last `move` has put it.
 
         Raises:
           ApplyError: others have moved one since.
         """
-        if self._checked == Variables._moves:
-            return
-        for op, variable in self._variables.items():
-            if (device := canonical(variable.handle.device)) != self._asked[op]:
-                raise ApplyError(
-                    f"a call of a placed program whose variable {variable.name!r} has been moved since, to "
-                    f"{short(device)}, by another placed program of the same variables",
-                    f"the variable on {short(self._asked[op])}, where this program's placement has it",
-                    "Move them back with .replace(placed.placement), or call the other program.",
-                )
-        self._checked = Variables._moves
+        if (op := self.astray()) is not None:
+            variable = self._variables[op]
+            raise ApplyError(
+                f"a call of a placed program whose variable {variable.name!r} has been moved since, to "
+                f"{short(canonical(variable.handle.device))}, by another placed program of the same variables",
+                f"the variable on {short(self._asked[op])}, where this program's placement has it",
+                "Move them back with .replace(placed.placement), or call the other program.",
+            )
 
 
 def _piped(variables: Mapping[str, Any]) -> dict[str, Any]:

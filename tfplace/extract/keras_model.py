@@ -12,11 +12,24 @@ from tfplace.errors import SourceError
 
 def is_keras_model(source: Any) -> bool:
     """Whether `source` is a Keras 3 or tf_keras model; neither package is imported to find out."""
-    for package, attribute in (("keras", "Model"), ("tf_keras", "Model")):
-        module = sys.modules.get(package)
-        if module is not None and isinstance(source, getattr(module, attribute)):
-            return True
-    return False
+    return _is_of("keras", source) or _is_of("tf_keras", source)
+
+
+def _is_of(package: str, source: Any) -> bool:
+    """Whether `source` is a model of the package."""
+    module = sys.modules.get(package)
+    return module is not None and isinstance(source, module.Model)
+
+
+def is_own(method: Any) -> bool:
+    """Whether a model's method is the user's, and not what Keras has for all models."""
+    return str(method.__module__).partition(".")[0] not in ("keras", "tf_keras")
+
+
+def trains(model: Any) -> bool:
+    """Whether a model is compiled, so that it has a training step."""
+    compiled = getattr(model, "compiled", False) or getattr(model, "_is_compiled", False)
+    return bool(compiled) and (getattr(model, "optimizer", None) is not None or is_own(model.train_step))
 
 
 def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> Any:
@@ -35,16 +48,18 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
     """
     check_model(model, training=training)
     step = model.train_step if training else model.predict_step
+    autograph = not _is_of("keras", model)  # tf_keras has Python's `if` and `for` in layers and losses become ops
 
     def keras_step(data: Any) -> Any:
-        return step(data)
+        # As in tf_keras itself, the strategy has layers converted, and not the step.
+        return model.distribute_strategy.run(step, args=(data,)) if autograph else step(data)
 
     try:
-        return tf.function(keras_step, autograph=False).get_concrete_function(data_spec)
+        return tf.function(keras_step, autograph=autograph).get_concrete_function(data_spec)
     except (TypeError, ValueError) as error:
         raise SourceError(
-            f"a batch of specs {_short(data_spec)} that {model.name!r} cannot take ({_short(error, 300)})",
-            "the data one step of the model gets: (x, y), (x, y, sample_weight) or x",
+            f"a step of {model.name!r} that fails for a batch of specs {_short(data_spec)} ({_short(error, 300)})",
+            "a step that TensorFlow can trace, and the data that it gets: (x, y), (x, y, sample_weight) or x",
         ) from error
 
 
@@ -56,13 +71,14 @@ def check_model(model: Any, *, training: bool) -> None:
     """
     name = f"model {model.name!r}"
     keras = sys.modules.get("keras")
-    if keras is not None and isinstance(model, keras.Model) and keras.backend.backend() != "tensorflow":
+    if keras is not None and _is_of("keras", model) and keras.backend.backend() != "tensorflow":
         raise SourceError(
             f"{name} on Keras backend {keras.backend.backend()!r}",
             'the backend "tensorflow"',
             "Set KERAS_BACKEND=tensorflow before importing keras.",
         )
-    if not model.built:
+    uncallable = model.call.__qualname__ == "Model.call"  # such as a pair of adversaries: only its parts are built
+    if not (model.built or (uncallable and model.weights)):
         raise SourceError(
             f"{name}, which is not built, so its weights do not exist yet",
             "a built model",
@@ -70,9 +86,9 @@ def check_model(model: Any, *, training: bool) -> None:
         )
     if not training:
         return
-    if getattr(model, "optimizer", None) is None:
+    if not trains(model):
         raise SourceError(
-            f"{name}, which is not compiled",
+            f"{name}, which is not compiled with an optimizer",
             "a compiled model for its training step",
             "Call model.compile(optimizer, loss), or ask for inference with training=False.",
         )

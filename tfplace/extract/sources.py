@@ -11,7 +11,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.errors import SourceError, near_names
 from tfplace.extract.batch import as_specs, flat_shapes, shapes_by_name, without_numbers
 from tfplace.extract.function import graph_from_function
-from tfplace.extract.keras_model import is_keras_model, trace_keras_step
+from tfplace.extract.keras_model import is_keras_model, trace_keras_step, trains
 from tfplace.extract.metagraph import INPUT_OPS, REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
 
 _EXPECTED = (
@@ -46,7 +46,7 @@ def extract_source(
 
 
 def _from_keras(model: Any, batch: Any, training: bool | None, name: str | None) -> OpGraph:
-    training = getattr(model, "optimizer", None) is not None if training is None else training
+    training = trains(model) if training is None else training
     if batch is None:
         raise SourceError(
             f"model {model.name!r} without a batch",

@@ -185,13 +185,10 @@ def swap_handle(variable: Any, new: Any) -> None:
 
 def read_by_pipelines() -> set[int]:
     """Ids of the handles that functions of live datasets capture; a dataset goes on with those it was made with."""
-    if gc.get_freeze_count():
-        gc.unfreeze()
     return {
         id(capture)
-        for thing in gc.get_objects()
-        if issubclass(type(thing), _StructuredFunctionWrapper)
-        for capture in getattr(thing.function, "_captured_inputs", ())
+        for wrapper in _live(_StructuredFunctionWrapper)
+        for capture in getattr(wrapper.function, "_captured_inputs", ())
     }
 
 
@@ -205,16 +202,27 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
       handles: id of the old handle -> new handle.
     """
     changed = 0
-    if gc.get_freeze_count():
-        gc.unfreeze()  # frozen objects are not listed
-    for thing in gc.get_objects():
-        if issubclass(type(thing), _ConcreteFunction) and any(id(c) in handles for c in thing._captured_inputs):
-            captures = [handles.get(id(c), c) for c in thing._captured_inputs]
-            thing.set_external_captures(captures)
+    for function in _live(_ConcreteFunction):
+        if any(id(c) in handles for c in function._captured_inputs):
+            captures = [handles.get(id(c), c) for c in function._captured_inputs]
+            function.set_external_captures(captures)
             if not any(callable(c) for c in captures):
-                _reset_captures(thing.graph, captures)
+                _reset_captures(function.graph, captures)
             changed += 1
     return changed
+
+
+def _live(kind: type[Any]) -> list[Any]:
+    """Live instances of a class and its subclasses.
+
+    They refer to their class. `gc.get_objects()` would hold a reference to every object there is, also to tuples that
+    other threads are making, which then fail.
+    """
+    if gc.get_freeze_count():
+        gc.unfreeze()  # frozen objects are not listed
+    found = [thing for thing in gc.get_referrers(kind) if type(thing) is kind]
+    kinds: list[type[Any]] = kind.__subclasses__()
+    return found + [thing for below in kinds for thing in _live(below)]
 
 
 # ---- running -----------------------------------------------------------------------------------------------------
