@@ -220,9 +220,10 @@ def _live(kind: type[Any]) -> list[Any]:
     """
     if gc.get_freeze_count():
         gc.unfreeze()  # frozen objects are not listed
-    found = [thing for thing in gc.get_referrers(kind) if type(thing) is kind]
-    kinds: list[type[Any]] = kind.__subclasses__()
-    return found + [thing for below in kinds for thing in _live(below)]
+    kinds = [kind]
+    for above in kinds:
+        kinds += above.__subclasses__()
+    return [thing for thing in gc.get_referrers(*kinds) if issubclass(type(thing), kind)]
 
 
 # ---- running -----------------------------------------------------------------------------------------------------
