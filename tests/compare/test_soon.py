@@ -9,7 +9,7 @@ import pytest
 from tfplace.compare import suites
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.compare.gdp_table import gdp_text, zoo_table
-from tfplace.compare.samples_table import PUBLISHED, soon_table
+from tfplace.compare.samples_table import PUBLISHED, samples_tables, soon_table
 from tfplace.compare.soon import evaluations_until, median_until, processor_s_until
 from tfplace.compare.standings import Standing
 from tfplace.registry import PLACERS
@@ -46,6 +46,13 @@ def test_samples_until_the_best_value_that_both_reach():
     row = standing(placeto_scratch=[run("placeto_scratch", 1.0, TRAIL)], seq2seq=[run("seq2seq", 2.0, late)])
     found = cells(soon_table([row]), 2)
     assert found == [str(CASE), "9", "80", "8.9x", "9", "50", "5.6x", *PUBLISHED["inception_v3", "4xP100"]]
+
+
+def test_all_of_a_claim_of_samples_has_who_ends_ahead():
+    steps = {"placeto_scratch": 1.0, "seq2seq": 2.0, "annealing": 0.5}
+    text = samples_tables([standing(**{name: [run(name, step_s)] for name, step_s in steps.items()})])
+    assert "placeto_scratch takes 0.50 times the step of seq2seq" in text and "faster in 1 of 1" in text
+    assert "placeto_scratch takes 2.00 times the step of annealing" in text and "untrained (" not in text
 
 
 def test_a_policy_without_what_fits_has_no_line():

@@ -111,6 +111,7 @@ def test_patterns():
         ({"pin": {"a": 0}}, "a rule with 0; expected pin={pattern: device}"),
         ({"forbid": {"a": [0]}}, r"a rule with \[0\].*forbid={pattern: device or "),
         ({"forbid": {"a": 0}}, "a rule with 0"),
+        ({"forbid": {"a": iter(["GPU:0"])}}, "a rule with <list_iterator"),  # which can be read only once
     ],
 )
 def test_impossible_constraints_are_refused(rules, message):

@@ -9,6 +9,7 @@ from tfplace.compare.policies_table import costs_table, steps_table
 from tfplace.compare.soon import median_until
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
+from tfplace.compare.versus import UNLEARNED, steps_over
 
 PLACETO, RNN = "placeto_scratch", "seq2seq"
 """The two of them."""
@@ -29,7 +30,8 @@ PUBLISHED = {
 
 def samples_tables(rows: Sequence[Standing]) -> str:
     """All there is to say."""
-    return "\n\n".join((soon_table(rows), steps_table(rows), costs_table(rows)))
+    lines = "\n".join(steps_over(rows, PLACETO, (RNN, *UNLEARNED)))
+    return "\n\n".join((soon_table(rows), steps_table(rows), costs_table(rows), f"```\n{lines}\n```"))
 
 
 def soon_table(rows: Sequence[Standing]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfplace.errors import ConstraintError, near_names
@@ -56,7 +56,7 @@ _FORMS = {
 
 
 def _names(devices: object) -> bool:
-    return isinstance(devices, Iterable) and all(isinstance(device, str) for device in devices)
+    return isinstance(devices, Collection) and all(isinstance(device, str) for device in devices)
 
 
 def match_ops(pattern: str, op_names: Sequence[str]) -> list[int]:

@@ -70,10 +70,9 @@ def check_model(model: Any, *, training: bool) -> None:
       SourceError: not built, not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
     """
     name = f"model {model.name!r}"
-    keras = sys.modules.get("keras")
-    if keras is not None and _is_of("keras", model) and keras.backend.backend() != "tensorflow":
+    if _is_of("keras", model) and (backend := sys.modules["keras"].backend.backend()) != "tensorflow":
         raise SourceError(
-            f"{name} on Keras backend {keras.backend.backend()!r}",
+            f"{name} on Keras backend {backend!r}",
             'the backend "tensorflow"',
             "Set KERAS_BACKEND=tensorflow before importing keras.",
         )
