@@ -6,6 +6,8 @@ logical devices before any test that may start TensorFlow: every test outside th
 
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -38,6 +40,21 @@ def _split_the_cpu(request: pytest.FixtureRequest) -> None:
     floor = request.path.relative_to(request.config.rootpath / "tests").parts[0]
     if "tensorflow" in sys.modules or floor not in FLOORS_WITHOUT_TENSORFLOW:
         request.getfixturevalue("logical_cpus")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _graphs_of_this_file_alone() -> Iterator[None]:
+    """TensorFlow keeps the gradient of every custom gradient that was traced, and with it the whole graph, for ever."""
+    registered = set(_gradients())
+    yield
+    for name in {*_gradients()} - registered:
+        if name.startswith("CustomGradient-"):
+            del _gradients()[name]
+
+
+def _gradients() -> dict[str, Any]:
+    ops = sys.modules.get("tensorflow.python.framework.ops")
+    return {} if ops is None else ops.gradient_registry._registry
 
 
 @pytest.fixture(autouse=True)

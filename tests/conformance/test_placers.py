@@ -46,6 +46,9 @@ BUILT_IN = (
     "single",
 )
 
+uncounted = pytest.mark.no_cover
+"""Whose lines the tests of the search and of the policies run too: counting takes half as long again."""
+
 
 class TestAnnealing(PlacerSuite):
     beats_singles = True
@@ -55,6 +58,7 @@ class TestAnnealing(PlacerSuite):
         return PLACERS["annealing"]()
 
 
+@uncounted
 class TestAuto(PlacerSuite):
     beats_singles = True
 
@@ -111,6 +115,7 @@ class TestExpert(PlacerSuite):
         return PLACERS["expert"]()
 
 
+@uncounted
 class TestGdp(PlacerSuite):
     @pytest.fixture
     def placer(self):
@@ -123,6 +128,7 @@ class TestHeft(PlacerSuite):
         return PLACERS["heft"]()
 
 
+@uncounted
 class TestHierarchical(PlacerSuite):
     @pytest.fixture
     def placer(self):
@@ -183,30 +189,35 @@ class TestMinCut(PlacerSuite):
         return PLACERS["min_cut"]()
 
 
+@uncounted
 class TestPlaceto(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["placeto"]()
 
 
+@uncounted
 class TestPolicyGradient(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["policy_gradient"]()
 
 
+@uncounted
 class TestPost(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["post"]()
 
 
+@uncounted
 class TestPostCe(PlacerSuite):
     @pytest.fixture
     def placer(self):
         return PLACERS["post_ce"]()
 
 
+@uncounted
 class TestPostPpo(PlacerSuite):
     @pytest.fixture
     def placer(self):
@@ -237,6 +248,7 @@ class TestScotch(PlacerSuite):
         return PLACERS["scotch"]()
 
 
+@uncounted
 class TestSeq2Seq(PlacerSuite):
     @pytest.fixture
     def placer(self):

@@ -144,7 +144,10 @@ DATA = {
 
 @pytest.mark.parametrize(
     ("package", "kind"),
-    [*(("keras", kind) for kind in DATA), ("tf_keras", "generator"), ("tf_keras", "class_weight")],
+    [
+        *(("keras", kind) for kind in DATA),
+        *(pytest.param("tf_keras", kind, marks=pytest.mark.no_cover) for kind in ("generator", "class_weight")),
+    ],
 )
 def test_generators_datasets_and_weights(package, kind):
     plain, placed = make_model(package), make_model(package)

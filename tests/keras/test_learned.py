@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.keras.test_callback import X, assert_same, assert_same_weights, callback, fit, make_model
+from tests.keras.fitting import X, assert_same, assert_same_weights, both, callback, fit, make_model
 
 
-@pytest.mark.parametrize("package", ["keras", "tf_keras"])
+@both
 @pytest.mark.parametrize("placer", ["post", "seq2seq", "hierarchical"])
 def test_fit_is_the_same_though_the_placer_learns(package, placer):
     plain, placed = make_model(package), make_model(package)

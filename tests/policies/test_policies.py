@@ -128,6 +128,7 @@ class EndError(Exception):
     pass
 
 
+@pytest.mark.no_cover  # as searches without a grouper run the same lines
 @everyone
 def test_groups_of_a_grouper_go_on_too(name, tmp_path, monkeypatch):
     """Groups of groups, each with a best of its own."""
@@ -148,6 +149,7 @@ def test_groups_of_a_grouper_go_on_too(name, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.op_device, search_placement(problem, **search).op_device)
 
 
+@pytest.mark.no_cover  # as searches by number run the same lines
 @pytest.mark.parametrize("keep_s", [0.0, 1e9])
 @everyone
 def test_by_the_clock_everything_that_was_found_counts(name, keep_s, tmp_path):
