@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import itertools
 import json
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 
 from tfplace.learning.settings import TrainSettings
 from tfplace.policies.gdp import GdpScratch, GdpSettings
@@ -256,6 +258,19 @@ def golden_run(name):
     )
     search.run(POLICIES[name](), name)
     return logged
+
+
+@pytest.mark.parametrize("name", ["post", "seq2seq"])
+def test_nothing_of_a_search_stays_in_tensorflow(name):
+    problem = random_problem(np.random.default_rng(4), num_ops=25, num_devices=3, unit=1e-3)
+
+    def graphs_after_a_search():
+        Search(problem, Budget(evaluations=60), 3).run(POLICIES[name](), name)
+        gc.collect()
+        return {id(graph) for graph in gc.get_referrers(FuncGraph) if isinstance(graph, FuncGraph)}
+
+    shared = graphs_after_a_search()  # such as are traced once for all
+    assert graphs_after_a_search() <= shared
 
 
 @everyone

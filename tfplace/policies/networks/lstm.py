@@ -51,7 +51,9 @@ class Lstm(snt.Module):
 
     def run(self, gates: tf.Tensor) -> tf.Tensor:
         """[T, B, 4 H] projected inputs -> [T, B, H] hidden values after each step, from zeros."""
-        return _run(gates, tf.convert_to_tensor(self.w_hidden))
+        out = _run(gates, tf.convert_to_tensor(self.w_hidden))
+        out.set_shape([gates.shape[0], gates.shape[1], self.hidden])
+        return out
 
     def step(self, gates: tf.Tensor, state: State) -> State:
         """One step from [B, 4 H] projected inputs."""
@@ -74,9 +76,15 @@ def _activated(gates: tf.Tensor) -> _Gates:
     return _Gates(tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o))
 
 
+@tf.function(input_signature=[tf.TensorSpec([None] * rank) for rank in (3, 2)], autograph=False)
+def _run(gates: tf.Tensor, w_hidden: tf.Tensor) -> tf.Tensor:
+    """Traced once, for all sizes: TensorFlow keeps each trace of a custom gradient, with all that is around it."""
+    return _with_gradient(gates, w_hidden)
+
+
 @tf.custom_gradient
-def _run(gates: tf.Tensor, w_hidden: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-    steps, batch, hidden = tf.shape(gates)[0], tf.shape(gates)[1], w_hidden.shape[0]
+def _with_gradient(gates: tf.Tensor, w_hidden: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+    steps, batch, hidden = tf.shape(gates)[0], tf.shape(gates)[1], tf.shape(w_hidden)[0]
     zeros = tf.zeros([batch, hidden])
 
     def forward(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kept: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -107,9 +115,7 @@ def _run(gates: tf.Tensor, w_hidden: tf.Tensor) -> tuple[tf.Tensor, Callable[...
 
         array = tf.TensorArray(tf.float32, steps)
         d_gates = tf.while_loop(lambda t, *_: t >= 0, backward, (steps - 1, zeros, zeros, array))[-1].stack()
-        d_gates.set_shape([gates.shape[0], gates.shape[1], 4 * hidden])
         shifted = tf.concat([zeros[None], out[:-1]], axis=0)
         return d_gates, tf.einsum("tbh,tbg->hg", shifted, d_gates)
 
-    out.set_shape([gates.shape[0], gates.shape[1], hidden])
     return out, gradient
