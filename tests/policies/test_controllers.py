@@ -32,6 +32,7 @@ from tfplace.workers.here import Here
 from tfplace.workers.processes import Processes
 
 together = pytest.mark.parametrize("name", ["hierarchical", "seq2seq"])
+in_processes = pytest.mark.parametrize("name", [pytest.param("hierarchical", marks=pytest.mark.slow), "seq2seq"])
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def test_a_gradient_of_several_is_the_mean_of_theirs(problem, name):
     assert search.evaluations == 100  # two times 48, and 4 of the next
 
 
-@together
+@in_processes
 def test_the_same_seed_gives_the_same_result_wherever_controllers_run_and_though_one_is_killed(problem, name):
     expected, norms = run(problem, name, Controllers(Here(2)))
     engine = Watched(2)
@@ -164,7 +165,7 @@ def test_each_has_a_baseline_of_its_own(problem, tmp_path):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("name", ["hierarchical", "seq2seq"])
+@in_processes
 def test_a_run_that_was_cut_short_goes_on(problem, name, asynchronous, tmp_path):
     """Asynchronous controllers with other draws, since what follows would not be the same anyway."""
 

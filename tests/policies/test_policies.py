@@ -32,7 +32,7 @@ from tfplace.testing import make_graph, make_problem, make_topology, random_prob
 
 SMALL = Seq2SeqSettings(hidden=16, embedding=4)
 QUICK = dataclasses.replace(SMALL, train=TrainSettings(rate=0.01, pessimistic=False))
-HIERARCHY = HierarchicalSettings(groups=8, groupings=4, hidden=16, embedding=4, train=QUICK.train)
+HIERARCHY = HierarchicalSettings(groups=8, groupings=2, hidden=16, embedding=4, train=QUICK.train)
 SHOT = GdpSettings(
     hidden=16,
     rounds=1,
