@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import sonnet as snt
 import tensorflow as tf
+
+_GRADIENT = "TfplaceLstm"
 
 
 class State(NamedTuple):
@@ -78,12 +79,11 @@ def _activated(gates: tf.Tensor) -> _Gates:
 
 @tf.function(input_signature=[tf.TensorSpec([None] * rank) for rank in (3, 2)], autograph=False)
 def _run(gates: tf.Tensor, w_hidden: tf.Tensor) -> tf.Tensor:
-    """Traced once, for all sizes: TensorFlow keeps each trace of a custom gradient, with all that is around it."""
-    return _with_gradient(gates, w_hidden)
+    """Traced once, for all sizes.
 
-
-@tf.custom_gradient
-def _with_gradient(gates: tf.Tensor, w_hidden: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+    Its gradient is a registered one: TensorFlow keeps each trace of a `tf.custom_gradient`, with all that is around it,
+    for ever.
+    """
     steps, batch, hidden = tf.shape(gates)[0], tf.shape(gates)[1], tf.shape(w_hidden)[0]
     zeros = tf.zeros([batch, hidden])
 
@@ -97,25 +97,31 @@ def _with_gradient(gates: tf.Tensor, w_hidden: tf.Tensor) -> tuple[tf.Tensor, Ca
     arrays = tuple(tf.TensorArray(tf.float32, steps) for _ in range(3))
     kept = tf.while_loop(lambda t, *_: t < steps, forward, (0, zeros, zeros, arrays))[-1]
     total, cell, out = (array.stack() for array in kept)
+    with tf.compat.v1.get_default_graph().gradient_override_map({"IdentityN": _GRADIENT}):
+        return tf.identity_n([out, total, cell, gates, w_hidden])[0]
 
-    def gradient(d_out: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        i, f, g, o = _activated(total)
-        before = tf.concat([zeros[None], cell[:-1]], axis=0)
-        squashed = tf.tanh(cell)
-        # what a unit of the cell's gradient gives each gate but the output's, and a unit of the hidden value's that one
-        by_cell = tf.stack([g * i * (1 - i), before * f * (1 - f), i * (1 - g * g)], axis=2)
-        by_out, to_cell = squashed * o * (1 - o), o * (1 - squashed * squashed)
 
-        def backward(t: tf.Tensor, d_h: tf.Tensor, d_c: tf.Tensor, kept: tf.TensorArray) -> tuple[Any, ...]:
-            d_h += d_out[t]
-            d_c += d_h * to_cell[t]
-            d_ifg = tf.reshape(d_c[:, None] * by_cell[t], [batch, 3 * hidden])
-            d_gates = tf.concat([d_ifg, d_h * by_out[t]], axis=1)
-            return t - 1, tf.matmul(d_gates, w_hidden, transpose_b=True), d_c * f[t], kept.write(t, d_gates)
+@tf.RegisterGradient(_GRADIENT)
+def _gradient(op: tf.Operation, d_out: tf.Tensor, *_: tf.Tensor) -> list[tf.Tensor | None]:
+    """Of what `_run` returns, with respect to its arguments, which are the last two that `op` reads."""
+    out, total, cell, _, w_hidden = op.inputs
+    steps, batch, hidden = tf.shape(out)[0], tf.shape(out)[1], tf.shape(out)[2]
+    zeros = tf.zeros([batch, hidden])
+    i, f, g, o = _activated(total)
+    before = tf.concat([zeros[None], cell[:-1]], axis=0)
+    squashed = tf.tanh(cell)
+    # what a unit of the cell's gradient gives each gate but the output's, and a unit of the hidden value's that one
+    by_cell = tf.stack([g * i * (1 - i), before * f * (1 - f), i * (1 - g * g)], axis=2)
+    by_out, to_cell = squashed * o * (1 - o), o * (1 - squashed * squashed)
 
-        array = tf.TensorArray(tf.float32, steps)
-        d_gates = tf.while_loop(lambda t, *_: t >= 0, backward, (steps - 1, zeros, zeros, array))[-1].stack()
-        shifted = tf.concat([zeros[None], out[:-1]], axis=0)
-        return d_gates, tf.einsum("tbh,tbg->hg", shifted, d_gates)
+    def backward(t: tf.Tensor, d_h: tf.Tensor, d_c: tf.Tensor, kept: tf.TensorArray) -> tuple[Any, ...]:
+        d_h += d_out[t]
+        d_c += d_h * to_cell[t]
+        d_ifg = tf.reshape(d_c[:, None] * by_cell[t], [batch, 3 * hidden])
+        d_gates = tf.concat([d_ifg, d_h * by_out[t]], axis=1)
+        return t - 1, tf.matmul(d_gates, w_hidden, transpose_b=True), d_c * f[t], kept.write(t, d_gates)
 
-    return out, gradient
+    array = tf.TensorArray(tf.float32, steps)
+    d_gates = tf.while_loop(lambda t, *_: t >= 0, backward, (steps - 1, zeros, zeros, array))[-1].stack()
+    shifted = tf.concat([zeros[None], out[:-1]], axis=0)
+    return [None, None, None, d_gates, tf.einsum("tbh,tbg->hg", shifted, d_gates)]
