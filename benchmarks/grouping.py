@@ -144,7 +144,7 @@ def tables(data):
         cells = [cell(found.get((m, grouper, asked)), best[m]) for m in models]
         lines.append(f"| {grouper} | {asked or ''} | " + " | ".join(cells) + " |")
     if data["speed"]:
-        lines += ["", *_speed_table(data["speed"])]
+        lines += ["", *_means_table(rows), "", *_speed_table(data["speed"])]
     return "\n".join(lines) + "\n"
 
 
@@ -155,6 +155,25 @@ def cell(entry, best_ms):
     text = f"{entry['median_ms']:.1f}"
     text = f"**{text}**" if entry["asked"] and entry["median_ms"] == best_ms else text
     return f"{text} ({min(times):.1f} to {max(times):.1f})"
+
+
+def _means_table(rows):
+    medians = {(r["model"], r["grouper"], r["asked"]): r["median_ms"] for r in rows}
+    models = list(dict.fromkeys(r["model"] for r in rows))
+    alone = [medians[m, "none", None] for m in models]
+    groupers = list(dict.fromkeys(r["grouper"] for r in rows if r["asked"]))
+    yield f"Geometric means over the {len(models)} models, relative to the search on single units:"
+    yield ""
+    yield "| groups | " + " | ".join(groupers) + " |"
+    yield "|---:|" + "---:|" * len(groupers)
+    for asked in dict.fromkeys(r["asked"] for r in rows if r["asked"]):
+        ratios = {g: [medians.get((m, g, asked)) for m in models] for g in groupers}
+        cells = ("" if None in ms else f"{mean_ratio(ms, alone):.2f}" for ms in ratios.values())
+        yield f"| {asked} | " + " | ".join(cells) + " |"
+
+
+def mean_ratio(some, others):
+    return statistics.geometric_mean([a / b for a, b in zip(some, others, strict=True)])
 
 
 def _speed_table(rows):

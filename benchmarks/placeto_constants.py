@@ -10,7 +10,6 @@ times are simulated, and do not depend on the machine.
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,8 @@ from absl import app, flags
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from variants import best_step_s, spread  # noqa: E402
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.compare.tables import Page, table  # noqa: E402
@@ -76,17 +77,11 @@ def step_of(problem, name, seed):
 
 def search(problem, placer, seed, changes=None):
     from tfplace.registry import PLACERS
-    from tfplace.search.budget import Budget
-    from tfplace.search.search import Search
 
     method = PLACERS[placer]()
     if changes:
         method.settings = replace(method.settings, **changes)
-    run = Search(problem, Budget(evaluations=EVALUATIONS), seed)
-    run.run(method, placer)
-    over, step_s = run.best_key
-    assert not over, "all of these models fit on one device"
-    return step_s
+    return best_step_s(problem, method, placer, EVALUATIONS, seed)
 
 
 def text(found):
@@ -98,13 +93,6 @@ def text(found):
         for name in (*BESIDE, *VARIANTS)
     ]
     return table(head, lines)
-
-
-def spread(steps, single_s):
-    if not steps:
-        return "-"
-    low, middle, high = (f(steps) / single_s for f in (min, statistics.median, max))
-    return f"{middle:.2f} ({low:.2f}..{high:.2f})"
 
 
 if __name__ == "__main__":

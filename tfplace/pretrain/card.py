@@ -25,6 +25,7 @@ def card_text(trained: Pretrained) -> str:
         f'{numbers:,} parameters. How it works: `help(tfplace.registry.PLACERS["{trained.policy}"])`.',
         "## Training",
         f"    {card['command']}",
+        "and `--graphs=DIR`, where the graphs are, and `--out=DIR`, for the run.",
         f"With tfplace {card['tfplace']} and Python {card['python']}; seed {course['seed']}. {course['imitate']:,} "
         f"updates imitated the best placements that `auto` found with {teaching['evaluations']:,} evaluations on "
         f"{_groups(teaching['groups'])}, {course['reinforce']:,} reinforced what turned out well; {course['batch']} "

@@ -51,8 +51,8 @@ def verdict(rows: Sequence[Standing]) -> str:
         pairs = [(row.median_s(name), row.median_s("expert")) for row in rows]
         above = [100 * (mine / theirs - 1) for mine, theirs in pairs if math.isfinite(mine) and math.isfinite(theirs)]
         line = (
-            f"{name}: {min(ratios):,.0f} to {max(ratios):,.0f} times sooner than policies that learn in the simulator, "
-            f"{min(measured):,.0f} to {max(measured):,.0f} times with steps measured"
+            f"{name}: {_times(ratios)} sooner than policies that learn in the simulator, "
+            f"{_times(measured)} with steps measured"
         )
         if above:
             line += (
@@ -61,6 +61,10 @@ def verdict(rows: Sequence[Standing]) -> str:
         lines.append(line)
     lines.append("published: 654 to 206,000 times sooner, steps at most 6.2 % above expert (abstract; on real devices)")
     return "\n".join(lines)
+
+
+def _times(ratios: Sequence[float]) -> str:
+    return f"{min(ratios):,.0f} to {max(ratios):,.0f} times (median {statistics.median(ratios):,.0f})"
 
 
 def took_s(row: Standing, name: str) -> float:
