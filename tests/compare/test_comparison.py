@@ -249,6 +249,27 @@ def test_another_version_of_ones_own_placer_is_run_again(problem, tmp_path, monk
         assert found.standing.median_s("fails") == Simulator(problem)(devices).step_s
 
 
+def test_the_best_of_another_version_is_forgotten_with_its_run(problem, tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "ALWAYS", {STEP_TIME: ("single",)})
+    for placer in (Second, First, First):
+        monkeypatch.setitem(PLACERS._objects, "fails", placer)
+        found = compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path)
+        fits = [run.step_s for runs in found.standing.runs.values() for run in runs if run.step_s is not None]
+        assert found.best.cost.step_s == min(fits)
+        assert ("fails" in found.best.placer) == (placer is Second)
+
+
+def test_a_stopped_run_may_have_come_further_than_the_one_in_its_place(problem, tmp_path, monkeypatch):
+    """By the clock, on a machine that is slower now; its placement is kept, and the folder goes on."""
+    monkeypatch.setattr(comparison, "ALWAYS", {STEP_TIME: ("single",)})
+    further = compare_placers(problem, ("stops",), budget=50, seeds=1, folder=tmp_path).best
+    monkeypatch.setitem(PLACERS._objects, "stops", First)
+    for _ in range(2):
+        found = compare_placers(problem, ("stops",), budget=50, seeds=1, folder=tmp_path)
+        assert found.whole and found.standing.median_s("stops") > further.cost.step_s
+        assert found.best.cost.step_s == further.cost.step_s
+
+
 def test_what_was_found_until_ctrl_c_is_not_lost(problem, monkeypatch):
     monkeypatch.setattr(comparison, "ALWAYS", {STEP_TIME: ("single",)})
     found = compare_placers(problem, ("stops",), budget=50, seeds=1)

@@ -173,7 +173,7 @@ def compare_placers(
     case = Case(problem.graph.name, problem.topology.name, groups=groups, objective=objective)
     cells = [(name, seed) for seed in range(seeds) for name in names if seed in seeds_of(name, seeds)]
     with contextlib.nullcontext() if folder is None else alone_in(Path(folder)):
-        kept = _Kept(problem, case, budget, None if folder is None else Path(folder))
+        kept = _Kept(problem, case, budget, names, None if folder is None else Path(folder))
         ended = _run_missing(problem, kept, cells, tell, progress)
     runs: dict[str, list[Run]] = {}
     for run in kept.runs.values():
@@ -210,6 +210,8 @@ def _run_missing(
 class _Kept:
     """The runs of a comparison and its best placement, in a folder if there is one.
 
+    What an earlier version of one of the `placers` found is forgotten, its placement too.
+
     Attributes:
       facts: of the problem.
       budget: of each run.
@@ -217,7 +219,9 @@ class _Kept:
       best: of all.
     """
 
-    def __init__(self, problem: Problem, case: Case, budget: Budget, folder: Path | None) -> None:
+    def __init__(
+        self, problem: Problem, case: Case, budget: Budget, placers: Sequence[str], folder: Path | None
+    ) -> None:
         self.best: Placement | None = None
         self._problem = problem
         self.budget = budget
@@ -228,10 +232,14 @@ class _Kept:
             asked = {"budget": str(budget), "objective": case.objective, "problem": problem.fingerprint}
             self._journal = Journal(folder / RUNS, {**asked, "simulated": True})
             self.runs = {(name, seed): run for (_, name, seed), run in self._journal.runs.items()}
+        codes = {name: code_of(name) for name in placers}
+        outdated = {cell for cell, run in self.runs.items() if run.code != codes.get(cell[0], run.code)}
+        self.runs = {cell: run for cell, run in self.runs.items() if cell not in outdated}
         self.facts: Facts = facts_of(problem, case)
         self._judge = self.evaluator()
         if self._journal is not None:
-            self.best = self._read()
+            found = self._read()
+            self.best = found if found is None or (_placer_of(found), found.seed) not in outdated else None
             if not self._journal.facts:
                 self._journal.add(self.facts)
             self._forget_unknown_best()
@@ -294,9 +302,17 @@ class _Kept:
         return found
 
     def _is_ours(self, found: Placement) -> bool:
-        """Whether a run found it; or one that was killed before it was kept, which begins with the facts."""
-        name, _, budget = found.placer.partition(" (")
+        """Whether a run found it; or one that was stopped before it was kept, which begins with the facts.
+
+        By the clock the run that was made in the place of a stopped one may have come less far.
+        """
+        name = _placer_of(found)
         run = self.runs.get((name, found.seed))
         begun = self._journal is not None and bool(self._journal.facts)
-        same = budget == f"{self.budget})" and found.cost.objective == self.facts.case.objective
-        return begun and same and (run is None or run.step_s == found.cost.step_s)
+        same = found.placer == f"{name} ({self.budget})" and found.cost.objective == self.facts.case.objective
+        return begun and same and (run is None or run.step_s is None or found.cost.step_s <= run.step_s)
+
+
+def _placer_of(found: Placement) -> str:
+    """The name of the placer whose run found it."""
+    return found.placer.partition(" (")[0]

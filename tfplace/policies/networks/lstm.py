@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import sonnet as snt
@@ -101,7 +102,6 @@ def _run(gates: tf.Tensor, w_hidden: tf.Tensor) -> tf.Tensor:
         return tf.identity_n([out, total, cell, gates, w_hidden])[0]
 
 
-@tf.RegisterGradient(_GRADIENT)
 def _gradient(op: tf.Operation, d_out: tf.Tensor, *_: tf.Tensor) -> list[tf.Tensor | None]:
     """Of what `_run` returns, with respect to its arguments, which are the last two that `op` reads."""
     out, total, cell, _, w_hidden = op.inputs
@@ -125,3 +125,7 @@ def _gradient(op: tf.Operation, d_out: tf.Tensor, *_: tf.Tensor) -> list[tf.Tens
     d_gates = tf.while_loop(lambda t, *_: t >= 0, backward, (steps - 1, zeros, zeros, array))[-1].stack()
     shifted = tf.concat([zeros[None], out[:-1]], axis=0)
     return [None, None, None, d_gates, tf.einsum("tbh,tbg->hg", shifted, d_gates)]
+
+
+with contextlib.suppress(KeyError):  # when the module is loaded once more, as notebooks may
+    tf.RegisterGradient(_GRADIENT)(_gradient)
