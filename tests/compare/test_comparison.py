@@ -104,6 +104,24 @@ def test_what_it_says(problem):
     assert facts["placers"]["random_search"]["evaluations"] == [40, 40] and facts["simulated"]
 
 
+def test_a_seed_that_failed_hides_no_other(problem, monkeypatch, tmp_path):
+    class Once(Fails):
+        seeds = iter(range(3))
+
+        def place(self, study):
+            if next(self.seeds) == 1:
+                raise MissingExtraError("<magic>", "magic")
+            return np.repeat([1, 1, 2], 6)
+
+    monkeypatch.setitem(PLACERS._objects, "fails", Once)
+    found = compare_placers(problem, ("fails",), budget=40, seeds=3)
+    assert found.troubles()["fails"].startswith("1 of 3 seeds failed: ") and "fails" in found.ranked()
+    text = found.summary()
+    assert "fails: 1 of 3 seeds failed: " in text and "was not run" not in text
+    found.save(tmp_path / "page.html")
+    assert "fails: 1 of 3 seeds failed: " in (tmp_path / "page.html").read_text()
+
+
 def test_the_page_has_the_best_placement(problem, tmp_path):
     found = compare_placers(problem, (), budget=60, seeds=2)
     found.save(tmp_path / "page.html")

@@ -29,7 +29,7 @@ from tfplace.compare.cells import (
     seeds_of,
 )
 from tfplace.compare.journal import Journal
-from tfplace.compare.placers_table import full_table, goals_table, goals_text, summary_table
+from tfplace.compare.placers_table import full_table, goals_table, goals_text, over_all, summary_table
 from tfplace.compare.running import run_all, tasks
 from tfplace.compare.standings import goals, over_roomy, placers_of, seed_spread, standings
 from tfplace.errors import InputError
@@ -264,6 +264,43 @@ def test_goals_by_hand(tmp_path):
     assert sorted(found.over_constructive) == [1.5 / 6, 2 / 4]
     assert sorted(found.over_bound) == [1.1, 1.5, 2.0]
     assert not found.unplaced
+
+
+def test_only_cases_in_which_auto_was_run_are_counted(tmp_path):
+    other = Case("other", "2xP100")
+    runs = [run("auto", None), run("heft", 2.0), run("etf", None), run("heft", 2.0, case=other)]
+    found = goals(standings(journal_of(tmp_path, *runs)))
+    assert (found.cases, found.cells, found.behind) == (1, 2, 1)
+    assert found.beaten == ((CASE, "heft", math.inf),) and found.unplaced == (CASE,)
+    text = goals_text(standings(journal_of(tmp_path, *runs, name="again")))
+    assert "auto is beaten in 1 of 2 cells, in 1 of 1 cases" in text and "heft, auto's does not fit" in text
+    without = goals_text(standings(journal_of(tmp_path, runs[1], name="without")))
+    assert "auto was not run" in without and "beaten" not in without
+
+
+def test_a_seed_that_failed_hides_no_other(tmp_path):
+    broken = run("auto", None, 1, trouble="no memory")
+    journal = journal_of(tmp_path, run("auto", 2.0), broken, run("auto", 4.0, 2), run("single", 4.0))
+    (row,) = standings(journal)
+    assert (row.median_s("auto"), row.spread_s("auto"), row.end_s("auto")) == (3.0, (2.0, 4.0), 4.0)
+    assert row.found_s("auto") == [2.0, 4.0] and row.trouble("auto") == "1 of 3 seeds failed: no memory"
+    assert "3.00 (2.00..4.00), 1 of 3 seeds failed" in full_table([row])
+    assert "branches on 2xP100: auto, 1 of 3 seeds failed" in goals_text([row])
+    (none,) = standings(journal_of(tmp_path, broken, name="none"))
+    assert all(map(math.isnan, (none.median_s("auto"), *none.spread_s("auto"), none.end_s("auto"))))
+    assert none.trouble("auto") == "no memory" and none.found_s("auto") == none.found_s("heft") == []
+
+
+def test_a_bound_of_nothing_has_no_ratios(tmp_path):
+    rows = standings(journal_of(tmp_path, run("auto", 2.0), run("auto", 3.0, 1), run("heft", 2.5), bound_s=0.0))
+    rows += standings(journal_of(tmp_path, run("auto", 3.0, case=Case("other", "2xP100")), name="other"))
+    lines = {line[0]: line[2:] for line in over_all(rows)}
+    assert lines["auto"] == ("2", "1.000", "3.000", "2") and lines["heft"] == ("1", "1.000", "-", "1")
+    assert goals(rows).over_bound == (3.0,)
+    assert summary_table(rows) and full_table(rows)
+    free = standings(journal_of(tmp_path, run("auto", 0.0), run("heft", 1.0), bound_s=0.0, name="free"))
+    assert [line[3:] for line in over_all(free)] == [("-", "-", "0"), ("-", "-", "1")]
+    assert goals(free, "heft").beaten == ((CASE, "auto", math.inf),)
 
 
 def test_what_memory_costs_by_hand(tmp_path):

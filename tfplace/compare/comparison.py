@@ -68,9 +68,9 @@ class Comparison:
         return sorted(ran, key=self.standing.median_s)
 
     def troubles(self) -> dict[str, str]:
-        """Placers that could not run, and why."""
-        found = ((name, [run.trouble for run in runs if run.trouble]) for name, runs in self.standing.runs.items())
-        return {name: troubles[0] for name, troubles in found if troubles}
+        """Placers of which a run failed, and why; with how many of its seeds that were if others did not fail."""
+        found = ((name, self.standing.trouble(name)) for name in self.standing.runs)
+        return {name: trouble for name, trouble in found if trouble}
 
     def summary(self) -> str:
         """A table of the placers, as text."""

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.compare.comparison import Comparison
-from tfplace.compare.standings import times
+from tfplace.compare.standings import times, troubles
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.report.html import STYLE, table
 from tfplace.report.summary import plain_text
@@ -72,14 +72,14 @@ def _head(comparison: Comparison) -> tuple[str, ...]:
 
 def _notes(comparison: Comparison) -> list[str]:
     stopped = [] if comparison.whole else ["stopped before everything was run"]
-    return [f"{name} was not run: {trouble}" for name, trouble in comparison.troubles().items()] + stopped
+    return troubles(comparison.standing) + stopped
 
 
 def _lines(comparison: Comparison) -> Iterable[tuple[str, ...]]:
     row = comparison.standing
     one_s = row.median_s("single")
     for name in comparison.ranked():
-        runs, median_s = row.runs[name], row.median_s(name)
+        runs, median_s = row.ran(name), row.median_s(name)
         low, high = row.spread_s(name)
         fits = math.isfinite(median_s)
         several = f"{len(runs)}, {format_seconds(low)} to {format_seconds(high)}" if math.isfinite(high) else ""

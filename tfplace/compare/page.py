@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from tfplace.compare.placers_table import OVER_ALL, over_all
-from tfplace.compare.standings import Standing, placers_of, times
+from tfplace.compare.standings import Standing, placers_of, times, troubles
 from tfplace.core.placement import Placement
 from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
 from tfplace.report.facts import Wording, wording
@@ -90,13 +90,13 @@ def charts(row: Standing) -> Html:
       MissingExtraError: matplotlib is missing.
     """
     names = _ran(row)
-    searches = [name for name in names if max(run.evaluations for run in row.runs[name]) >= _SOON]
+    searches = [name for name in names if max(run.evaluations for run in row.ran(name)) >= _SOON]
     number = _words(row).number
     bars = steps_chart({n: _steps(row, n) for n in names}, row.facts.bound_s, number)
     pictures = [Picture(f"{number.capitalize()} of each placer", bars)]
     if searches:
-        trails = {n: [[(e, s) for e, _, s, _ in run.trail] for run in row.runs[n]] for n in searches}
-        most = max(run.evaluations for n in searches for run in row.runs[n])
+        trails = {n: [[(e, s) for e, _, s, _ in run.trail] for run in row.ran(n)] for n in searches}
+        most = max(run.evaluations for n in searches for run in row.ran(n))
         caption = "Best so far: median over the seeds, and from the least to the most of them"
         pictures.append(Picture(caption, curves_chart(trails, most, number)))
     return figures(pictures)
@@ -106,7 +106,7 @@ def _table(row: Standing, names: Sequence[str]) -> str:
     one_s = row.median_s("single")
     lines = []
     for name in names:
-        step_s, runs = row.median_s(name), row.runs[name]
+        step_s, runs = row.median_s(name), row.ran(name)
         lines.append(
             (
                 escape(name),
@@ -119,10 +119,9 @@ def _table(row: Standing, names: Sequence[str]) -> str:
             )
         )
     head = ("placer", _words(row).column, "over the bound", "over single", "runs", "evaluations", "processor")
-    troubles = {name: runs[0].trouble for name, runs in row.runs.items() if name not in names and runs[0].trouble}
-    said = "".join(f"<p>{escape(name)} was not run: {escape(trouble)}</p>" for name, trouble in troubles.items())
+    said = "".join(f"<p>{escape(line)}</p>" for line in troubles(row))
     return table("", head, lines) + said
 
 
 def _steps(row: Standing, name: str) -> list[float]:
-    return [math.inf if run.step_s is None else run.step_s for run in row.runs[name]]
+    return row.found_s(name)

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from tfplace.compare.cells import Case
-from tfplace.compare.standings import Goals, Standing, goals, over_roomy, placers_of, seed_spread
+from tfplace.compare.standings import (
+    Goals,
+    Standing,
+    goals,
+    over_bound,
+    over_roomy,
+    placers_of,
+    seed_spread,
+    seeds_failed,
+    times,
+)
 from tfplace.compare.tables import table
 from tfplace.units import format_seconds
 
@@ -24,15 +34,18 @@ OVER_ALL = ("placer", "cases", "fit", "over the best of all", "over the bound", 
 
 
 def over_all(rows: Sequence[Standing]) -> list[tuple[str, ...]]:
-    """The lines below `OVER_ALL`, one for each placer; geometric means are over the cases that fit."""
+    """The lines below `OVER_ALL`, one for each placer.
+
+    Geometric means are over the cases that fit and whose best, or bound, is not zero.
+    """
     lines: list[tuple[str, ...]] = []
     for name in placers_of(rows):
         ran = [row for row in rows if not math.isnan(row.median_s(name))]
         fits = [row for row in ran if math.isfinite(row.median_s(name))]
         best = sum(row.median_s(name) <= row.best_of(row.runs)[1] for row in fits)
         means = (
-            _mean([row.median_s(name) / row.best_of(row.runs)[1] for row in fits]),
-            _mean([row.median_s(name) / row.facts.bound_s for row in fits]),
+            _mean([row.median_s(name) / row.best_of(row.runs)[1] for row in fits if row.best_of(row.runs)[1] > 0]),
+            _mean(over_bound(fits, name)),
         )
         lines.append((name, str(len(ran)), str(len(fits)), *means, str(best)))
     return lines
@@ -61,7 +74,7 @@ def _summary(row: Standing) -> tuple[str, ...]:
         _seconds(row.median_s("single")),
         f"{_seconds(best)} ({name})" if name else "does not fit",
         *(_seconds(row.median_s(other)) for other in _SHOWN),
-        _ratio(row.median_s("auto") / bound),
+        _over(row.median_s("auto"), bound),
         "auto" if "auto" in ties else winner or "-",
     )
 
@@ -78,13 +91,11 @@ def _mean(ratios: Sequence[float]) -> str:
 
 
 def _cell(row: Standing, placer: str) -> str:
-    if math.isnan(row.median_s(placer)):
-        return "-"
-    median = _ratio(row.median_s(placer) / row.facts.bound_s)
-    low, high = row.spread_s(placer)
-    if len(row.runs[placer]) < 2 or not math.isfinite(high):
-        return median
-    return f"{median} ({low / row.facts.bound_s:.2f}..{high / row.facts.bound_s:.2f})"
+    bound_s, (low, high) = row.facts.bound_s, row.spread_s(placer)
+    text = _over(row.median_s(placer), bound_s)
+    if len(row.ran(placer)) > 1 and math.isfinite(high) and bound_s > 0:
+        text = f"{text} ({times(low, bound_s)}..{times(high, bound_s)})"
+    return row.with_failed(placer, text)
 
 
 def goals_table(rows: Sequence[Standing]) -> str:
@@ -105,21 +116,28 @@ def _goals(name: str, found: Goals) -> tuple[str, ...]:
 def goals_text(rows: Sequence[Standing]) -> str:
     """The goals in sentences, met or not."""
     found, memory = goals(rows), over_roomy(rows)
-    lines = [
-        f"auto over the best constructive placer: {_ratios(found.over_constructive)}, geometric mean (least..most) of "
-        f"the {len(found.over_constructive)} cases of {found.cases} in which the bound leaves room",
-        f"auto over the bound: {_ratios(found.over_bound)}",
-        f"auto is beaten in {len(found.beaten)} of {found.cells} cells, in {found.behind} of {found.cases} cases"
-        + (":" if found.beaten else ""),
-        *(f"  {case}: {other}, auto takes {factor:.3f} times as long" for case, other, factor in found.beaten),
-    ]
+    lines = _goals_lines(found) if found.cases else ["auto was not run"]
     lines += [f"auto with tight memory over auto without: {_ratios(memory)}"] if memory else []
     for name in ("local_search", "auto"):
         if spread := seed_spread(rows, name):
             several = f"of {len(spread)} with several seeds"
             lines.append(f"{name}'s slowest seed over its fastest: {_ratios(spread)}, {several}")
     lines += [f"auto found nothing that fits: {case}" for case in found.unplaced]
-    return "\n".join(lines)
+    return "\n".join([*lines, *seeds_failed(rows)])
+
+
+def _goals_lines(found: Goals) -> list[str]:
+    lines = [
+        f"auto over the best constructive placer: {_ratios(found.over_constructive)}, geometric mean (least..most) of "
+        f"the {len(found.over_constructive)} cases of {found.cases} in which the bound leaves room",
+        f"auto over the bound: {_ratios(found.over_bound)}",
+        f"auto is beaten in {len(found.beaten)} of {found.cells} cells, in {found.behind} of {found.cases} cases"
+        + (":" if found.beaten else ""),
+    ]
+    for case, other, factor in found.beaten:
+        takes = "auto's does not fit" if case in found.unplaced else f"auto takes {factor:.3f} times as long"
+        lines.append(f"  {case}: {other}, {takes}")
+    return lines
 
 
 def _devices(case: Case) -> str:
@@ -137,7 +155,5 @@ def _ratios(values: Sequence[float]) -> str:
     return f"{geometric_mean(values):.2f} ({min(values):.2f}..{max(values):.2f})" if values else "-"
 
 
-def _ratio(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{value:.2f}" if math.isfinite(value) else "does not fit"
+def _over(seconds: float, bound_s: float) -> str:
+    return "does not fit" if math.isinf(seconds) else times(seconds, bound_s)

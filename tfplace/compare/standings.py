@@ -26,24 +26,41 @@ class Standing:
     facts: Facts
     runs: Mapping[str, Sequence[Run]]
 
+    def ran(self, placer: str) -> list[Run]:
+        """Its runs that could run."""
+        return [run for run in self.runs.get(placer, ()) if not run.trouble]
+
+    def found_s(self, placer: str) -> list[float]:
+        """What each seed that could run found; infinite where that fits no memory."""
+        return [math.inf if run.step_s is None else run.step_s for run in self.ran(placer)]
+
     def median_s(self, placer: str) -> float:
-        """Median over the seeds; infinite if that one fits no memory, NaN if it was not run or could not run."""
-        runs = self.runs.get(placer, ())
-        if not runs or any(run.trouble for run in runs):
-            return math.nan
-        return statistics.median(self._found_s(placer))
+        """Median over the seeds that could run; infinite if that one fits no memory, NaN if there is none."""
+        found = self.found_s(placer)
+        return statistics.median(found) if found else math.nan
 
     def spread_s(self, placer: str) -> tuple[float, float]:
-        """Least and largest over the seeds."""
-        found = self._found_s(placer)
+        """Least and largest over the seeds that could run; NaN if there is none."""
+        found = self.found_s(placer) or [math.nan]
         return min(found), max(found)
 
     def end_s(self, placer: str) -> float:
         """What more than half of the runs come to: the median; of an even number the slower of those in the middle."""
-        return statistics.median_high(self._found_s(placer))
+        found = self.found_s(placer)
+        return statistics.median_high(found) if found else math.nan
 
-    def _found_s(self, placer: str) -> list[float]:
-        return [math.inf if run.step_s is None else run.step_s for run in self.runs[placer]]
+    def trouble(self, placer: str) -> str:
+        """Why runs of a placer failed, and how many if not all did; empty if none did."""
+        runs = self.runs.get(placer, ())
+        why = [run.trouble for run in runs if run.trouble]
+        if not why:
+            return ""
+        return why[0] if len(why) == len(runs) else f"{_failed(why, runs)}: {why[0]}"
+
+    def with_failed(self, placer: str, cell: str) -> str:
+        """What is said of a placer's runs, and how many are missing there because they failed."""
+        troubled = [run for run in self.runs.get(placer, ()) if run.trouble]
+        return f"{cell}, {_failed(troubled, self.runs[placer])}" if troubled and self.ran(placer) else cell
 
     def best_of(self, placers: Iterable[str]) -> tuple[str, float]:
         """The placer with the least median among some, and that median; ("", infinite) if none found what fits."""
@@ -60,6 +77,41 @@ class Standing:
     def has_room(self) -> bool:
         """Whether the bound allows 20 % less than the best constructive placement, or nothing constructive fits."""
         return self.facts.bound_s < ROOM * self.best_constructive[1]
+
+
+def _failed(some: Sequence[object], runs: Sequence[object]) -> str:
+    return f"{len(some)} of {len(runs)} seeds failed"
+
+
+def troubles(row: Standing) -> list[str]:
+    """A line for each placer of which a run failed."""
+    found = ((name, row.trouble(name)) for name in row.runs)
+    return [f"{name}{':' if row.ran(name) else ' was not run:'} {trouble}" for name, trouble in found if trouble]
+
+
+def seeds_failed(rows: Iterable[Standing]) -> list[str]:
+    """A line for each case and placer of which some seeds failed and others are what is told."""
+    named = [(row, name, row.with_failed(name, name)) for row in rows for name in row.runs]
+    return [f"{row.facts.case}: {said}" for row, name, said in named if said != name]
+
+
+def over_single(row: Standing, placer: str) -> str:
+    """A placer's median step over that of the best single device, as text."""
+    median_s = row.median_s(placer)
+    if math.isnan(median_s):
+        return "not run"
+    return _over_single(row, median_s) if math.isfinite(median_s) else "does not fit"
+
+
+def bound_over_single(row: Standing) -> str:
+    """The bound over the step of the best single device, as text."""
+    return _over_single(row, row.facts.bound_s)
+
+
+def _over_single(row: Standing, seconds: float) -> str:
+    """The best single device is the host if no accelerator holds everything."""
+    one_s = row.median_s("single")
+    return "single not run" if math.isnan(one_s) else times(seconds, one_s)
 
 
 def times(seconds: float, other_s: float) -> str:
@@ -80,11 +132,12 @@ class Goals:
     """How `auto` stands over some cases.
 
     Attributes:
-      cases: how many there are.
-      cells: how many results of other placers there are.
-      beaten: (case, other placer, auto's median over the other's) wherever another placer's median is lower.
+      cases: in how many it was run.
+      cells: how many results of other placers there are in these.
+      beaten: (case, other placer, auto's median over the other's) wherever another placer's median is lower; infinite
+        where what auto found does not fit.
       over_constructive: auto over the best constructive placer, for each case in which the bound leaves room.
-      over_bound: auto over the bound, for each case.
+      over_bound: auto over the bound, for each case in which that is not zero.
       unplaced: cases in which auto found nothing that fits.
     """
 
@@ -103,22 +156,33 @@ class Goals:
 
 def goals(rows: Sequence[Standing], placer: str = "auto") -> Goals:
     """The goals of `auto`, or of another placer, from what was found."""
+    rows = [row for row in rows if row.ran(placer)]
     placed = [row for row in rows if math.isfinite(row.median_s(placer))]
     beaten = [
-        (row.facts.case, other, row.median_s(placer) / row.median_s(other))
-        for row in placed
+        (row.facts.case, other, _ratio(row.median_s(placer), row.median_s(other)))
+        for row in rows
         for other in row.runs
         if other != placer and row.median_s(other) < row.median_s(placer)
     ]
     room = [row for row in placed if row.has_room and math.isfinite(row.best_constructive[1])]
     return Goals(
         cases=len(rows),
-        cells=sum(other != placer for row in rows for other in row.runs),
+        cells=sum(other != placer and bool(row.ran(other)) for row in rows for other in row.runs),
         beaten=tuple(beaten),
         over_constructive=tuple(row.median_s(placer) / row.best_constructive[1] for row in room),
-        over_bound=tuple(row.median_s(placer) / row.facts.bound_s for row in placed),
+        over_bound=over_bound(placed, placer),
         unplaced=tuple(row.facts.case for row in rows if row.median_s(placer) == math.inf),
     )
+
+
+def over_bound(rows: Sequence[Standing], placer: str) -> tuple[float, ...]:
+    """A placer's step over the bound, for each case in which it found what fits and the bound is not zero."""
+    fits = [row for row in rows if math.isfinite(row.median_s(placer)) and row.facts.bound_s > 0]
+    return tuple(row.median_s(placer) / row.facts.bound_s for row in fits)
+
+
+def _ratio(seconds: float, other_s: float) -> float:
+    return seconds / other_s if other_s > 0 else math.inf
 
 
 def over_roomy(rows: Sequence[Standing], placer: str = "auto") -> tuple[float, ...]:
@@ -130,8 +194,8 @@ def over_roomy(rows: Sequence[Standing], placer: str = "auto") -> tuple[float, .
 
 def seed_spread(rows: Sequence[Standing], placer: str) -> tuple[float, ...]:
     """A placer's slowest seed over its fastest, for each case in which several found what fits."""
-    spreads = [row.spread_s(placer) for row in rows if len(row.runs.get(placer, ())) > 1]
-    return tuple(most / least for least, most in spreads if math.isfinite(most))
+    spreads = [row.spread_s(placer) for row in rows if len(row.ran(placer)) > 1]
+    return tuple(most / least for least, most in spreads if math.isfinite(most) and least > 0)
 
 
 def placers_of(rows: Sequence[Standing]) -> list[str]:

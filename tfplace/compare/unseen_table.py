@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE
-from tfplace.compare.standings import Standing, placers_of
+from tfplace.compare.standings import Standing, placers_of, seeds_failed
 from tfplace.compare.tables import table
 from tfplace.compare.versus import geometric_mean
 
@@ -34,7 +34,7 @@ def over_optimised(rows: Sequence[Standing], placer: str) -> list[float]:
 def groups_table(rows: Sequence[Standing]) -> str:
     """For each placer, family and topology the geometric mean of the step over the optimised one."""
     groups = list(dict.fromkeys(_group(row) for row in rows))
-    head = ("step over auto with 60 s", *groups)
+    head = (f"step over {OPTIMISED}", *groups)
     return table(
         head,
         [
@@ -72,7 +72,7 @@ def goals_text(rows: Sequence[Standing]) -> str:
     single = [(name, (name,)) for name in AT_ONCE]
     lines = []
     for name, policies in (*single, (f"the better of {' and '.join(TRAINED)}", TRAINED)):
-        ran = [row for row in rows if all(p in row.runs for p in policies) and math.isfinite(row.median_s(OPTIMISED))]
+        ran = [row for row in rows if all(map(row.ran, policies)) and math.isfinite(row.median_s(OPTIMISED))]
         if ran:
             pairs = [(row.best_of(policies)[1], row.best_constructive[1]) for row in ran]
             better = sum(mine < best for mine, best in pairs)
@@ -84,7 +84,7 @@ def goals_text(rows: Sequence[Standing]) -> str:
                 f"{name}: {ratio:.3f} of the best of {len(CONSTRUCTIVE)} constructive placers (geometric mean), "
                 f"faster in {better} of {len(pairs)} cases; median over {OPTIMISED} {middle:.3f}"
             )
-    return "\n".join(lines)
+    return "\n".join([*lines, *seeds_failed(rows)])
 
 
 def curves(rows: Sequence[Standing]) -> dict[str, list[float]]:
