@@ -10,7 +10,7 @@ import pytest
 
 from tfplace.compare import suites
 from tfplace.compare.cells import AT_ONCE, Case, Facts, Run, problem_of, run_cell
-from tfplace.compare.policies_table import bootstrap, costs_table, post_text, steps_table
+from tfplace.compare.policies_table import bootstrap, costs_table, post_text, spread, steps_table
 from tfplace.compare.standings import Standing
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
@@ -67,11 +67,39 @@ def test_bootstrap_intervals_hold_the_median_and_shrink():
     assert bootstrap([3.0]) == (3.0, 3.0) and bootstrap(values) == many
 
 
+def test_of_few_values_the_least_and_the_most_are_told():
+    values = np.random.default_rng(0).normal(10.0, 1.0, 20)
+    assert spread([2.0, 4.0, 1.0, 3.0]) == (1.0, 4.0)
+    assert spread(values) == bootstrap(values) != (min(values), max(values))
+
+
 def test_the_table_of_steps_is_over_the_single_device():
     text = steps_table([standing(post=[run("post", s, i) for i, s in enumerate((2.0, 3.0, 4.0))])])
-    lines = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in text.splitlines()}
+    drawn, said = text.split("\n\n")
+    assert said.endswith("of fewer than 5 seeds the least and the most.")
+    lines = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in drawn.splitlines()}
     assert lines["bound"] == "0.25" and lines["single"] == "1.00"
     assert lines["post"] == "0.75 (0.50..1.00)"
+
+
+def test_what_was_not_run_is_not_what_does_not_fit():
+    unfit, other = standing(post=[run("post", None)], heft=[run("heft", 3.0)]), standing(post=[])
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in steps_table([unfit, other]).splitlines()]
+    assert {line[0]: line[1:] for line in lines[2:6]} == {
+        "bound": ["0.25", "0.25"],
+        "single": ["1.00", "1.00"],
+        "heft": ["0.75", "not run"],
+        "post": ["does not fit", "not run"],
+    }
+    no_single = Standing(unfit.facts, {"heft": [run("heft", 3.0)]})
+    assert steps_table([no_single]).count("single not run") == 2 and "nan" not in steps_table([no_single])
+
+
+def test_a_seed_that_failed_hides_no_other_and_is_told():
+    broken = replace(run("post", None, 1, evaluations=0), trouble="no memory")
+    text = steps_table([standing(post=[run("post", 2.0), broken, run("post", 3.0, 2)])])
+    assert "| 0.62 (0.50..0.75), 1 of 3 seeds failed |" in text
+    assert "not run" in steps_table([standing(post=[broken])])
 
 
 def test_runs_that_fit_nothing_are_said():
@@ -103,9 +131,26 @@ def test_post_beside_policy_gradient():
     trail = ((10, 0.1, 3.0, "x"), (30, 0.2, 1.9, "x"), (60, 0.3, 1.0, "x"))
     text = post_text([standing(policy_gradient=plain, post=[run("post", 1.0, i, trail) for i in range(3)])])
     assert "after 30 of 100 evaluations, and ends lower by 50.0 %" in text
+    loose = ((10, 0.1, 2.01, "x"), (60, 0.3, 1.0, "x"))
+    text = post_text([standing(policy_gradient=plain, post=[run("post", 1.0, i, loose) for i in range(3)])])
+    assert "after 60 of 100 evaluations at the latest, and" in text and "half the evaluations in 0 at least" in text
+    text = post_text([standing(policy_gradient=plain, post=[run("post", 1.0, i, trail) for i in range(3)])])
     worse = post_text([standing(policy_gradient=plain, post=[run("post", 3.0, i, trail[:1]) for i in range(3)])])
     assert "not in most runs, and ends lower by -50.0 %" in worse
     assert "with half the evaluations in 1, and in the end no worse in 1 of 1 cases" in text
     assert "with half the evaluations in 0, and in the end no worse in 0 of 1 cases" in worse
     none = [run("policy_gradient", None, i) for i in range(3)]
     assert "policy gradient found nothing that fits" in post_text([standing(policy_gradient=none, post=plain)])
+
+
+def test_post_counts_only_where_both_were_run():
+    row = standing(policy_gradient=[run("policy_gradient", 2.0)], post=[run("post", 1.0, 0, ((30, 0.1, 1.0, "x"),))])
+    broken = [replace(run("post", None, evaluations=0), trouble="no memory")]
+    others = [
+        standing(),
+        standing(post=[run("post", 1.0)]),
+        standing(policy_gradient=[run("policy_gradient", None)]),
+        standing(policy_gradient=[run("policy_gradient", None)], post=broken),
+    ]
+    assert post_text([row, *others]) == post_text([row])
+    assert post_text(others).startswith("no case yet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,13 @@ from tfplace.compare import suites
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.compare.gdp_table import gdp_text, zoo_table
 from tfplace.compare.samples_table import PUBLISHED, samples_tables, soon_table
-from tfplace.compare.soon import evaluations_until, median_until, processor_s_until
+from tfplace.compare.soon import (
+    earliest_s_until,
+    earliest_until,
+    evaluations_until,
+    median_until,
+    processor_s_until,
+)
 from tfplace.compare.standings import Standing
 from tfplace.registry import PLACERS
 
@@ -36,6 +43,23 @@ def test_evaluations_and_seconds_until_a_value():
     assert processor_s_until(found, 2.5) == pytest.approx(0.18)
 
 
+def test_what_a_trail_leaves_out_may_have_been_enough():
+    found = run("post", 1.0, ((100, 0.1, 1.0195, "x"), (19_000, 0.2, 1.0, "x"), (19_500, 0.3, 0.98, "x")))
+    between = {s: (earliest_until(found, s), evaluations_until(found, s)) for s in (1.02, 1.01, 1.005, 1.0, 0.99, 0.9)}
+    assert between == {
+        1.02: (100, 100),
+        1.01: (101, 19_000),  # 1.0099 is not a hundredth below 1.0195
+        1.005: (19_000, 19_000),  # which is, so that it would be there
+        1.0: (19_000, 19_000),
+        0.99: (19_500, 19_500),
+        0.9: (math.inf, math.inf),
+    }
+    assert earliest_until(replace(found, stride=0.001), 1.01) == 19_000
+    close = run("post", 1.0, ((1, 0.1, 1.004, "x"), (50, 0.2, 1.0, "x")))
+    assert earliest_until(close, 1.0) == 50  # all that is left out was slower than the last
+    assert earliest_s_until(found, 1.01) == pytest.approx(2.02)
+
+
 def test_runs_that_never_had_it_count():
     row = standing(post=[run("post", 1.0, TRAIL), run("post", 2.0, TRAIL[:2], 1), run("post", 5.0, TRAIL[:1], 2)])
     assert [median_until(row, "post", s) for s in (5.0, 2.0, 1.0)] == [3, 9, math.inf]
@@ -46,6 +70,20 @@ def test_samples_until_the_best_value_that_both_reach():
     row = standing(placeto_scratch=[run("placeto_scratch", 1.0, TRAIL)], seq2seq=[run("seq2seq", 2.0, late)])
     found = cells(soon_table([row]), 2)
     assert found == [str(CASE), "9", "80", "8.9x", "9", "50", "5.6x", *PUBLISHED["inception_v3", "4xP100"]]
+
+
+def test_a_count_is_told_as_the_range_in_which_it_is():
+    trail = ((1000, 0.1, 1.015, "x"), (3000, 0.2, 1.0, "x"))
+    row = standing(
+        placeto_scratch=[run("placeto_scratch", 1.0, ((2000, 0.1, 1.0, "x"),))], seq2seq=[run("seq2seq", 1.0, trail)]
+    )
+    assert cells(soon_table([row]), 2)[1:7] == ["2,000", "1,001 to 3,000", "0.5x to 1.5x", "2,000", "1,000", "0.5x"]
+
+
+def test_what_was_not_run_is_told_in_place_of_counts():
+    mine, broken = [run("placeto_scratch", 1.0, TRAIL)], [replace(run("seq2seq", None), trouble="no memory")]
+    for row in (standing(placeto_scratch=mine), standing(placeto_scratch=mine, seq2seq=broken)):
+        assert cells(soon_table([row]), 2)[1:7] == ["-", "not run", "-"] * 2
 
 
 def test_all_of_a_claim_of_samples_has_who_ends_ahead():
@@ -87,6 +125,34 @@ def test_what_does_not_fit_is_counted_as_behind():
     )
     none = "(geometric mean of 0 cases in which both fit; - in the median case), faster in 1 of 2"
     assert f"- faster than hierarchical {none}" in text
+
+
+def test_runs_that_failed_are_not_counted():
+    broken = [replace(run(name, None, seed=1), trouble="no memory", evaluations=0) for name in ("gdp_scratch", "x")]
+    runs = {"expert": [run("expert", 4.0)], "hierarchical": [run("hierarchical", 2.0, ((18, 0.1, 2.0, "x"),))]}
+    row = standing(**runs, gdp_scratch=[run("gdp_scratch", 1.0, TRAIL), broken[0]])
+    assert "in 1 of 1 cases, in these after 0.50 times the evaluations and 0.50 times" in gdp_text([row])
+    assert cells(zoo_table([row]), 2)[5] == "0.25, 1 of 2 seeds failed"
+    for name in ("hierarchical", "gdp_scratch"):
+        other = {**row.runs, name: [broken[1]]}
+        assert gdp_text([Standing(row.facts, other)]).startswith("no case yet")
+
+
+def test_what_was_not_run_is_not_what_does_not_fit():
+    rows = [standing(heft=[run("heft", None)]), standing(heft=[])]
+    rows.append(Standing(rows[0].facts, {"heft": [run("heft", 2.0)]}))
+    assert [cells(zoo_table(rows), line)[2:] for line in (2, 3, 4)] == [
+        ["0.25", "1.00", "does not fit"],
+        ["0.25", "1.00", "not run"],
+        ["single not run", "not run", "single not run"],
+    ]
+
+
+def test_the_range_of_how_much_sooner():
+    trail = ((10, 0.1, 2.01, "x"), (40, 0.3, 1.0, "x"))
+    runs = {"expert": [run("expert", 4.0)], "hierarchical": [run("hierarchical", 2.0, ((20, 0.1, 2.0, "x"),))]}
+    text = gdp_text([standing(**runs, gdp_scratch=[run("gdp_scratch", 1.0, trail)])])
+    assert "after 0.55 to 2.00 times the evaluations and 0.55 to 2.00 times the processor seconds" in text
 
 
 def test_of_two_runs_the_slower_has_what_both_have():

@@ -108,6 +108,20 @@ def test_how_many_times_the_evaluations_it_takes_anew():
     assert all(line[tuned] == "0.38" for line in found)
 
 
+def test_how_many_times_is_the_least_that_trails_tell():
+    row = standing([(119, 1.51), (400, 1.2)])
+    assert [cell.strip() for cell in steps_table([row]).splitlines()[2].split("|")[-4:-1]] == ["20", "400", "6.0"]
+    assert "in 0 of 1 cases" in transfer_text([row])
+
+
+def test_what_was_not_run_is_said():
+    row = standing([(10, 3.0)])
+    del row.runs["single"]
+    assert "single not run" in steps_table([row]) and "nan" not in steps_table([row])
+    row.runs["placeto_scratch"] = [replace(row.runs["placeto_scratch"][0], trouble="no memory")]
+    assert transfer_text([row]).startswith("no case yet")
+
+
 def test_a_part_of_the_suite_has_tables_too():
     part = Standing(standing([]).facts, {"single": [run("single", 4.0, ())], "heft": [run("heft", 3.0, ())]})
     assert transfer_text([part]).startswith("no case yet")

@@ -77,7 +77,9 @@ YARDSTICKS = ("contiguous", "load_search", "exact", "untrained")
 """Placers for throughput or for small graphs (docs/objectives.md), and what policies draw that do not learn; not run
 unless they are named."""
 
-STRIDE = 0.01
+STRIDE = 0.001
+"""What part shorter than the last one kept a step has to be to be kept in a run's trail."""
+
 _ONE_SEED = {*CONSTRUCTIVE} - {"random"}
 
 
@@ -181,13 +183,14 @@ class Run:
       seconds: wall-clock seconds.
       cpu_s: processor seconds, but for those of compiling kernels; in older results with them, and in hundredths.
       trail: (evaluations, seconds, step seconds, stage) of the first and the last placement that fits and was better
-        than all before, and of those between that were better by a part of `STRIDE`.
+        than all before, and of those between that were better than the one before by a part of `stride`.
       trouble: why the placer could not run; empty if it could.
       failed: how many of the evaluations were of placements that do not fit, or were given up; not counted in older
         results.
       ran_s: for each of `trail`, and last for the whole run, the step seconds of all placements evaluated until then:
         what it would take to run one step of each; empty in older results.
       code: digest of a placer that is not tfplace's own; empty for those that are.
+      stride: see `trail`; older results do not tell theirs, which is this.
     """
 
     case: Case
@@ -203,6 +206,7 @@ class Run:
     failed: int = 0
     ran_s: tuple[float, ...] = ()
     code: str = ""
+    stride: float = 0.01
 
     def stands(self, code: str = "") -> bool:
         """Whether it need not be run again: what could not run may be able to by now, and the placer may be another.
@@ -313,6 +317,7 @@ def run_placer(
         failed=search.failed,
         ran_s=tuple(float(f"{seconds:.6g}") for seconds in (*(f.ran_s for f in kept), search.ran_s)),
         code="" if trained is not None else code_of(placer),
+        stride=STRIDE,
     )
 
 

@@ -7,8 +7,14 @@ import statistics
 from collections.abc import Sequence
 
 from tfplace.compare.policies_table import costs_table
-from tfplace.compare.soon import median_until, processor_s_until
-from tfplace.compare.standings import Standing, placers_of
+from tfplace.compare.soon import (
+    earliest_s_until,
+    earliest_until,
+    evaluations_until,
+    median_until,
+    processor_s_until,
+)
+from tfplace.compare.standings import Standing, bound_over_single, over_single, placers_of
 from tfplace.compare.tables import table
 from tfplace.compare.versus import UNLEARNED, steps_over, versus
 
@@ -28,37 +34,39 @@ def zoo_table(rows: Sequence[Standing]) -> str:
     names = placers_of(rows)
     lines = []
     for row in rows:
-        case, one_s = row.facts.case, row.median_s("single")
-        found = (row.median_s(name) / one_s for name in names)
-        cells = (f"{ratio:.2f}" if math.isfinite(ratio) else "-" for ratio in found)
-        lines.append((str(case), f"{row.facts.ops:,}", f"{row.facts.bound_s / one_s:.2f}", *cells))
+        cells = (row.with_failed(name, over_single(row, name)) for name in names)
+        lines.append((str(row.facts.case), f"{row.facts.ops:,}", bound_over_single(row), *cells))
     return table(("step over single", "ops", "bound", *names), lines)
 
 
 def gdp_text(rows: Sequence[Standing]) -> str:
     """GDP against the expert and HDP on the whole, and how much sooner it has what HDP has in the end."""
-    rows = [row for row in rows if {GDP, HDP, EXPERT} <= {*row.runs}]
+    rows = [row for row in rows if all(row.ran(name) for name in (GDP, HDP, EXPERT))]
     if not rows:
         return f"no case yet in which {GDP}, {HDP} and {EXPERT} were all run"
     lines = [f"{GDP}: {versus(rows, GDP, other).faster_than(other)}" for other in (EXPERT, HDP)]
-    soon = [pair for row in rows if (pair := _soon(row)) is not None]
-    reached = [pair for pair in soon if all(map(math.isfinite, pair))]
+    soon = [ratios for row in rows if (ratios := _soon(row)) is not None]
+    reached = [ratios for ratios in soon if all(map(math.isfinite, ratios))]
     lines.append(f"it has what {HDP} has in the end in {len(reached)} of {len(soon)} cases")
     if reached:
-        evaluations, seconds = (statistics.median(column) for column in zip(*reached, strict=True))
+        medians = [f"{statistics.median(column):.2f}" for column in zip(*reached, strict=True)]
+        evaluations, seconds = (" to ".join(dict.fromkeys(pair)) for pair in (medians[:2], medians[2:]))
         lines[-1] += (
-            f", in these after {evaluations:.2f} times the evaluations and {seconds:.2f} times the processor seconds "
-            "(medians)"
+            f", in these after {evaluations} times the evaluations and {seconds} times the processor seconds (medians)"
         )
     return "\n".join([*lines, *steps_over(rows, GDP, ("single", *UNLEARNED)), _PUBLISHED])
 
 
-def _soon(row: Standing) -> tuple[float, float] | None:
-    """GDP's evaluations and seconds until it has HDP's last value, over HDP's; None if HDP found nothing that fits."""
+def _soon(row: Standing) -> tuple[float, ...] | None:
+    """GDP's evaluations and seconds until it has HDP's last value, over HDP's; None if HDP found nothing that fits.
+
+    Of evaluations the least and the most that the ratio can be for all that trails tell, then of seconds.
+    """
     last_s = row.end_s(HDP)
     if not math.isfinite(last_s):
         return None
-    return (
-        median_until(row, GDP, last_s) / median_until(row, HDP, last_s),
-        median_until(row, GDP, last_s, processor_s_until) / median_until(row, HDP, last_s, processor_s_until),
-    )
+    ratios: list[float] = []
+    for first, last in ((earliest_until, evaluations_until), (earliest_s_until, processor_s_until)):
+        mine, theirs = ([median_until(row, name, last_s, until) for until in (first, last)] for name in (GDP, HDP))
+        ratios += [mine[0] / theirs[1], mine[1] / theirs[0]]
+    return tuple(ratios)

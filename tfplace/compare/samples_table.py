@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tfplace.compare.policies_table import costs_table, steps_table
-from tfplace.compare.soon import median_until
+from tfplace.compare.soon import earliest_until, evaluations_until, median_until
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
 from tfplace.compare.versus import UNLEARNED, steps_over
@@ -38,7 +38,8 @@ def soon_table(rows: Sequence[Standing]) -> str:
     """For each case the evaluations until either policy has the best value that both reach, beside the paper's.
 
     That value is the larger of the two medians at the end. A policy that comes to it in fewer than half its runs never
-    has it.
+    has it. Where trails leave out what it was first had with, a count is told as from when to when that can have been,
+    and a ratio as the least and the most it can be.
     """
     head = ["evaluations until what both reach"]
     for near in NEAR:
@@ -46,20 +47,39 @@ def soon_table(rows: Sequence[Standing]) -> str:
     head += ["paper: Placeto", "RNN", "RNN / Placeto"]
     lines = []
     for row in rows:
-        both_s = max(row.median_s(PLACETO), row.median_s(RNN))
-        if not math.isfinite(both_s):
+        medians_s = [row.median_s(name) for name in (PLACETO, RNN)]
+        if any(map(math.isinf, medians_s)):
             continue
         cells = [str(row.facts.case)]
         for near in NEAR:
-            soon, late = (median_until(row, name, both_s * (1 + near)) for name in (PLACETO, RNN))
-            cells += [_count(soon), _count(late), _times(soon, late)]
+            cells += _counts(row, max(medians_s) * (1 + near)) if all(map(math.isfinite, medians_s)) else _missing(row)
         lines.append((*cells, *PUBLISHED.get((row.facts.case.graph, row.facts.case.topology), ("-", "-", "-"))))
     return table(head, lines)
 
 
-def _count(evaluations: float) -> str:
-    return f"{evaluations:,.0f}" if math.isfinite(evaluations) else "never"
+def _missing(row: Standing) -> list[str]:
+    """In place of counts, where one of the two was not run."""
+    return ["-" if row.ran(name) else "not run" for name in (PLACETO, RNN)] + ["-"]
 
 
-def _times(soon: float, late: float) -> str:
-    return f"{late / soon:.2g}x" if math.isfinite(soon) and math.isfinite(late) else "-"
+def _counts(row: Standing, step_s: float) -> list[str]:
+    """Evaluations of both until they have a step, and those of the second over those of the first."""
+    soon, late = (
+        [median_until(row, name, step_s, until) for until in (earliest_until, evaluations_until)]
+        for name in (PLACETO, RNN)
+    )
+    if not all(map(math.isfinite, (*soon, *late))):
+        return [_count(soon), _count(late), "-"]
+    return [_count(soon), _count(late), _range(_times(late[0] / soon[1]), _times(late[1] / soon[0]))]
+
+
+def _count(between: Sequence[float]) -> str:
+    return _range(*(f"{evaluations:,.0f}" if math.isfinite(evaluations) else "never" for evaluations in between))
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g}x" if ratio < 99.5 else f"{ratio:,.0f}x"
+
+
+def _range(least: str, most: str) -> str:
+    return least if least == most else f"{least} to {most}"

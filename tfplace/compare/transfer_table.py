@@ -6,8 +6,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from tfplace.compare.soon import median_until
-from tfplace.compare.standings import Standing, placers_of
+from tfplace.compare.soon import earliest_until, median_until
+from tfplace.compare.standings import Standing, over_single, placers_of
 from tfplace.compare.tables import table
 
 SCRATCH, ELSEWHERE, TUNED = "placeto_scratch", "placeto_elsewhere", "placeto_tuned"
@@ -27,10 +27,10 @@ def steps_table(rows: Sequence[Standing]) -> str:
     rows, names = _whole(rows), placers_of(rows)
     lines = []
     for row in rows:
-        one_s = row.median_s("single")
-        cells = (f"{row.median_s(name) / one_s:.2f}" for name in names)
+        cells = (row.with_failed(name, over_single(row, name)) for name in names)
         lines.append((str(row.facts.case), *cells, *_counts(row)))
-    return table(("step over single", *names, "evaluations: tuned", "anew", "times as many"), lines)
+    head = ("step over single", *names, "evaluations at the latest: tuned", "anew", "times as many, at least")
+    return table(head, lines)
 
 
 def transfer_text(rows: Sequence[Standing]) -> str:
@@ -54,7 +54,7 @@ def transfer_text(rows: Sequence[Standing]) -> str:
 
 def _whole(rows: Sequence[Standing]) -> list[Standing]:
     """Those of which there is something to be said."""
-    ran = [row for row in rows if {SCRATCH, ELSEWHERE, TUNED} <= {*row.runs}]
+    ran = [row for row in rows if all(row.ran(name) for name in (SCRATCH, ELSEWHERE, TUNED))]
     return [row for row in ran if all(math.isfinite(row.median_s(name)) for name in (ELSEWHERE, TUNED))]
 
 
@@ -63,8 +63,11 @@ def _tuned(row: Standing) -> float:
 
 
 def _times(row: Standing) -> float:
-    """Evaluations anew over evaluations with what was learned elsewhere, until the step that the latter comes to."""
-    return median_until(row, SCRATCH, row.end_s(TUNED)) / _tuned(row)
+    """Evaluations anew over evaluations with what was learned elsewhere, until the step that the latter comes to.
+
+    The least that it can be for all that trails tell.
+    """
+    return median_until(row, SCRATCH, row.end_s(TUNED), earliest_until) / _tuned(row)
 
 
 def _counts(row: Standing) -> tuple[str, str, str]:
