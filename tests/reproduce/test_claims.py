@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,33 @@ def test_post_after_the_learning_time_of_another():
     assert "no results yet" in post.verdict([])
 
 
+def test_post_where_one_of_the_two_does_not_fit(recwarn):
+    def row(mine, theirs):
+        return standing(
+            post=[run(Case("g", "2xP100"), "post", mine, ran_s=(1.0, 2.0))],
+            seq2seq=[run(Case("g", "2xP100"), "seq2seq", theirs, ran_s=(1.0, 2.0))],
+        )
+
+    def said(*rows):
+        return cells(post.time_table(rows), "than seq2seq")[-1]
+
+    only, not_it, faster, slower = row(1.0, None), row(None, 1.0), row(1.0, 2.0), row(2.0, 1.0)
+    assert said(only) == "only it fits" and said(not_it) == "does not fit" and said(only, not_it) == "-"
+    assert said(only, faster, slower) == "50.0 % (-100.0 to 50.0; most only it fits)"
+    assert said(not_it, slower, only) == "-100.0 % (-100.0 to -100.0; most only it fits)"
+    assert said(only, only, faster) == "only it fits (50.0 to 50.0; most only it fits)"
+    assert "up to 50.0 % shorter steps, shorter in 2 of 2 cases" in post.verdict([only, faster])
+    assert not recwarn
+
+
+def test_post_is_told_of_the_seeds_that_could_run():
+    case = Case("g", "2xP100")
+    broken = replace(run(case, "post", None, 1, ran_s=(0.0,)), trouble="no memory")
+    mine = [run(case, "post", 1.0, ran_s=(1.0, 2.0)), broken]
+    row = standing(post=mine, seq2seq=[run(case, "seq2seq", 2.0, ran_s=(1.0, 2.0))])
+    assert post.gain_at(row, "seq2seq", 1.0) == pytest.approx(50.0)
+
+
 def test_large_graphs_that_were_held_out():
     case = Case("gnmt_8", "4xP100")
     tuned = [run(case, "gdp_tuned", 1.0, trail=((1, 0.0, 3.0, "x"), (70, 0.1, 1.0, "x")))]
@@ -121,8 +149,16 @@ def test_large_graphs_that_were_held_out():
     said = hold_out.verdict([row])
     assert "gdp: 25.0 % faster than expert (geometric mean; 25.0 % in the median case), faster in 1 of 1" in said
     assert "gdp_tuned: 50.0 % faster" in said
-    assert "has what gdp_scratch has in the end in 1 of 1 cases, after 1 evaluations" in said
+    assert "has what gdp_scratch has in the end in 1 of 1 cases, after 1 evaluations at the latest" in said
     assert cells(hold_out.steps_table([row]), "gdp_scratch")[1] == "0.75; 100; 2.00 s"
+    unlike = standing("gnmt_8", "8xP100", gdp=1.5, gdp_tuned=None)
+    lines = hold_out.steps_table([row, unlike])
+    assert [cells(lines, name)[2] for name in ("bound", "gdp ", "gdp_tuned", "gdp_scratch")] == [
+        "single not run",
+        "single not run; 100; 2.00 s",
+        "does not fit; 100; 2.00 s",
+        "not run",
+    ]
 
 
 def test_how_much_sooner_list_scheduling_is_done():
@@ -130,9 +166,27 @@ def test_how_much_sooner_list_scheduling_is_done():
     quick = {name: [run(case, name, 2.1, cpu_s=0.5)] for name in baechi.BAECHI}
     slow = {name: [run(case, name, 2.0, cpu_s=50.0, ran_s=(1.0, 200.0))] for name in baechi.LEARNED}
     said = baechi.verdict([standing(expert=2.0, **quick, **slow)])
-    assert "m_etf: 100 to 100 times sooner" in said and "4,100 to 4,100 times with steps measured" in said
-    assert "step against the expert's +5.0 % (median), +5.0 % at most" in said
+    assert "m_etf: 100 to 100 times (median 100) sooner" in said
+    assert "4,100 to 4,100 times (median 4,100) with steps measured" in said
+    assert "step against the expert's +5.0 % (median), +5.0 % at most\n" in said
+    unfit = {**quick, "m_topo": [run(case, "m_topo", None)]}
+    said = baechi.verdict([standing(expert=2.0, **quick, **slow), standing(expert=2.0, **unfit, **slow)])
+    assert "+5.0 % at most in the 1 of 2 cases in which both fit\nm_etf" in said
+    assert "+5.0 % at most\nm_sct" in said
     assert "654" in baechi.verdict([])
+
+
+def test_list_scheduling_that_failed_is_left_out():
+    case = Case("nmt_2", "2xP100")
+    quick = {name: [run(case, name, 2.1, cpu_s=0.5)] for name in baechi.BAECHI}
+    slow = {name: [run(case, name, 2.0, cpu_s=50.0, ran_s=(1.0, 200.0))] for name in baechi.LEARNED}
+    broken = replace(run(case, "gdp_scratch", None, 1, cpu_s=1.0), trouble="no memory")
+    slow["gdp_scratch"].append(broken)
+    row = standing(expert=2.0, **quick, **slow)
+    assert "m_etf: 100 to 100 times" in baechi.verdict([row])
+    assert "nmt_2 on 2xP100: gdp_scratch, 1 of 2 seeds failed" in baechi.verdict([row])
+    slow["gdp_scratch"].pop(0)
+    assert "m_etf" not in baechi.verdict([row]) and len(baechi.times_table([row]).splitlines()) == 2
 
 
 @pytest.mark.parametrize("name", CLAIMS)

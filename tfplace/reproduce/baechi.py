@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from tfplace.compare.standings import Standing
+from tfplace.compare.standings import Standing, seeds_failed
 from tfplace.compare.tables import table
+from tfplace.compare.versus import versus
 from tfplace.units import format_seconds
 
 BAECHI = ("m_topo", "m_etf", "m_sct")
@@ -27,7 +28,7 @@ def times_table(rows: Sequence[Standing]) -> str:
     head = ["processor seconds", "ops", *BAECHI, *LEARNED, *(f"{name}, with steps measured" for name in LEARNED)]
     lines = []
     for row in rows:
-        if not {*BAECHI, *LEARNED} <= {*row.runs}:
+        if not _whole(row):
             continue
         took = (f"{took_s(row, name):.3f}" for name in (*BAECHI, *LEARNED))
         lines.append(
@@ -43,13 +44,13 @@ def times_table(rows: Sequence[Standing]) -> str:
 
 def verdict(rows: Sequence[Standing]) -> str:
     """How many times sooner each is done, and how its step compares with the expert's."""
-    rows = [row for row in rows if {*BAECHI, *LEARNED} <= {*row.runs}]
+    rows = [row for row in rows if _whole(row)]
     lines = []
     for name in BAECHI if rows else ():
         ratios = [took_s(row, other) / took_s(row, name) for row in rows for other in LEARNED]
         measured = [measured_s(row, other) / took_s(row, name) for row in rows for other in LEARNED]
-        pairs = [(row.median_s(name), row.median_s("expert")) for row in rows]
-        above = [100 * (mine / theirs - 1) for mine, theirs in pairs if math.isfinite(mine) and math.isfinite(theirs)]
+        against = versus(rows, name, "expert")
+        above = [100 * (ratio - 1) for ratio in against.ratios]
         line = (
             f"{name}: {_times(ratios)} sooner than policies that learn in the simulator, "
             f"{_times(measured)} with steps measured"
@@ -58,9 +59,17 @@ def verdict(rows: Sequence[Standing]) -> str:
             line += (
                 f"; step against the expert's {statistics.median(above):+.1f} % (median), {max(above):+.1f} % at most"
             )
+            if len(above) < against.cases:
+                line += f" in the {len(above)} of {against.cases} cases in which both fit"
         lines.append(line)
+    lines += seeds_failed(rows)
     lines.append("published: 654 to 206,000 times sooner, steps at most 6.2 % above expert (abstract; on real devices)")
     return "\n".join(lines)
+
+
+def _whole(row: Standing) -> bool:
+    """Whether all that the claim is about were run."""
+    return all(row.ran(name) for name in (*BAECHI, *LEARNED))
 
 
 def _times(ratios: Sequence[float]) -> str:
@@ -69,10 +78,10 @@ def _times(ratios: Sequence[float]) -> str:
 
 def took_s(row: Standing, name: str) -> float:
     """Processor seconds, median of the seeds; no less than a microsecond, which is what they are told in."""
-    return max(statistics.median(run.cpu_s for run in row.runs[name]), 1e-6)
+    return max(statistics.median(run.cpu_s for run in row.ran(name)), 1e-6)
 
 
 def measured_s(row: Standing, name: str) -> float:
     """The same, and the steps of each placement that was tried, run on the devices to be measured."""
-    spent = [run.ran_s[-1] if run.ran_s else math.nan for run in row.runs[name]]
+    spent = [run.ran_s[-1] if run.ran_s else math.nan for run in row.ran(name)]
     return took_s(row, name) + _STEPS * statistics.median(spent)

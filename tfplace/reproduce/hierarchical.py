@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from tfplace.compare.standings import Standing
+from tfplace.compare.standings import Standing, seeds_failed
 from tfplace.compare.tables import table
 from tfplace.compare.versus import UNLEARNED, percent, steps_over, versus
 from tfplace.reproduce.colocrl import BASELINES, gain_of
@@ -47,7 +47,7 @@ def gains_table(rows: Sequence[Standing]) -> str:
                 name or "none fits",
                 percent(gained),
                 percent(blind),
-                format_seconds(statistics.median(run.cpu_s for run in row.runs[LEARNED])),
+                format_seconds(statistics.median(run.cpu_s for run in row.ran(LEARNED))),
                 percent(published),
             )
         )
@@ -70,4 +70,4 @@ def verdict(rows: Sequence[Standing]) -> str:
     ratios = versus(rows, LEARNED, "single").ratios
     near = sum(abs(ratio - 1) <= 0.01 for ratio in ratios)
     lines.append(f"within 1 % of the step of one device in {near} of {len(ratios)}")
-    return "\n".join([*lines, *steps_over(rows, LEARNED, UNLEARNED)])
+    return "\n".join([*lines, *steps_over(rows, LEARNED, UNLEARNED), *seeds_failed(rows)])

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from tfplace.compare.soon import median_until
-from tfplace.compare.standings import Standing, placers_of
+from tfplace.compare.standings import Standing, bound_over_single, over_single, placers_of
 from tfplace.compare.tables import table
 from tfplace.compare.versus import versus
 from tfplace.units import format_seconds
@@ -23,7 +23,7 @@ def tables(rows: Sequence[Standing]) -> str:
 def steps_table(rows: Sequence[Standing]) -> str:
     """For each placer and graph the step over the best single device's, the evaluations and the processor time."""
     head = ["step over single; evaluations; processor", *(f"{r.facts.case} ({r.facts.ops:,} ops)" for r in rows)]
-    lines = [("bound", *(f"{row.facts.bound_s / row.median_s('single'):.2f}" for row in rows))]
+    lines = [("bound", *map(bound_over_single, rows))]
     lines += [(name, *(_cell(row, name) for row in rows)) for name in placers_of(rows)]
     return table(head, lines)
 
@@ -35,22 +35,20 @@ def verdict(rows: Sequence[Standing]) -> str:
         against = versus(rows, name, "expert")
         if against.cases:
             lines.append(f"{name}: {against.faster_than('expert')}")
-    both = [row for row in rows if {TUNED, SCRATCH} <= {*row.runs} and math.isfinite(row.median_s(SCRATCH))]
+    both = [row for row in rows if row.ran(TUNED) and math.isfinite(row.median_s(SCRATCH))]
     soon = [median_until(row, TUNED, row.median_s(SCRATCH)) for row in both]
     reached = [evaluations for evaluations in soon if math.isfinite(evaluations)]
     if both:
         lines.append(f"{TUNED} has what {SCRATCH} has in the end in {len(reached)} of {len(both)} cases")
         if reached:
-            lines[-1] += f", after {statistics.median(reached):,.0f} evaluations (median)"
+            lines[-1] += f", after {statistics.median(reached):,.0f} evaluations at the latest (median)"
     return "\n".join(lines) or f"no case yet in which {ONCE} was run"
 
 
 def _cell(row: Standing, name: str) -> str:
-    step_s = row.median_s(name)
-    if math.isnan(step_s):
-        return "-"
-    runs = row.runs[name]
+    ratio, runs = over_single(row, name), row.ran(name)
+    if not runs:
+        return ratio
     evaluations = statistics.median(run.evaluations for run in runs)
     took = format_seconds(statistics.median(run.cpu_s for run in runs))
-    ratio = f"{step_s / row.median_s('single'):.2f}" if math.isfinite(step_s) else "does not fit"
-    return f"{ratio}; {evaluations:,.0f}; {took}"
+    return row.with_failed(name, f"{ratio}; {evaluations:,.0f}; {took}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
-from tfplace.compare.policies_table import bootstrap, steps_table
+from tfplace.compare.policies_table import spread, steps_table
 from tfplace.compare.soon import best_within_s
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
@@ -26,7 +27,7 @@ def time_table(rows: Sequence[Standing]) -> str:
     """For each case and other method how much shorter Post's step is when both have learned as long.
 
     Learning takes what running a step of each placement that is tried takes. The other one's time is its whole run's,
-    or a part of that.
+    or a part of that. In a cell are the median over the cases, its `spread` over those in which both fit, and the most.
     """
     head = ["Post's step is shorter by, at the other one's learning time", "cases"]
     head += [f"{100 * part:.0f} % of it" for part in PARTS]
@@ -41,7 +42,7 @@ def time_table(rows: Sequence[Standing]) -> str:
 
 def gain_at(row: Standing, other: str, part: float) -> float | None:
     """`gain` of Post over another at a part of the other's learning time; None if it is not known what that was."""
-    mine, theirs = row.runs.get(POST, ()), row.runs.get(other, ())
+    mine, theirs = row.ran(POST), row.ran(other)
     if not all(run.ran_s for run in (*mine, *theirs)) or not mine or not theirs:
         return None
     until_s = part * statistics.median(run.ran_s[-1] for run in theirs)
@@ -56,8 +57,9 @@ def verdict(rows: Sequence[Standing]) -> str:
         gains = [g for row in rows if (g := gain_at(row, other, 1.0)) is not None]
         if gains:
             ahead = sum(g > 0 for g in gains)
+            most = percent(max(filter(math.isfinite, gains), default=None))
             lines.append(
-                f"{POST} against {other} after the same learning time: up to {percent(max(gains))} shorter steps, "
+                f"{POST} against {other} after the same learning time: up to {most} shorter steps, "
                 f"shorter in {ahead} of {len(gains)} cases (the paper: up to 63.7 %)"
             )
     return "\n".join(lines) or "no results yet that tell what learning took"
@@ -66,5 +68,15 @@ def verdict(rows: Sequence[Standing]) -> str:
 def _median(gains: Sequence[float]) -> str:
     if not gains:
         return "-"
-    low, high = bootstrap(gains)
-    return f"{statistics.median(gains):.1f} % ({low:.1f} to {high:.1f}; most {max(gains):.1f})"
+    middle, most = percent(_middle(gains)), max(gains)
+    finite = [gained for gained in gains if math.isfinite(gained)]
+    if not finite:
+        return middle
+    low, high = spread(finite)
+    return f"{middle} ({low:.1f} to {high:.1f}; most {f'{most:.1f}' if math.isfinite(most) else percent(most)})"
+
+
+def _middle(gains: Sequence[float]) -> float | None:
+    """Their median; None if it is between one that only Post fits and one that Post does not."""
+    low, high = statistics.median_low(gains), statistics.median_high(gains)
+    return None if low == -high and math.isinf(low) else (low + high) / 2
