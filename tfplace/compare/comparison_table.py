@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.compare.comparison import Comparison
+from tfplace.compare.seeds import ran, seeds_text, trouble_notes
 from tfplace.compare.standings import times
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.report.html import STYLE, table
@@ -51,7 +53,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 def verdict(comparison: Comparison) -> str:
     """Who found the best placement, and what that is worth."""
-    row, best = comparison.standing, comparison.best
+    row, best = ran(comparison.standing), comparison.best
     if best is None:
         return "no placer found a placement that fits"
     one_s, step_s = row.median_s("single"), best.cost.step_s
@@ -72,21 +74,21 @@ def _head(comparison: Comparison) -> tuple[str, ...]:
 
 def _notes(comparison: Comparison) -> list[str]:
     stopped = [] if comparison.whole else ["stopped before everything was run"]
-    return [f"{name} was not run: {trouble}" for name, trouble in comparison.troubles().items()] + stopped
+    return trouble_notes(comparison.standing) + stopped
 
 
 def _lines(comparison: Comparison) -> Iterable[tuple[str, ...]]:
-    row = comparison.standing
+    row = ran(comparison.standing)
     one_s = row.median_s("single")
-    for name in comparison.ranked():
+    for name in dataclasses.replace(comparison, standing=row).ranked():
         runs, median_s = row.runs[name], row.median_s(name)
         low, high = row.spread_s(name)
         fits = math.isfinite(median_s)
-        several = f"{len(runs)}, {format_seconds(low)} to {format_seconds(high)}" if math.isfinite(high) else ""
+        spread = f", {format_seconds(low)} to {format_seconds(high)}" if len(runs) > 1 and math.isfinite(high) else ""
         yield (
             name,
             format_seconds(median_s) if fits else "does not fit",
-            several if len(runs) > 1 else str(len(runs)),
+            seeds_text(comparison.standing.runs[name]) + spread,
             times(median_s, row.facts.bound_s),
             times(median_s, one_s),
             f"{statistics.median(run.evaluations for run in runs):,.0f}",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from tfplace.compare.placers_table import OVER_ALL, over_all
+from tfplace.compare.seeds import ran, seeds_text, trouble_notes
 from tfplace.compare.standings import Standing, placers_of, times
 from tfplace.core.placement import Placement
 from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
@@ -34,16 +35,17 @@ def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None
     Raises:
       MissingExtraError: matplotlib is missing.
     """
-    numbers = " and ".join(dict.fromkeys(f"{_words(row).number}s" for row in rows)) or "numbers"
-    parts = [f"<h1>{escape(title)}</h1>", f"<p>All {numbers} are simulated. A cell is the median over the seeds.</p>"]
+    simulated = f"<p>All {_numbers(rows)} are simulated. A cell is the median over the seeds.</p>"
+    parts = [f"<h1>{escape(title)}</h1>", simulated]
     if len(rows) > 1:
-        parts += ["<h2>All cases</h2>", _overall(rows), figures(_over_all(rows))]
+        every = [ran(row) for row in rows]
+        parts += ["<h2>All cases</h2>", _overall(every), figures(_over_all(every))]
     for row in rows:
         name, inside = escape(str(row.facts.case)), _case(row)
         opened = " open" if len(rows) <= _OPEN else ""
         parts.append(f"<details{opened}><summary><b>{name}</b>, {_said(row)}</summary>{inside}</details>")
     if best is not None:
-        parts += ["<h2>The best placement</h2>", placement_html(best), figures(placement_pictures(best))]
+        parts += ["<h2>The best placement</h2>", placement_html(best, style=False), figures(placement_pictures(best))]
     return page(title, f'<div class="tfplace">{"".join(parts)}</div>')
 
 
@@ -51,15 +53,20 @@ def _words(row: Standing) -> Wording:
     return wording(row.facts.case.objective)
 
 
+def _numbers(rows: Sequence[Standing]) -> str:
+    """What the medians of some cases are, such as "step times and largest loads"."""
+    return " and ".join(dict.fromkeys(f"{_words(row).number}s" for row in rows)) or "numbers"
+
+
 def _said(row: Standing) -> str:
-    name, least = row.best_of(row.runs)
+    name, least = ran(row).best_of(row.runs)
     found = f"best {format_seconds(least)} by {name}" if name else "nothing fits"
     return escape(f"{row.facts.ops:,} ops, bound {format_seconds(row.facts.bound_s)}, {found}")
 
 
 def _overall(rows: Sequence[Standing]) -> str:
     lines = [[escape(cell) for cell in line] for line in over_all(rows)]
-    return table("Step times, geometric means over the cases that fit", OVER_ALL, lines)
+    return table(f"{_numbers(rows).capitalize()}, geometric means over the cases that fit", OVER_ALL, lines)
 
 
 def _over_all(rows: Sequence[Standing]) -> list[Picture]:
@@ -71,16 +78,18 @@ def _over_all(rows: Sequence[Standing]) -> list[Picture]:
         ]
         for name in placers_of(rows)
     }
-    chart = cumulative_chart({name: each for name, each in over.items() if each}, "step over the best of all")
+    what = " or ".join(dict.fromkeys(_words(row).column for row in rows))
+    chart = cumulative_chart({name: each for name, each in over.items() if each}, f"{what} over the best of all")
     return [Picture("In which part of the cases each placer is within which factor of the best of all", chart)]
 
 
 def _case(row: Standing) -> str:
-    return _table(row, _ran(row)) + charts(row)
+    return _table(row) + charts(row)
 
 
-def _ran(row: Standing) -> list[str]:
-    return [name for name in placers_of([row]) if not math.isnan(row.median_s(name))]
+def _names(row: Standing) -> list[str]:
+    """Placers with a run that could run; `row` has such runs only."""
+    return [name for name in placers_of([row]) if row.runs[name]]
 
 
 def charts(row: Standing) -> Html:
@@ -89,10 +98,11 @@ def charts(row: Standing) -> Html:
     Raises:
       MissingExtraError: matplotlib is missing.
     """
-    names = _ran(row)
+    row = ran(row)
+    names = _names(row)
     searches = [name for name in names if max(run.evaluations for run in row.runs[name]) >= _SOON]
     number = _words(row).number
-    bars = steps_chart({n: _steps(row, n) for n in names}, row.facts.bound_s, number)
+    bars = steps_chart({n: row.found_s(n) for n in names}, row.facts.bound_s, number)
     pictures = [Picture(f"{number.capitalize()} of each placer", bars)]
     if searches:
         trails = {n: [[(e, s) for e, _, s, _ in run.trail] for run in row.runs[n]] for n in searches}
@@ -102,10 +112,11 @@ def charts(row: Standing) -> Html:
     return figures(pictures)
 
 
-def _table(row: Standing, names: Sequence[str]) -> str:
+def _table(every: Standing) -> str:
+    row = ran(every)
     one_s = row.median_s("single")
     lines = []
-    for name in names:
+    for name in _names(row):
         step_s, runs = row.median_s(name), row.runs[name]
         lines.append(
             (
@@ -113,16 +124,19 @@ def _table(row: Standing, names: Sequence[str]) -> str:
                 format_seconds(step_s) if math.isfinite(step_s) else "does not fit",
                 times(step_s, row.facts.bound_s),
                 times(step_s, one_s),
-                str(len(runs)),
+                seeds_text(every.runs[name]),
                 f"{statistics.median(run.evaluations for run in runs):,.0f}",
-                format_seconds(statistics.median(run.cpu_s for run in runs)),
+                _processor(statistics.median(run.cpu_s for run in runs)),
             )
         )
     head = ("placer", _words(row).column, "over the bound", "over single", "runs", "evaluations", "processor")
-    troubles = {name: runs[0].trouble for name, runs in row.runs.items() if name not in names and runs[0].trouble}
-    said = "".join(f"<p>{escape(name)} was not run: {escape(trouble)}</p>" for name, trouble in troubles.items())
-    return table("", head, lines) + said
+    said = "".join(f"<p>{escape(note)}</p>" for note in trouble_notes(every))
+    return table(f"{_words(row).others}; medians over the seeds", head, lines) + said
 
 
-def _steps(row: Standing, name: str) -> list[float]:
-    return [math.inf if run.step_s is None else run.step_s for run in row.runs[name]]
+def _processor(seconds: float) -> str:
+    """Older results have hundredths, so what took less is 0 there.
+
+    Less than 0 is left where kernels took longer to compile than the processor worked: then nobody can tell.
+    """
+    return "-" if seconds < 0 else format_seconds(seconds) if seconds else "&lt; 10 ms"

@@ -31,18 +31,19 @@ class Standing:
         runs = self.runs.get(placer, ())
         if not runs or any(run.trouble for run in runs):
             return math.nan
-        return statistics.median(self._found_s(placer))
+        return statistics.median(self.found_s(placer))
 
     def spread_s(self, placer: str) -> tuple[float, float]:
         """Least and largest over the seeds."""
-        found = self._found_s(placer)
+        found = self.found_s(placer)
         return min(found), max(found)
 
     def end_s(self, placer: str) -> float:
         """What more than half of the runs come to: the median; of an even number the slower of those in the middle."""
-        return statistics.median_high(self._found_s(placer))
+        return statistics.median_high(self.found_s(placer))
 
-    def _found_s(self, placer: str) -> list[float]:
+    def found_s(self, placer: str) -> list[float]:
+        """Of each run, in the order of the runs; infinite where nothing fits."""
         return [math.inf if run.step_s is None else run.step_s for run in self.runs[placer]]
 
     def best_of(self, placers: Iterable[str]) -> tuple[str, float]:
