@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 import re
 import shutil
@@ -13,12 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tfplace
 from tests.report.test_html import Outline
+from tfplace.compare import page
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.compare.journal import Journal
 from tfplace.compare.page import comparison_page
 from tfplace.compare.standings import Standing
+from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.report.charts import _best_so_far, cumulative_chart, curves_chart, steps_chart
+from tfplace.testing import random_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,8 +34,8 @@ def run(case, placer, step_s, seed=0, trouble=""):
     return Run(case, placer, seed, step_s, 0, 100, 1.0, 2.0, trail, trouble)
 
 
-def standing(name="g"):
-    case = Case(name, "2xP100")
+def standing(name="g", objective=STEP_TIME):
+    case = Case(name, "2xP100", objective=objective)
     runs = {
         "single": [run(case, "single", 0.004)],
         "random_search": [run(case, "random_search", s, i) for i, s in enumerate((0.003, 0.0025, 0.0035))],
@@ -40,11 +46,11 @@ def standing(name="g"):
 
 
 def test_the_page_has_every_cell_and_closes_every_tag():
-    page = comparison_page([standing("one"), standing("other")], "<results>")
-    outline = Outline(page)
+    made = comparison_page([standing("one"), standing("other")], "<results>")
+    outline = Outline(made)
     text = " ".join(outline.words)
     assert outline.open == []
-    assert "http" not in page and "<results>" not in page
+    assert "http" not in made and "<results>" not in made
     assert text.count("one on 2xP100") == 1
     assert "1,234 ops, bound 1.00 ms, best 3.00 ms by random_search" in text
     assert text.count("scotch was not run: <not installed>") == 2
@@ -52,6 +58,62 @@ def test_the_page_has_every_cell_and_closes_every_tag():
     tags = [tag for tag, _ in outline.tags]
     assert tags.count("img") == 1 + 2 * 2 and tags.count("details") == 2
     assert all(dict(attrs)["src"].startswith("data:image/png;base64,") for tag, attrs in outline.tags if tag == "img")
+
+
+def with_runs(placer, *runs):
+    row = standing()
+    return Standing(row.facts, {**row.runs, placer: list(runs)})
+
+
+def placed():
+    problem = random_problem(np.random.default_rng(0), 12, 2, unit=1e-3, ties=False)
+    return tfplace.place(problem, placer="random", budget=5, progress=False)
+
+
+def text_of(*rows):
+    return re.sub(r"\s+", " ", " ".join(Outline(comparison_page(rows, "x")).words))
+
+
+def test_a_style_is_in_the_head_only():
+    head, body = comparison_page([standing()], "x", placed()).split("</head>")
+    assert head.count("<style>") == 1 and "<style" not in body and "The best placement" in body
+
+
+def test_a_seed_that_does_not_fit_is_told():
+    case = Case("g", "2xP100")
+    row = with_runs("annealing", *(run(case, "annealing", s, i) for i, s in enumerate((0.003, None, 0.002))))
+    assert "annealing 3.00 ms 3.00 0.75 3, of which 1 does not fit 100 " in text_of(row)
+
+
+def test_a_seed_that_failed_hides_no_other():
+    case = Case("g", "2xP100")
+    lost = run(case, "annealing", None, 1, "worker lost")
+    row = with_runs("annealing", run(case, "annealing", 0.002), lost, run(case, "annealing", 0.0024, 2))
+    text = text_of(row)
+    assert "annealing 2.20 ms 2.20 0.55 2 of 3 ran 100 " in text
+    assert "annealing: 1 of 3 seeds failed: worker lost" in text and "annealing was not run" not in text
+    assert "best 2.20 ms by annealing" in text
+    overall = text_of(row, with_runs("annealing", lost, lost))
+    assert re.search(r"annealing 1 1 1\.000 2\.200 1 ", overall)
+    assert "annealing was not run: worker lost" in overall
+
+
+def test_loads_are_called_loads(monkeypatch):
+    axes = []
+    monkeypatch.setattr(page, "cumulative_chart", lambda numbers, what: axes.append(what) or "")
+    loads = text_of(standing("one", THROUGHPUT), standing("other", THROUGHPUT))
+    assert "Largest loads, geometric means over the cases that fit" in loads and "step" not in loads.lower()
+    both = text_of(standing("one", THROUGHPUT), standing("other"))
+    assert "Largest loads and step times, geometric means over the cases that fit" in both
+    text_of(standing("one"), standing("other"))
+    assert axes == [f"{what} over the best of all" for what in ("largest load", "largest load or step", "step")]
+
+
+def test_processor_seconds_that_are_too_few_to_be_known():
+    case = Case("g", "2xP100")
+    for cpu_s, shown in ((0.0, "< 10 ms"), (0.004, "4.00 ms"), (-3.0, "-")):
+        row = with_runs("heft", dataclasses.replace(run(case, "heft", 0.002), cpu_s=cpu_s))
+        assert f"heft 2.00 ms 2.00 0.50 1 100 {shown} " in text_of(row)
 
 
 def test_over_all_cases_placers_are_compared_with_the_best():
@@ -106,31 +168,54 @@ def test_the_script_writes_the_page_of_some_files(tmp_path):
         assert failed.returncode == 1 and said in failed.stderr and "Traceback" not in failed.stderr
 
 
+SEEN = """
+  const inside = document.querySelector("iframe").contentDocument, view = inside.defaultView;
+  const all = [...inside.body.querySelectorAll("*")], free = all.filter(one => !one.closest(".wide"));
+  const scrolls = one => !["visible", "clip"].includes(view.getComputedStyle(one).overflowX);
+  const cells = [...inside.querySelectorAll("td:not(:first-child)")], range = inside.createRange();
+  const height = one => (range.selectNodeContents(one), range.getBoundingClientRect().height);
+  const wide = inside.querySelector("details .wide"), first = wide.querySelector("td");
+  const from = first.getBoundingClientRect().left;
+  wide.scrollLeft = 50;
+  document.title = JSON.stringify({
+    broken: [...inside.images].filter(one => one.naturalWidth == 0).length,
+    pictures: inside.images.length,
+    least: Math.min(...[...inside.images].map(one => one.clientWidth)),
+    beyond: free.filter(one => one.getBoundingClientRect().right > inside.documentElement.clientWidth + 0.5).length,
+    scrolling: free.filter(scrolls).length,
+    page: inside.documentElement.scrollWidth,
+    cells: Math.max(...cells.map(height)) / height(inside.querySelector("summary b")),
+    moved: wide.scrollLeft,
+    first: first.getBoundingClientRect().left - from,
+  });
+"""
+"""What there is on a page: that no text or picture is beyond its edge, how many lines a cell has, what scrolls."""
+
+
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
 @pytest.mark.parametrize("width", [1280, 400])
-def test_a_browser_shows_it_without_scrolling_sideways(tmp_path, width):
+def test_in_a_browser_nothing_but_tables_scrolls_sideways(tmp_path, width):
     """In a frame of that width, as a window may have a least one; what is found becomes the title."""
-    page = tmp_path / "page.html"
-    inside = comparison_page([standing("one"), standing("other")], "x")
-    page.write_text(
+    path = tmp_path / "page.html"
+    inside = comparison_page([standing("one"), standing("other")], "x", placed())
+    path.write_text(
         f"""<!doctype html><title>-</title>
         <iframe srcdoc="{escape(inside)}" style="width: {width}px; height: 900px; border: 0"></iframe>
-        <script>onload = () => {{
-          const page = document.querySelector("iframe").contentDocument, pictures = [...page.images];
-          const broken = pictures.filter(one => one.naturalWidth == 0).length;
-          document.title = [page.documentElement.scrollWidth, broken, pictures.length].join(" ");
-        }}</script>"""
+        <script>onload = () => {{ {SEEN} }}</script>"""
     )
     alone = ("background-networking", "component-update", "sync", "gpu")
     command = ["chromium", "--headless", "--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in alone)]
     command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--dump-dom"]
     shown = subprocess.run(
-        [*command, page.as_uri()],
+        [*command, path.as_uri()],
         capture_output=True,
         text=True,
         check=True,
         timeout=120,
     ).stdout
-    wide, broken, pictures = map(int, re.search(r"<title>([\d ]+)</title>", shown)[1].split())
-    assert (broken, pictures) == (0, 5)
-    assert wide <= width
+    seen = json.loads(re.search(r"<title>(.+?)</title>", shown)[1])
+    assert (seen["broken"], seen["pictures"]) == (0, 5 + 4)
+    assert seen["beyond"] == seen["scrolling"] == 0 and seen["page"] <= width
+    assert seen["cells"] < 2
+    assert seen["least"] >= min(560, width - 50)
+    assert (seen["moved"] > 0) == (width == 400) and abs(seen["first"]) < 1  # the first column stays

@@ -1,6 +1,8 @@
+import dataclasses
 from html.parser import HTMLParser
 
 from tests.report.cases import cost, placement
+from tfplace.core.stepcost import Failure, FailureKind
 from tfplace.report.html import placement_page
 
 
@@ -33,8 +35,27 @@ def test_tells_what_the_summary_tells():
     assert "does not fit (needs 9.00 GiB of 4.00 GiB on GPU:0)" in text
     widths = [a["style"] for t, a in outline.tags if t == "div" and a.get("class") == "compute"]
     assert widths == ["width:60.0%", "width:30.0%"]
-    keys = [a["class"] for t, a in outline.tags if t == "span"]
+    keys = [a["class"] for t, a in outline.tags if t == "span" and "class" in a]
     assert keys == ["key compute", "key transfer"]
+
+
+def test_a_style_is_in_the_head_of_a_page_and_in_what_a_notebook_shows():
+    page = placement_page(placement())
+    head, body = page.split("</head>")
+    assert head.count("<style>") == 1 and "<style" not in body
+    assert placement()._repr_html_().count("<style>") == 1
+
+
+def test_each_table_scrolls_by_itself():
+    tags = Outline(placement_page(placement(baselines={"single GPU:0": cost(0.02)}))).tags
+    regions = [a for before, (tag, a) in zip(tags[1:], tags, strict=False) if tag == "div" and before[0] == "table"]
+    assert [a["aria-label"] for a in regions] == ["Devices (simulated)", "Step times (simulated)"]
+    assert all((a["class"], a["tabindex"], a["role"]) == ("wide", "0", "region") for a in regions)
+
+
+def test_what_tensorflow_said_may_take_several_lines():
+    failed = dataclasses.replace(cost(0.02), failure=Failure(FailureKind.ERROR, "many words"))
+    assert '<div class="long">failed: error: many words</div>' in placement_page(placement(baselines={"x": failed}))
 
 
 def test_names_are_escaped_and_nothing_is_loaded():

@@ -13,7 +13,7 @@ from PIL import Image
 import tfplace
 from tests.report.cases import timeline
 from tfplace.report import pictures
-from tfplace.report.drawing import device_colours
+from tfplace.report.drawing import device_colours, image
 from tfplace.report.html import placement_page
 from tfplace.testing import make_graph, random_problem
 
@@ -57,10 +57,10 @@ def test_every_device_that_works_is_seen_in_its_colour(placed):
     used = np.unique(placed.op_device)
     colours = device_colours(placed.device_names)
     for picture in drawn[:2]:
-        image = shown(picture.html)
-        assert image.shape[1] > 800
+        seen = shown(picture.html)
+        assert seen.shape[1] > 800
         for d in used:
-            assert has(image, colours[d]), (picture.caption, d)
+            assert has(seen, colours[d]), (picture.caption, d)
 
 
 def test_the_same_placement_has_the_same_pictures(placed):
@@ -68,8 +68,8 @@ def test_the_same_placement_has_the_same_pictures(placed):
 
 
 def test_a_timeline_with_one_transfer():
-    image = shown(pictures.timeline_picture(timeline()))
-    assert all(has(image, colour) for colour in device_colours(("GPU:0", "GPU:1")))
+    seen = shown(pictures.timeline_picture(timeline()))
+    assert all(has(seen, colour) for colour in device_colours(("GPU:0", "GPU:1")))
 
 
 def test_groups_are_on_one_device(placed):
@@ -90,6 +90,17 @@ def test_the_host_is_grey_where_there_are_others():
     assert device_colours(("CPU:0",)) != device_colours(("CPU:0", "GPU:0"))[:1]
     many = device_colours(tuple(f"GPU:{i}" for i in range(8)))
     assert len(set(many)) == 8
+    assert len(set(device_colours(tuple(f"GPU:{i}" for i in range(40))))) == 40
+
+
+def test_the_legend_of_devices_is_above_the_picture(placed, monkeypatch):
+    figures = []
+    monkeypatch.setattr(pictures, "image", lambda figure, alt: figures.append(figure) or image(figure, alt))
+    pictures.layers_picture(placed.problem, placed.op_device)
+    (axis,), (legend,) = figures[0].axes, figures[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == [*placed.device_names]
+    assert legend.get_texts()[0].get_fontsize() >= 11
+    assert legend.get_window_extent().y0 >= axis.get_tightbbox().y1
 
 
 def test_the_page_has_them_or_says_why_not(placed, monkeypatch):

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.compare.comparison import Comparison
-from tfplace.compare.standings import times, troubles
+from tfplace.compare.standings import seeds_text, times, troubles
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.report.html import STYLE, table
 from tfplace.report.summary import plain_text
@@ -82,11 +82,11 @@ def _lines(comparison: Comparison) -> Iterable[tuple[str, ...]]:
         runs, median_s = row.ran(name), row.median_s(name)
         low, high = row.spread_s(name)
         fits = math.isfinite(median_s)
-        several = f"{len(runs)}, {format_seconds(low)} to {format_seconds(high)}" if math.isfinite(high) else ""
+        spread = f", {format_seconds(low)} to {format_seconds(high)}" if len(runs) > 1 and math.isfinite(high) else ""
         yield (
             name,
             format_seconds(median_s) if fits else "does not fit",
-            several if len(runs) > 1 else str(len(runs)),
+            seeds_text(row.runs[name]) + spread,
             times(median_s, row.facts.bound_s),
             times(median_s, one_s),
             f"{statistics.median(run.evaluations for run in runs):,.0f}",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from tfplace.compare.placers_table import OVER_ALL, over_all
-from tfplace.compare.standings import Standing, placers_of, times, troubles
+from tfplace.compare.standings import Standing, placers_of, seeds_text, times, troubles
 from tfplace.core.placement import Placement
 from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
 from tfplace.report.facts import Wording, wording
@@ -34,8 +34,8 @@ def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None
     Raises:
       MissingExtraError: matplotlib is missing.
     """
-    numbers = " and ".join(dict.fromkeys(f"{_words(row).number}s" for row in rows)) or "numbers"
-    parts = [f"<h1>{escape(title)}</h1>", f"<p>All {numbers} are simulated. A cell is the median over the seeds.</p>"]
+    simulated = f"<p>All {_numbers(rows)} are simulated. A cell is the median over the seeds.</p>"
+    parts = [f"<h1>{escape(title)}</h1>", simulated]
     if len(rows) > 1:
         parts += ["<h2>All cases</h2>", _overall(rows), figures(_over_all(rows))]
     for row in rows:
@@ -43,12 +43,17 @@ def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None
         opened = " open" if len(rows) <= _OPEN else ""
         parts.append(f"<details{opened}><summary><b>{name}</b>, {_said(row)}</summary>{inside}</details>")
     if best is not None:
-        parts += ["<h2>The best placement</h2>", placement_html(best), figures(placement_pictures(best))]
+        parts += ["<h2>The best placement</h2>", placement_html(best, style=False), figures(placement_pictures(best))]
     return page(title, f'<div class="tfplace">{"".join(parts)}</div>')
 
 
 def _words(row: Standing) -> Wording:
     return wording(row.facts.case.objective)
+
+
+def _numbers(rows: Sequence[Standing]) -> str:
+    """What the medians of some cases are, such as "step times and largest loads"."""
+    return " and ".join(dict.fromkeys(f"{_words(row).number}s" for row in rows)) or "numbers"
 
 
 def _said(row: Standing) -> str:
@@ -59,7 +64,7 @@ def _said(row: Standing) -> str:
 
 def _overall(rows: Sequence[Standing]) -> str:
     lines = [[escape(cell) for cell in line] for line in over_all(rows)]
-    return table("Step times, geometric means over the cases that fit", OVER_ALL, lines)
+    return table(f"{_numbers(rows).capitalize()}, geometric means over the cases that fit", OVER_ALL, lines)
 
 
 def _over_all(rows: Sequence[Standing]) -> list[Picture]:
@@ -71,16 +76,18 @@ def _over_all(rows: Sequence[Standing]) -> list[Picture]:
         ]
         for name in placers_of(rows)
     }
-    chart = cumulative_chart({name: each for name, each in over.items() if each}, "step over the best of all")
+    what = " or ".join(dict.fromkeys(_words(row).column for row in rows))
+    chart = cumulative_chart({name: each for name, each in over.items() if each}, f"{what} over the best of all")
     return [Picture("In which part of the cases each placer is within which factor of the best of all", chart)]
 
 
 def _case(row: Standing) -> str:
-    return _table(row, _ran(row)) + charts(row)
+    return _table(row) + charts(row)
 
 
-def _ran(row: Standing) -> list[str]:
-    return [name for name in placers_of([row]) if not math.isnan(row.median_s(name))]
+def _names(row: Standing) -> list[str]:
+    """Placers of which a run could run."""
+    return [name for name in placers_of([row]) if row.ran(name)]
 
 
 def charts(row: Standing) -> Html:
@@ -89,10 +96,10 @@ def charts(row: Standing) -> Html:
     Raises:
       MissingExtraError: matplotlib is missing.
     """
-    names = _ran(row)
+    names = _names(row)
     searches = [name for name in names if max(run.evaluations for run in row.ran(name)) >= _SOON]
     number = _words(row).number
-    bars = steps_chart({n: _steps(row, n) for n in names}, row.facts.bound_s, number)
+    bars = steps_chart({n: row.found_s(n) for n in names}, row.facts.bound_s, number)
     pictures = [Picture(f"{number.capitalize()} of each placer", bars)]
     if searches:
         trails = {n: [[(e, s) for e, _, s, _ in run.trail] for run in row.ran(n)] for n in searches}
@@ -102,10 +109,10 @@ def charts(row: Standing) -> Html:
     return figures(pictures)
 
 
-def _table(row: Standing, names: Sequence[str]) -> str:
+def _table(row: Standing) -> str:
     one_s = row.median_s("single")
     lines = []
-    for name in names:
+    for name in _names(row):
         step_s, runs = row.median_s(name), row.ran(name)
         lines.append(
             (
@@ -113,15 +120,19 @@ def _table(row: Standing, names: Sequence[str]) -> str:
                 format_seconds(step_s) if math.isfinite(step_s) else "does not fit",
                 times(step_s, row.facts.bound_s),
                 times(step_s, one_s),
-                str(len(runs)),
+                seeds_text(row.runs[name]),
                 f"{statistics.median(run.evaluations for run in runs):,.0f}",
-                format_seconds(statistics.median(run.cpu_s for run in runs)),
+                _processor(statistics.median(run.cpu_s for run in runs)),
             )
         )
     head = ("placer", _words(row).column, "over the bound", "over single", "runs", "evaluations", "processor")
-    said = "".join(f"<p>{escape(line)}</p>" for line in troubles(row))
-    return table("", head, lines) + said
+    said = "".join(f"<p>{escape(note)}</p>" for note in troubles(row))
+    return table(f"{_words(row).others}; medians over the seeds", head, lines) + said
 
 
-def _steps(row: Standing, name: str) -> list[float]:
-    return row.found_s(name)
+def _processor(seconds: float) -> str:
+    """Older results have hundredths, so what took less is 0 there.
+
+    Less than 0 is left where kernels took longer to compile than the processor worked: then nobody can tell.
+    """
+    return "-" if seconds < 0 else format_seconds(seconds) if seconds else "&lt; 10 ms"

@@ -89,6 +89,17 @@ def troubles(row: Standing) -> list[str]:
     return [f"{name}{':' if row.ran(name) else ' was not run:'} {trouble}" for name, trouble in found if trouble]
 
 
+def seeds_text(runs: Sequence[Run]) -> str:
+    """How many runs of a placer there are, and how many of them do not count as others do.
+
+    Where none fits the step says so already.
+    """
+    done = [run for run in runs if not run.trouble]
+    unfit = sum(run.step_s is None for run in done)
+    text = str(len(runs)) if len(done) == len(runs) else f"{len(done)} of {len(runs)} ran"
+    return text if unfit in (0, len(done)) else f"{text}, of which {unfit} {'does' if unfit == 1 else 'do'} not fit"
+
+
 def seeds_failed(rows: Iterable[Standing]) -> list[str]:
     """A line for each case and placer of which some seeds failed and others are what is told."""
     named = [(row, name, row.with_failed(name, name)) for row in rows for name in row.runs]

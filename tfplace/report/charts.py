@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray
-from tfplace.report.drawing import PALETTE, blank, cycle, draw_cumulative, image
+from tfplace.report.drawing import PALETTE, blank, draw_cumulative, image, lines_legend, strokes
+from tfplace.units import format_seconds
 
 Points = Sequence[tuple[float, float]]
 """(evaluations, best so far) wherever that got better."""
@@ -17,7 +18,7 @@ _GRID = 120
 
 
 def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str = "step time") -> str:
-    """A bar to each placer's median, a dot for each of its runs, and a line at the bound.
+    """A bar to each placer's median, a dot for each of its runs that fits, and a line at the bound.
 
     Args:
       steps: placer -> seconds of its runs; infinite where nothing fits.
@@ -35,14 +36,23 @@ def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str 
         runs = [1e3 * s for s in steps[name] if s <= 1.05 * most]
         if len(steps[name]) > 1:
             axis.plot(runs, [row] * len(runs), ".", color="black", markersize=3)
-        if median > shown:
-            axis.text(1e3 * shown, row, " does not fit" if math.isinf(median) else f" {1e3 * median:.3g}", va="center")
+        axis.text(max([1e3 * shown, *runs]), row, _beside(steps[name], median, shown), va="center")
     axis.axvline(1e3 * bound, color=PALETTE[3], linewidth=1)
     axis.set_yticks(range(len(names)), names[::-1])
     axis.set(
         xlabel="milliseconds; the line is the bound", xlim=(0, 1.15e3 * most or 1.0), ylim=(-0.7, len(names) - 0.3)
     )
     return image(figure, f"{number.capitalize()} of each placer")
+
+
+def _beside(steps: Sequence[float], median: float, shown: float) -> str:
+    """What a bar and its dots cannot show."""
+    if math.isinf(median):
+        return " does not fit"
+    unfit = sum(map(math.isinf, steps))
+    said = [f" {format_seconds(median)}"] if median > shown else []
+    said += [f" {unfit} of {len(steps)} {'does' if unfit == 1 else 'do'} not fit"] if unfit else []
+    return ",".join(said)
 
 
 def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float, number: str = "step time") -> str:
@@ -56,12 +66,13 @@ def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float, numbe
     figure, axis = blank(3.0)
     drawn = False  # a logarithmic axis has to have something on it
     at = np.unique(np.round(np.geomspace(1, max(evaluations, 2), _GRID)))
-    for colour, (name, several) in zip(cycle(len(runs)), runs.items(), strict=True):
+    for (colour, drawing), (name, several) in zip(strokes(), runs.items(), strict=False):
         best = np.array([_best_so_far(points, at) for points in several]) * 1e3
         with np.errstate(invalid="ignore"):
             middle = np.median(best, axis=0)
         drawn |= bool(np.isfinite(middle).any())
-        axis.plot(at, np.where(np.isfinite(middle), middle, np.nan), color=colour, linewidth=1.3, label=name)
+        shown = np.where(np.isfinite(middle), middle, np.nan)
+        axis.plot(at, shown, color=colour, linestyle=drawing, linewidth=1.3, label=name)
         if len(best) > 1:
             low, high = best.min(axis=0), best.max(axis=0)
             whole = np.isfinite(high)
@@ -69,8 +80,8 @@ def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float, numbe
     axis.set(xlabel="evaluations", ylabel="milliseconds", **({"xscale": "log", "yscale": "log"} if drawn else {}))
     axis.yaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_minor_formatter("{x:g}")
-    axis.tick_params(axis="y", which="minor", labelsize=7)
-    axis.legend(fontsize=8, ncols=2)
+    axis.tick_params(axis="y", which="minor", labelsize=8)
+    lines_legend(figure, axis)
     return image(figure, f"Best {number} so far")
 
 
@@ -84,8 +95,7 @@ def cumulative_chart(numbers: Mapping[str, Sequence[float]], what: str) -> str:
     figure, axis = blank(3.2)
     draw_cumulative(axis, numbers, (what, "part of the cases"))
     axis.set_xlim(None, 10.0)
-    if numbers:
-        axis.legend(fontsize=8, ncols=2)
+    lines_legend(figure, axis)
     return image(figure, "How many cases are within which factor")
 
 

@@ -23,30 +23,47 @@ from tfplace.report.pictures import Picture, placement_pictures
 from tfplace.units import format_seconds
 
 STYLE = """
-.tfplace { font-family: sans-serif; font-size: 14px; overflow-x: auto; }
-.tfplace table { border-collapse: collapse; margin: 0.8em 0; }
+.tfplace { font-family: sans-serif; font-size: 14px; overflow-wrap: break-word; }
+.tfplace .wide { overflow-x: auto; margin: 0.8em 0; }
+.tfplace table { border-collapse: collapse; }
 .tfplace caption { text-align: left; color: #666; }
 .tfplace td, .tfplace th { padding: 0.2em 0.8em; text-align: right; }
+.tfplace td { white-space: nowrap; }
+.tfplace td .long { white-space: normal; width: 24em; }
 .tfplace td:first-child, .tfplace th:first-child { text-align: left; }
 .tfplace .bar { width: 16em; background: #eee; }
 .tfplace .bar div { height: 0.45em; min-width: 1px; }
 .tfplace .key { display: inline-block; width: 0.8em; height: 0.8em; }
 .tfplace .compute { background: #3a6ea5; }
 .tfplace .transfer { background: #e0862b; }
+@media (max-width: 600px) {
+  .tfplace td, .tfplace th { padding: 0.2em 0.35em; }
+  .tfplace .bar { width: 8em; }
+  .tfplace td:first-child { white-space: normal; max-width: 10em; }
+}
 """
 
 _FIGURES = """
 .figures { display: flex; flex-wrap: wrap; gap: 1.5em; }
-.figures figure { margin: 0; flex: 1 1 340px; max-width: 640px; }
+.figures figure { margin: 0; flex: 1 1 min(100%, 560px); max-width: 640px; }
 .figures figure img { width: 100%; }
 .figures figcaption { color: #666; }
 """
 
 _PAGE_STYLE = """
-body { margin: 1em; font-family: sans-serif; font-size: 14px; }
+body { margin: 1em; font-family: sans-serif; font-size: 14px; background: white; overflow-wrap: break-word; }
+.tfplace td:first-child, .tfplace th:first-child { position: sticky; left: 0; background: white; }
+.tfplace caption span { position: sticky; left: 0; display: inline-block; max-width: calc(100vw - 2em); }
+.tfplace .wide {
+  background:
+    linear-gradient(to left, white 40%, transparent) right / 3em 100% no-repeat local,
+    linear-gradient(to left, #0004, transparent) right / 1em 100% no-repeat white;
+}
 details { margin: 0.8em 0; }
 summary { cursor: pointer; }
 """
+"""What is white, such as the column that stays, is so on pages only: notebooks may be dark. The shadow at the right of
+a table says that it goes on there."""
 
 LEGEND = '<span class="key compute"></span> compute and <span class="key transfer"></span> transfer, as part of '
 """What the colours of the bars mean; the bars are drawn in the same classes."""
@@ -71,19 +88,25 @@ def pictures_html(placement: Placement) -> Html:
     return figures(placement_pictures(placement))
 
 
-def placement_html(placement: Placement) -> str:
-    """The facts of the summary, with a bar per device, as one HTML element; every text is escaped."""
+def placement_html(placement: Placement, *, style: bool = True) -> str:
+    """The facts of the summary, with a bar per device, as one HTML element; every text is escaped.
+
+    Args:
+      placement: what is told of.
+      style: whether it brings `STYLE`; a page has that in its head, the only place where HTML allows it.
+    """
     parts = [f"<b>{escape(title(placement))}</b>", _devices(placement)]
     if placement.baselines:
         parts.append(_baselines(placement))
     lines = "<br>".join(map(escape, (step_line(placement), *placement.notes)))
     parts += [f"<p>{lines}<br><b>{escape(verdict(placement))}</b></p>"]
-    return f'<div class="tfplace"><style>{STYLE}</style>{"".join(parts)}</div>'
+    own = f"<style>{STYLE}</style>" if style else ""
+    return f'<div class="tfplace">{own}{"".join(parts)}</div>'
 
 
 def placement_page(placement: Placement) -> str:
     """`placement_html` and pictures as a whole page; without the problem, or without matplotlib, there are none."""
-    return page(title(placement), f"{placement_html(placement)}{_pictures(placement)}")
+    return page(title(placement), f"{placement_html(placement, style=False)}{_pictures(placement)}")
 
 
 def page(name: str, body: str) -> str:
@@ -135,13 +158,14 @@ def _baselines(placement: Placement) -> str:
     rows = [[escape(f"this one, by {placement.placer}"), format_seconds(placement.cost.step_s), ""]]
     for name, cost in baseline_order(placement):
         against = misfit(cost, placement.device_names) or versus(placement, cost)
-        rows.append([escape(name), format_seconds(cost.step_s) if cost.feasible else "-", escape(against)])
+        said = escape(against) if cost.failure is None else f'<div class="long">{escape(against)}</div>'
+        rows.append([escape(name), format_seconds(cost.step_s) if cost.feasible else "-", said])
     words = wording(placement.cost.objective, placement.cost.source)
     return table(words.others, ("placement", words.column, "against this one"), rows)
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that can be wider than its page.
+    """A table that is scrolled by itself where it is wider than its page, also by keys.
 
     Args:
       caption: text.
@@ -150,4 +174,9 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> s
     """
     top = "".join(f"<th>{cell}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    name = escape(caption)
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{name}">'
+        f"<table><caption><span>{name}</span></caption>"
+        f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    )

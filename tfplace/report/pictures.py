@@ -18,7 +18,7 @@ from tfplace.group.flow import flow
 from tfplace.group.layers import layers
 from tfplace.group.merge import renumber
 from tfplace.group.unit_graph import sum_parallel
-from tfplace.report.drawing import blank, device_colours, image, legend
+from tfplace.report.drawing import blank, device_colours, devices_legend, image
 from tfplace.study.devices import compute_devices
 from tfplace.units import format_bytes
 
@@ -114,7 +114,7 @@ def layers_picture(problem: Problem, op_device: IntArray) -> str:
         bottom += height
     axis.set(xlabel=f"layers ({int(label.max(initial=0)) + 1})", ylabel="milliseconds", xlim=(-0.5, shown - 0.5))
     axis.set_xticks([])
-    legend(axis, problem.topology.device_names)
+    devices_legend(figure, problem.topology.device_names)
     return image(figure, "Seconds of each layer by device")
 
 
@@ -144,7 +144,7 @@ def graph_picture(problem: Problem, timeline: Timeline) -> str:
         mine = device == d
         axis.scatter(x[mine], y[mine], s=area[mine], color=colour, linewidth=0, alpha=0.85, zorder=2)
     axis.set_axis_off()
-    legend(axis, problem.topology.device_names)
+    devices_legend(figure, problem.topology.device_names)
     return image(figure, "The graph, coloured by device")
 
 

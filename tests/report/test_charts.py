@@ -1,0 +1,57 @@
+"""Charts can be read: no two curves are alike, and nothing lies on them."""
+
+import math
+
+import pytest
+
+from tfplace.report import charts, drawing
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Figures in the order in which they were drawn."""
+    figures = []
+
+    def keep(figure, alt):
+        figures.append(figure)
+        return drawing.image(figure, alt)
+
+    monkeypatch.setattr(charts, "image", keep)
+    return figures
+
+
+def names(count):
+    return [f"a_rather_long_name_{i}" for i in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 4, 20])
+def test_a_legend_is_large_and_beside_the_curves(drawn, count):
+    charts.curves_chart({name: [[(1, 0.2), (50, 0.1)]] for name in names(count)}, 50)
+    charts.cumulative_chart({name: [1.0, 2.0] for name in names(count)}, "x")
+    for figure in drawn:
+        (axis,), (legend,) = figure.axes, figure.legends
+        box, whole = legend.get_window_extent(), figure.bbox
+        assert legend.get_texts()[0].get_fontsize() >= 11
+        assert not axis.get_legend() and not axis.get_tightbbox().overlaps(box)
+        assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0
+        assert axis.get_window_extent().height > 0.6 * figure.dpi * 3  # the legend takes nothing from the curves
+
+
+def test_no_two_curves_are_alike(drawn):
+    charts.curves_chart({name: [[(1, 0.2), (50, 0.1)]] for name in names(40)}, 50)
+    charts.cumulative_chart({name: [1.0, 2.0] for name in names(40)}, "x")
+    for figure in drawn:
+        looks = [(line.get_color(), line._unscaled_dash_pattern) for line in figure.axes[0].lines]
+        assert len(set(looks)) == len(looks) == 40
+
+
+def test_runs_that_do_not_fit_are_told_beside_their_bar(drawn):
+    steps = {
+        "a": [0.1, math.inf, 0.2],
+        "b": [math.inf, math.inf, 0.1],
+        "c": [0.1, 0.1],
+        "d": [0.1] * 3 + [math.inf] * 2,
+    }
+    charts.steps_chart(steps, 0.05)
+    texts = [text.get_text().strip() for text in drawn[0].axes[0].texts]
+    assert [text for text in texts if text] == ["2 of 5 do not fit", "does not fit", "1 of 3 does not fit"]
