@@ -23,7 +23,7 @@ from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.clock import compiling_s
+from tfplace.search.clock import worked_s
 from tfplace.search.progress import Improvement
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
@@ -336,7 +336,7 @@ def _where(error: Exception) -> str:
 def _cpu_s() -> float:
     """Of this process and of those it has waited for, such as a solver's, but for those of compiling kernels."""
     others = os.times()
-    return time.process_time() - compiling_s() + others.children_user + others.children_system
+    return worked_s() + others.children_user + others.children_system
 
 
 def _trail(history: Iterable[Improvement]) -> list[Improvement]:
