@@ -7,7 +7,7 @@ import time
 from numba.core import event
 
 
-class _Compiling(event.Listener):
+class _Compiling(event.Listener):  # type: ignore[misc]
     """Adds up what compiling takes; functions that are compiled for others are a part of these.
 
     Attributes:
