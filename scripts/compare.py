@@ -28,10 +28,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
 from tfplace.compare.journal import Journal  # noqa: E402
 from tfplace.compare.tables import Page  # noqa: E402
-from tfplace.errors import TfplaceError  # noqa: E402
+from tfplace.core.files import writing  # noqa: E402
 from tfplace.registry import PLACERS  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
@@ -60,20 +61,21 @@ _PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten.")
 
 def main(argv: list[str]) -> None:
     """Runs what is missing and prints where every placer stands."""
-    del argv
+    with script(argv):
+        _compare()
+
+
+def _compare() -> None:
     from tfplace.compare.suite_runs import SuiteRun
 
-    try:
-        suite = _suite()
-        page = None if _PAGE.value is None else Page(_PAGE.value, f"{suite.page}, in short", suite.page)
-        out = Path(_OUT.value or ROOT / suite.out)
-        run = SuiteRun(suite, Path(_GRAPHS.value), out, functools.partial(load_tensorflow, gpus=False))
-        with Stages(quiet=False) as stages:
-            failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
-    except TfplaceError as error:
-        raise SystemExit(str(error)) from error
+    suite = _suite()
+    page = None if _PAGE.value is None else Page(_PAGE.value, f"{suite.page}, in short", suite.page)
+    out = Path(_OUT.value or ROOT / suite.out)
+    run = SuiteRun(suite, Path(_GRAPHS.value), out, functools.partial(load_tensorflow, gpus=False))
+    with Stages(quiet=False) as stages:
+        failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
     for task, error in failed:  # first of all, as what follows may fail for what is missing
-        print(f"{task.case}, {task.placer or 'facts'}, seed {task.seed}: {error!r}", file=sys.stderr)
+        print(f"{task}: {error!r}", file=sys.stderr)
     _show(run.journal, page, out)
     if failed:
         raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
@@ -117,6 +119,9 @@ def _show(journal: Journal, page: Page | None, out: Path) -> None:
     from tfplace.report.plots import cumulative, heat_map
 
     rows = [row for row in standings(journal) if row.runs]
+    if not rows:
+        print("There are no results.")
+        return
     tables = {
         "placers": compare_tables,
         "policies": policies_tables,
@@ -130,13 +135,15 @@ def _show(journal: Journal, page: Page | None, out: Path) -> None:
     print(text)
     if page is not None:
         page.write(short_table(rows) if page.name.endswith("in short") else text)
-    plot = _PLOT.value or out.with_suffix(".png")
-    if _SUITE.value == "unseen":
-        cumulative(plot, curves(rows), axes=("step over that of auto with 60 s", "part of the held-out cases"))
-        return
-    names = placers_of(rows)
-    over = [[row.median_s(name) / row.facts.bound_s for name in names] for row in rows]
-    heat_map(plot, [str(r.facts.case) for r in rows], names, over, what="step over bound")
+    plot = Path(_PLOT.value or out.with_suffix(".png"))
+    with writing(plot):
+        if _SUITE.value == "unseen":
+            over_auto = f"step over that of auto with {journal.header['budget']}"
+            cumulative(plot, curves(rows), axes=(over_auto, "part of the held-out cases"))
+            return
+        names = placers_of(rows)
+        over = [[row.median_s(name) / row.facts.bound_s for name in names] for row in rows]
+        heat_map(plot, [str(r.facts.case) for r in rows], names, over, what="step over bound")
 
 
 if __name__ == "__main__":

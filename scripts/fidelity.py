@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.cli.scripts import script  # noqa: E402
+from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
@@ -46,17 +48,23 @@ _PLOT = flags.DEFINE_string("plot", str(ROOT / "docs" / "fidelity.png"), "The sc
 
 def main(argv: list[str]) -> None:
     """Runs the experiment and writes results after every model, so that nothing measured is lost."""
-    del argv
+    with script(argv, stopped=f"Stopped; every model that was measured by now is in {_OUT.value}."):
+        _measure()
+
+
+def _measure() -> None:
+    out = Path(_OUT.value)
+    for path in (_OUT.value, _PLOT.value):
+        if path:
+            check_writable(path)
+    topology = Topology.load(_TOPOLOGY.value) if _TOPOLOGY.value else None
     load_tensorflow(gpus=False)
     from tfplace.compare.workers import run_experiment
     from tfplace.measure.calibrate import calibrate
     from tfplace.measure.cluster import Cluster
 
-    out = Path(_OUT.value)
     with Stages(quiet=False) as stages, Cluster.start(workers=_WORKERS.value) as cluster:
-        if _TOPOLOGY.value:
-            topology = Topology.load(_TOPOLOGY.value)
-        else:
+        if topology is None:
             stages.stage("calibrating")
             topology = calibrate(cluster).topology
         results = {
@@ -79,7 +87,8 @@ def main(argv: list[str]) -> None:
                 progress=stages.part,
             )
             results["experiments"].append(experiment.to_dict())
-            out.write_text(json.dumps(results, indent=1) + "\n")
+            with writing(out):
+                write_whole(out, json.dumps(results, indent=1) + "\n")
     _show(results)
 
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from models import families  # noqa: E402
+from tfplace.cli.scripts import script  # noqa: E402
 
 _GRAPHS = flags.DEFINE_string("graphs", None, "Directory for the files.", required=True)
 _ONLY = flags.DEFINE_list("only", list(families.names()), "Which families.")
@@ -28,13 +29,13 @@ _CHILD = flags.DEFINE_bool("child", False, "Build here; used by the script itsel
 
 def main(argv: list[str]) -> None:
     """One process after the other; stops at the first that fails."""
-    del argv
-    for family in _ONLY.value:
-        if _CHILD.value:
-            _build(family)
-            continue
-        flags_given = [f"--graphs={_GRAPHS.value}", f"--seed={_SEED.value}", f"--only={family}", "--child"]
-        subprocess.run([sys.executable, __file__, *flags_given], check=True)
+    with script(argv):
+        for family in _ONLY.value:
+            if _CHILD.value:
+                _build(family)
+                continue
+            flags_given = [f"--graphs={_GRAPHS.value}", f"--seed={_SEED.value}", f"--only={family}", "--child"]
+            subprocess.run([sys.executable, __file__, *flags_given], check=True)
 
 
 def _build(family: str) -> None:

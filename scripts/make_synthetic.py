@@ -20,6 +20,8 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tfplace.cli.scripts import script  # noqa: E402
+from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
 from tfplace.testing import synthetic  # noqa: E402
 
 _KEEP = flags.DEFINE_integer("keep", 64, "How many problems to keep.", 1)
@@ -29,7 +31,13 @@ _OUT = flags.DEFINE_string("out", str(synthetic.KEPT), "The file to write.")
 
 def main(argv: list[str]) -> None:
     """Tries candidates until enough have passed."""
-    del argv
+    with script(argv, stopped="Stopped; nothing was written."):
+        _make()
+
+
+def _make() -> None:
+    out = Path(_OUT.value)
+    check_writable(out)
     start = time.monotonic()
     numbers: list[int] = []
     rooms: list[float] = []
@@ -57,7 +65,8 @@ def main(argv: list[str]) -> None:
         "headroom": rooms,
     }
     lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items()]
-    Path(_OUT.value).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    with writing(out):
+        write_whole(out, "{\n" + ",\n".join(lines) + "\n}\n")
     for shape in synthetic.SHAPES:
         print(f"{shape:<16}{passed[shape]:>4} of {seen[shape]:>4}")
     fits = sum(room == 1 for room in rooms)

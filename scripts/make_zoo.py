@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from models import zoo  # noqa: E402
+from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.core.files import write_whole  # noqa: E402
 
 _ONLY = flags.DEFINE_list("only", [], "Names of the models to build, whether known or not; by default all.")
@@ -35,7 +36,11 @@ _CHILD = flags.DEFINE_string("child", None, "Build this one and print its facts;
 
 def main(argv: list[str]) -> None:
     """Builds what is wanted; a model that fails is reported, and the others are still built."""
-    del argv
+    with script(argv):
+        _make()
+
+
+def _make() -> None:
     if _CHILD.value:
         print(json.dumps(_build(_CHILD.value)))
         return

@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare.tables import Page  # noqa: E402
-from tfplace.core.files import write_whole  # noqa: E402
-from tfplace.errors import TfplaceError  # noqa: E402
+from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
 _CLAIM = flags.DEFINE_enum("claim", "colocrl", ["colocrl", "post"], "Whose placements; claims with groups.")
@@ -32,17 +32,16 @@ _PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten from 
 
 def main(argv: list[str]) -> None:
     """Judges what is missing, and prints the table."""
-    del argv
-    try:
+    with script(argv):
         _recheck()
-    except TfplaceError as error:
-        raise SystemExit(str(error)) from error
 
 
 def _recheck() -> None:
     if _QUICK.value and _PAGE.value:
         raise SystemExit("--quick with --page; what a quick run finds is for no page.")
     page = None if _PAGE.value is None else Page(_PAGE.value, f"{_CLAIM.value}, rechecked")
+    out = Path(_OUT.value or ROOT / ("out/quick_recheck.json" if _QUICK.value else "benchmarks/recheck.json"))
+    check_writable(out)
     load_tensorflow(gpus=False)
     import keras
 
@@ -50,14 +49,12 @@ def _recheck() -> None:
     from tfplace.compare.suite_runs import SuiteRun
     from tfplace.extract.sources import extract_source
     from tfplace.reproduce.claims import CLAIMS
-    from tfplace.reproduce.recheck import Judged, judge, judged_table
+    from tfplace.reproduce.recheck import judge, judged_table, read_judged
 
     claim = CLAIMS[_CLAIM.value]
-    out = Path(_OUT.value or ROOT / ("out/quick_recheck.json" if _QUICK.value else "benchmarks/recheck.json"))
-    out.parent.mkdir(parents=True, exist_ok=True)
     suite = claim.quick if _QUICK.value else claim.suite
-    results = json.loads(out.read_text()) if out.exists() else {}
-    kept = [Judged(**one) for one in results.get(_CLAIM.value, [])]
+    results = read_judged(out)
+    kept = results.setdefault(_CLAIM.value, [])
     with Stages(quiet=False) as stages:
         cases = list(SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None).cases())
         todo = [] if page else [(n, case) for n, case in cases if str(case) not in {one.case for one in kept}]
@@ -67,8 +64,9 @@ def _recheck() -> None:
             built = zoo.build(model, **suite.parameters.get(model, {}))
             graph = extract_source(built.model, built.batch, training=None, fetches=None, name=model)
             kept += judge(graph, case, suite, stages.stage)
-            results[_CLAIM.value] = [one.to_dict() for one in kept]
-            write_whole(out, json.dumps(results, indent=1) + "\n")
+            known = {claim: [one.to_dict() for one in found] for claim, found in results.items()}
+            with writing(out):
+                write_whole(out, json.dumps(known, indent=1) + "\n")
     names = {str(case) for _, case in cases}
     text = judged_table([one for one in kept if one.case in names])
     print(text)

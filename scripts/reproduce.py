@@ -15,7 +15,9 @@ import dataclasses
 import functools
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import app, flags
 
@@ -23,9 +25,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare.tables import Page  # noqa: E402
-from tfplace.errors import TfplaceError  # noqa: E402
+from tfplace.core.files import check_writable  # noqa: E402
+from tfplace.errors import InputError  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
+
+if TYPE_CHECKING:
+    from tfplace.compare.standings import Standing
+    from tfplace.reproduce.base import Claim
 
 TARNAWSKI = "tarnawski"
 """The claim whose workloads have a benchmark of their own."""
@@ -41,7 +49,11 @@ _PAGE = flags.DEFINE_string("page", None, "A page whose tables of this claim are
 
 def main(argv: list[str]) -> None:
     """Runs what is missing of a claim, and prints what came out."""
-    del argv
+    with script(argv):
+        _reproduce()
+
+
+def _reproduce() -> None:
     from tfplace.compare.suite_runs import SuiteRun, held_out_members
     from tfplace.reproduce.claims import CLAIMS
 
@@ -62,30 +74,48 @@ def main(argv: list[str]) -> None:
     if _SEEDS.value:
         suite = dataclasses.replace(suite, seeds=_SEEDS.value)
     loads = functools.partial(load_tensorflow, gpus=False)
-    try:
-        page = None if _PAGE.value is None else Page(_PAGE.value, name)
-        run = SuiteRun(suite, Path(_GRAPHS.value), Path(_OUT.value or ROOT / suite.out), loads)
-        with Stages(quiet=False) as stages:
-            failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
-    except TfplaceError as error:
-        raise SystemExit(str(error)) from error
+    page = None if _PAGE.value is None else Page(_PAGE.value, name)
+    run = SuiteRun(suite, Path(_GRAPHS.value), Path(_OUT.value or ROOT / suite.out), loads)
+    with Stages(quiet=False) as stages:
+        failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
     for task, error in failed:  # first of all, as what follows may fail for what is missing
-        print(f"{task.case}, {task.placer or 'facts'}, seed {task.seed}: {error!r}", file=sys.stderr)
-    text = claim.tables(run.rows())
+        print(f"{task}: {error!r}", file=sys.stderr)
+    if rows := run.rows():
+        _show(claim, rows, page)
+    if failed:
+        raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
+
+
+def _show(claim: Claim, rows: Sequence[Standing], page: Page | None) -> None:
+    text = claim.tables(rows)
     print(f"{claim.paper}: {claim.says}\n\n{text}")
     if _QUICK.value:
         print("\nQuick: small models and budgets, of which nothing follows for the claim.")
     if page is not None:
         page.write(text)
-    if failed:
-        raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
 
 
 def _partitioning() -> list[str]:
+    """The command of the benchmark.
+
+    Raises:
+      InputError: a flag that means nothing to it.
+    """
+    given = [f"--{name}" for name in ("jobs", "graphs", "seeds", "page") if flags.FLAGS[name].present]
+    if given:
+        raise InputError(
+            f"--claim={TARNAWSKI} with {' and '.join(given)}",
+            "only --quick and --out beside it",
+            "benchmarks/dnn_partitioning/run.py has flags of its own, such as --table for its page.",
+        )
     command = [sys.executable, "benchmarks/dnn_partitioning/run.py", "--objective=throughput"]
+    out = _OUT.value or (ROOT / "out" / "quick_tarnawski.json" if _QUICK.value else None)
+    if out is not None:
+        check_writable(out)
+        command.append(f"--results={Path(out).resolve()}")  # from ROOT, a path may mean another file
     if not _QUICK.value:
         return [*command, "--budget=60s"]
-    small = ["--budget=5s", "--workloads=thr-layer-bert24-inf", "--results=out/quick_tarnawski.json"]
+    small = ["--budget=5s", "--workloads=thr-layer-bert24-inf"]
     return [*command, *small, "--placers=contiguous,load_search,exact,auto"]
 
 

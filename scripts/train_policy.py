@@ -26,9 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare.cells import Case  # noqa: E402
-from tfplace.core.files import write_whole  # noqa: E402
-from tfplace.errors import TfplaceError  # noqa: E402
+from tfplace.core.files import check_writable, write_whole  # noqa: E402
+from tfplace.core.topology import Topology  # noqa: E402
+from tfplace.errors import UnknownNameError  # noqa: E402
 from tfplace.pretrain.corpus import Entry, held_out  # noqa: E402
 from tfplace.registry import Registry  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
@@ -67,11 +69,8 @@ _PUPILS = {
 
 def main(argv: list[str]) -> None:
     """Trains, and writes the weights with their card."""
-    del argv
-    try:
+    with script(argv):
         _train()
-    except TfplaceError as error:
-        raise SystemExit(str(error)) from error
 
 
 def _train() -> None:
@@ -83,7 +82,7 @@ def _train() -> None:
 
     out = Path(_OUT.value)
     path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
-    path.parent.mkdir(parents=True, exist_ok=True)  # before anything takes long
+    check_writable(path)  # before anything takes long
     course = Course(
         imitate=_IMITATE.value,
         reinforce=_REINFORCE.value,
@@ -112,7 +111,7 @@ def _train() -> None:
         try:
             learned = training.go()
         except KeyboardInterrupt:
-            raise SystemExit(f"Stopped after {training.update} updates; the same command goes on.") from None
+            raise KeyboardInterrupt(f"Stopped after {training.update} updates; the same command goes on.") from None
     made = {"command": _command(), "tfplace": VERSION, "python": platform.python_version()}
     trained = dataclasses.replace(learned, card={**made, **learned.card})
     trained.save(path)
@@ -165,8 +164,11 @@ def _entries() -> list[Entry]:
         graphs += [(f"{family}_{i}", family, i in test) for i in range(families.SIZE)]
     tried = held_out(zoo.names())
     for name in _ZOO.value:
-        zoo.describe(name)  # says which there are
+        if name not in zoo.names():
+            raise UnknownNameError("model", name, zoo.names())
         graphs.append((name, "zoo", name in tried))
+    for topology in (*_TOPOLOGIES.value, *_UNSEEN.value):
+        Topology.preset(topology)  # says which there are
     entries = []
     for name, family, test in graphs:
         path = Path(_GRAPHS.value) / f"{name}.npz"

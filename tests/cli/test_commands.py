@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from tfplace import cli
 from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, UNREAD, main, source
 from tfplace.cli.flagset import model_params
 from tfplace.cli.options import parse
@@ -49,6 +50,13 @@ def test_help_keeps_whole_sentences(capsys):
         assert "by default" in text and "repeat this option" not in text
     assert main(["worker", "stray"]) == BAD_INPUT
     assert "flags only" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["--helpfull", "--helpshort", "-h"])
+def test_every_command_describes_itself_by_all_words_for_it(word, capsys):
+    for command in cli._COMMANDS:
+        assert main([command, word]) == PLACED
+        assert f"tfplace {command}" in capsys.readouterr().out
 
 
 def test_repeated_rules_add_up():

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from tests.report.test_html import Outline
-from tfplace.cli import BAD_INPUT, PLACED, main
+from tfplace.cli import BAD_INPUT, INFEASIBLE, PLACED, main
 from tfplace.testing import make_graph
 
 OWN = """
@@ -71,6 +71,17 @@ def test_a_placer_of_ones_own(command, tmp_path, capfd, monkeypatch):
 def test_groups(command, capfd):
     assert main([*command, "--placers=metis", "--grouper=merge", "--groups=3"]) == PLACED
     assert "2 groups" in capfd.readouterr().out  # two chains
+
+
+def test_nothing_that_fits_is_told_as_place_tells_it(command, capfd):
+    tiny = [f"--max_memory={device}=1KiB" for device in ("CPU:0", "GPU:0", "GPU:1")]
+    assert main(["place", *command[1:4], "--quiet", *tiny]) == INFEASIBLE
+    capfd.readouterr()
+    assert main([*command, "--placers=metis", *tiny]) == INFEASIBLE
+    said = capfd.readouterr()
+    assert "does not fit" in said.out and "No placement of graph on 2xP100 that fits was found. The nearest" in said.err
+    assert main([*command, "--placers=metis", *tiny, "--json"]) == INFEASIBLE
+    assert json.loads(capfd.readouterr().out)["best"] is None
 
 
 @pytest.mark.parametrize(

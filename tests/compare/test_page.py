@@ -150,11 +150,15 @@ def test_the_script_writes_the_page_of_some_files(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, timeout=200)
     text = (tmp_path / "p.html").read_text()
     assert "one on 2xP100" in text and "other on" not in text
+    assert "Each run had a budget of 2 s." in text
     (tmp_path / "notes.txt").write_text("mine\n")
     (tmp_path / "taken").write_text("mine\n")
+    damaged = journal.path.read_text().replace('"step_s": 0.0025', '"step_s": "abc"')
+    (tmp_path / "damaged.jsonl").write_text(damaged)
     for source, out, said in (
         ("none.jsonl", "p.html", "none.jsonl"),
         ("notes.txt", "p.html", "notes.txt, which begins with b'mine"),
+        ("damaged.jsonl", "p.html", "in damaged.jsonl (step_s='abc')"),
         ("runs.jsonl", "taken/p.html", "could not be written"),
     ):
         failed = subprocess.run(

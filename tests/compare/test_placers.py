@@ -10,11 +10,15 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tfplace.compare import running
 from tfplace.compare.cells import (
     CONSTRUCTIVE,
     SEARCHES,
@@ -30,15 +34,24 @@ from tfplace.compare.cells import (
 )
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import full_table, goals_table, goals_text, over_all, summary_table
-from tfplace.compare.running import run_all, tasks
+from tfplace.compare.running import Task, run_all, tasks
 from tfplace.compare.standings import goals, over_roomy, placers_of, seed_spread, standings
-from tfplace.errors import InputError
+from tfplace.errors import InputError, WorkersError
 from tfplace.registry import PLACERS
 from tfplace.report.plots import heat_map
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, random_graph
 
+KILLED = """
+import os, signal
+
+class Killed:
+    citation = "none"
+
+    def place(self, study):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
 CASE = Case("branches", "2xP100")
 HEADER = {"budget": "20 evaluations"}
 
@@ -157,6 +170,85 @@ def test_a_journal_has_one_writer(tmp_path):
         late.add(run("auto", 3.0))
     first.add(run("single", 3.0))
     assert Journal(path, HEADER).runs == first.runs
+
+
+def test_values_of_other_types_are_told(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    journal = Journal(path, HEADER)
+    journal.add(Facts(CASE, 8, 8, 3, 1.0, "f"))
+    journal.add(run("auto", 2.0, trail=((1, 0.1, 2.0, "x"),), ran_s=(1.0, 2.0)))
+    text = path.read_text()
+    for now, wrong in (
+        ('"step_s": 2.0', '"step_s": "abc"'),
+        ('"cpu_s": 0.1', '"cpu_s": null'),
+        ('"seed": 0', '"seed": 0.5'),
+        ('"ran_s": [1.0', '"ran_s": ["x"'),
+        ('"ops": 8', '"ops": "8"'),
+        ('"groups": 0', '"groups": []'),
+    ):
+        assert now in text
+        path.write_text(text.replace(now, wrong))
+        with pytest.raises(InputError, match=r'received \{"(run|facts)": .* in runs\.jsonl'):
+            Journal(path, HEADER)
+    path.write_text(text.replace('"step_s": 2.0', '"step_s": 2').replace('"bound_s": 1.0', '"bound_s": 1'))
+    assert Journal(path, HEADER).runs == journal.runs  # a whole number is one of seconds too
+
+
+def test_a_placer_of_ones_own_is_run_again_only_when_it_has_changed(tmp_path):
+    class Own:
+        citation = ""
+
+        def place(self, study):
+            return study.problem.allowed.argmax(axis=1)
+
+    PLACERS.add("own", Own)
+    branches().save(tmp_path / "g.npz")
+    cases, budget = [(tmp_path / "g.npz", CASE)], Budget(evaluations=3)
+    journal = Journal(tmp_path / "runs.jsonl", HEADER)
+    journal.add(Facts(CASE, 8, 8, 3, 1.0, branches().fingerprint))
+    journal.add(run_cell(problem_of(branches(), CASE), CASE, "own", budget, seed=0))
+    assert journal.runs[CASE, "own", 0].code
+    assert not tasks(cases, ["own"], 1, budget, journal)
+    journal.add(run("own", 2.0, code="of an earlier version"))
+    assert [task.placer for task in tasks(cases, ["own"], 1, budget, journal)] == ["own"]
+
+
+def test_a_cell_whose_process_is_killed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "placer_that_is_killed.py").write_text(KILLED)
+    monkeypatch.syspath_prepend(tmp_path)
+    branches().save(tmp_path / "g.npz")
+    journal, budget = Journal(tmp_path / "runs.jsonl", HEADER), Budget(evaluations=20)
+    placers = ("single", "placer_that_is_killed:Killed")
+    todo = tasks([(tmp_path / "g.npz", CASE)], placers, 1, budget, journal)
+    said = r"killed, perhaps for memory; what ran was branches .*:Killed, seed 0;.* goes on"
+    with pytest.raises(WorkersError, match=said):
+        run_all(todo, journal)
+    assert [*journal.runs] == [(CASE, "single", 0)] and journal.facts
+
+
+def test_what_has_finished_is_kept_when_another_process_is_killed(tmp_path, monkeypatch):
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, processes, context, **begin):
+            super().__init__(processes)
+
+    def task(asked):
+        if asked.placer == "metis":
+            raise BrokenProcessPool
+        return run(asked.placer, 2.0)
+
+    def failures_first(futures, return_when):
+        done = sorted(wait(futures).done, key=lambda future: future.exception() is None)
+        return SimpleNamespace(done=done)
+
+    monkeypatch.setattr(running, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(running, "own_cores", lambda: [0, 1, 2])
+    monkeypatch.setattr(running, "run_task", task)
+    monkeypatch.setattr(running, "wait", failures_first)
+    journal = Journal(tmp_path / "runs.jsonl", HEADER)
+    todo = [Task(tmp_path, CASE, Budget(evaluations=3), name) for name in ("heft", "metis", "single")]
+    with pytest.raises(WorkersError, match="what ran was branches on 2xP100, metis, seed 0;"):
+        run_all(todo, journal, jobs=3)
+    assert {name for _, name, _ in Journal(journal.path, HEADER).runs} == {"heft", "single"}
 
 
 def test_a_cell_that_fails_stops_no_other_and_is_run_again(tmp_path):

@@ -1,12 +1,15 @@
 """Placements of a claim under Grappler's cost model."""
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.reproduce.test_claims import cells
 from tfplace.compare.cells import Case
 from tfplace.compare.suites import Suite
-from tfplace.reproduce.recheck import Judged, judge, judged_table
+from tfplace.errors import InputError
+from tfplace.reproduce.recheck import Judged, judge, judged_table, read_judged
 
 
 def test_the_table_has_both_opinions_and_how_they_agree():
@@ -19,6 +22,17 @@ def test_the_table_has_both_opinions_and_how_they_agree():
     assert cells(table, "metis")[1:] == ["0.80, 0.80", "-"]
     assert cells(table, "rank correlation")[1:] == ["1.00", "-"]
     assert [Judged(**one.to_dict()) for one in found] == found
+
+
+def test_a_file_of_what_was_judged_is_read(tmp_path):
+    path = tmp_path / "x.json"
+    assert read_judged(path) == {}
+    path.write_text(json.dumps({"post": [Judged("one", "heft", 1.0, None).to_dict()]}))
+    assert read_judged(path) == {"post": [Judged("one", "heft", 1.0, None)]}
+    for wrong in ("nonsense", "[1]", '{"post": [{"case": "one"}]}', '{"post": 1}'):
+        path.write_text(wrong)
+        with pytest.raises(InputError, match="a file of scripts/recheck"):
+            read_judged(path)
 
 
 def test_grappler_judges_what_was_placed():

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tfplace.cli.console import say, show
 from tfplace.cli.flagset import (
+    asks_for_help,
     check_addresses,
     describe_flags,
     flag_value,
@@ -58,7 +59,7 @@ def calibrate_command(argv: Sequence[str]) -> None:
     Raises:
       InputError: see the exit codes in docs/cli.md.
     """
-    if {"--help", "-h"} & set(argv):
+    if asks_for_help(argv):
         say(describe_flags(f"{NAME}: measures devices and the links between them.", calibrate_flags()))
         return
     fv = calibrate_flags()

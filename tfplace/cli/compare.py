@@ -11,18 +11,26 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tfplace.cli.console import present, say
-from tfplace.cli.flagset import describe_flags, flag_value, output_directory, read_only_flags
+from tfplace.cli.flagset import (
+    PLACING_CODES,
+    asks_for_help,
+    describe_flags,
+    flag_value,
+    output_directory,
+    read_only_flags,
+)
 from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import check_problem, problem_flags, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.compare.defaults import PLACERS_BY_DEFAULT
 from tfplace.core.files import writing
 from tfplace.core.stepcost import SIMULATED, STEP_TIME
-from tfplace.errors import MissingExtraError
+from tfplace.errors import InfeasibleError, MissingExtraError
 from tfplace.registry import PLACERS
 from tfplace.report.progress import Stages
 from tfplace.search.budget import Budget
 from tfplace.search.objective import check_objective
+from tfplace.units import format_bytes
 
 if TYPE_CHECKING:
     from tfplace.compare.comparison import Comparison
@@ -50,12 +58,13 @@ def compare_command(argv: Sequence[str]) -> None:
     """Runs `tfplace compare` with these flags.
 
     Raises:
-      InputError: see the exit codes in docs/cli.md.
-      KeyboardInterrupt: before anything was run.
+      InputError, InfeasibleError: see the exit codes in docs/cli.md.
+      KeyboardInterrupt: before anything was run, or before anything was found that fits.
     """
     fv = compare_flags()
-    if {"--help", "-h", "--helpfull", "--helpshort"} & set(argv):
-        say(describe_flags(f"{NAME}: sets placers side by side on a model, each with the same budget.", fv))
+    if asks_for_help(argv):
+        what = f"{NAME}: sets placers side by side on a model, each with the same budget."
+        say(describe_flags(what, fv, PLACING_CODES))
         return
     read_only_flags(NAME, fv, argv)
     asked = check_problem(fv)
@@ -87,6 +96,22 @@ def compare_command(argv: Sequence[str]) -> None:
     from tfplace.compare.comparison_table import comparison_tables
 
     present(fv, comparison.to_dict, lambda: comparison_tables(comparison), files)
+    if comparison.best is None and not comparison.whole:
+        raise KeyboardInterrupt
+    if comparison.best is None:
+        raise _infeasible(comparison)
+
+
+def _infeasible(comparison: Comparison) -> InfeasibleError:
+    """What to say when nothing fits, from how much each run is over."""
+    case = comparison.standing.facts.case
+    over = [(run.over_bytes, name) for name, runs in comparison.standing.runs.items() for run in runs if run.over_bytes]
+    nearest = f" The nearest is {format_bytes(min(over)[0])} over in all, by {min(over)[1]}." if over else ""
+    ways = [
+        "`tfplace place` with the same flags says which device is short by how much, and because of which tensors.",
+        "Give the placers a larger budget, or try others: those that were run may have missed a placement.",
+    ]
+    return InfeasibleError(f"No placement of {case} that fits was found.{nearest}", [], ways)
 
 
 def _files(comparison: Comparison, out: Path, stages: Stages) -> dict[str, str]:

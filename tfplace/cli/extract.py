@@ -11,7 +11,7 @@ from absl import flags
 
 from tfplace.cli import source
 from tfplace.cli.console import say
-from tfplace.cli.flagset import describe_flags, model_flags, model_params, output_file, read_flags
+from tfplace.cli.flagset import asks_for_help, describe_flags, model_flags, model_params, output_file, read_flags
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import SUFFIX, is_archive
 from tfplace.core.files import writing
@@ -40,7 +40,7 @@ def extract_command(argv: Sequence[str]) -> None:
     Raises:
       InputError: see the exit codes in docs/cli.md.
     """
-    if {"--help", "-h"} & set(argv):
+    if asks_for_help(argv):
         say(describe_flags(f"{NAME} MODEL: reads a model's graph and writes it to a file.", extract_flags()))
         return
     fv = extract_flags()

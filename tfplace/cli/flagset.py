@@ -15,6 +15,12 @@ from tfplace.measure.sockets import split_address
 _Value = TypeVar("_Value")
 
 EXIT_CODES = "Exit codes: 0 done, 1 internal error, 2 bad input, 130 interrupted, 141 unread."
+PLACING_CODES = "Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted, 141 unread."
+
+
+def asks_for_help(argv: Sequence[str]) -> bool:
+    """Whether a command is to describe itself: by these words, which absl's own programs understand."""
+    return not {"--help", "-h", "--helpfull", "--helpshort"}.isdisjoint(argv)
 
 
 def read_flags(command: str, fv: flags.FlagValues, argv: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from tfplace.cli.console import say, show
+from tfplace.cli.flagset import asks_for_help
 from tfplace.cli.modules import zoo
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.units import format_bytes
@@ -22,7 +23,7 @@ def list_command(what: str, argv: Sequence[str]) -> None:
       InputError: arguments were given that mean nothing.
       UnknownNameError: no such model.
     """
-    if list(argv) in (["--help"], ["-h"]):
+    if len(argv) == 1 and asks_for_help(argv):
         more = "; `tfplace models NAME` shows one with its parameters" if what == "models" else ""
         say(f"tfplace {what} lists the {what}; it takes no flags{more}.\n")
         return

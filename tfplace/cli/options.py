@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tfplace.cli.flagset import describe_flags, read_only_flags
+from tfplace.cli.flagset import PLACING_CODES, describe_flags, read_only_flags
 from tfplace.cli.problem import problem_flags
 
 NAME = "tfplace place"
-
-_EXIT_CODES = "Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted, 141 unread."
 
 
 def place_flags() -> flags.FlagValues:
@@ -53,4 +51,4 @@ def parse(argv: Sequence[str]) -> flags.FlagValues:
 
 def usage() -> str:
     """All flags with their defaults."""
-    return describe_flags(f"{NAME}: reads a model, places it and reports.", place_flags(), _EXIT_CODES)
+    return describe_flags(f"{NAME}: reads a model, places it and reports.", place_flags(), PLACING_CODES)

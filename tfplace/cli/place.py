@@ -14,7 +14,7 @@ from absl import flags
 from tfplace.cli import options
 from tfplace.cli.console import present, say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
-from tfplace.cli.flagset import flag_value, output_directory
+from tfplace.cli.flagset import asks_for_help, flag_value, output_directory
 from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import Asked, check_problem, read_problem
 from tfplace.cli.quiet import load_tensorflow
@@ -58,7 +58,7 @@ def place_command(argv: Sequence[str]) -> None:
       InputError, InfeasibleError: see the exit codes in docs/cli.md.
       KeyboardInterrupt: before there was a placement; with a text that says so, after it was found.
     """
-    if {"--help", "-h", "--helpfull", "--helpshort"} & set(argv):
+    if asks_for_help(argv):
         say(options.usage())
         return
     fv = options.parse(argv)

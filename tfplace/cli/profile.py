@@ -15,6 +15,7 @@ from rich.table import Table
 from tfplace.cli import source
 from tfplace.cli.console import say, show
 from tfplace.cli.flagset import (
+    asks_for_help,
     check_addresses,
     describe_flags,
     model_flags,
@@ -59,7 +60,7 @@ def profile_command(argv: Sequence[str]) -> None:
     Raises:
       InputError: see the exit codes in docs/cli.md.
     """
-    if {"--help", "-h"} & set(argv):
+    if asks_for_help(argv):
         say(describe_flags(f"{NAME} MODEL...: measures how long models' ops take on one device.", profile_flags()))
         return
     fv = profile_flags()

@@ -10,7 +10,7 @@ from typing import NoReturn
 from absl import flags
 
 from tfplace.cli.console import complain, say
-from tfplace.cli.flagset import describe_flags, flag_value, read_only_flags
+from tfplace.cli.flagset import asks_for_help, describe_flags, flag_value, read_only_flags
 from tfplace.core.cores import own_cores
 from tfplace.errors import ClusterError, InputError
 from tfplace.units import parse_bytes
@@ -29,7 +29,7 @@ def worker_command(argv: Sequence[str]) -> None:
       InputError: a wrong flag.
       ClusterError: the worker does not start, or ends again and again.
     """
-    if {"--help", "-h", "--helpfull", "--helpshort"} & set(argv):
+    if asks_for_help(argv):
         say(describe_flags(f"{NAME}: runs one TensorFlow worker until it is interrupted.", _flags(), _TRUST))
         return
     fv = _flags()

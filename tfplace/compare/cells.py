@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 
@@ -168,6 +169,15 @@ class Facts:
     bound_s: float
     fingerprint: str
 
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Facts:
+        """From plain data of JSON.
+
+        Raises:
+          TypeError: a value is of another type.
+        """
+        return _typed(cls(**{**data, "case": _typed(Case(**data["case"]))}))
+
 
 @dataclass(frozen=True)
 class Run:
@@ -222,9 +232,38 @@ class Run:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Run:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`.
+
+        Raises:
+          TypeError, ValueError: a value is of another type, or not one of what it should be.
+        """
         trail = tuple((int(e), float(s), float(t), str(stage)) for e, s, t, stage in data["trail"])
-        return cls(**{**data, "case": Case(**data["case"]), "trail": trail, "ran_s": tuple(data.get("ran_s", ()))})
+        ran_s = tuple(map(float, data.get("ran_s", ())))
+        return _typed(cls(**{**data, "case": _typed(Case(**data["case"])), "trail": trail, "ran_s": ran_s}))
+
+
+_Cell = TypeVar("_Cell", Case, Facts, Run)
+
+
+def _typed(made: _Cell) -> _Cell:
+    """What was made of a file's values, which may be anything.
+
+    Raises:
+      TypeError: one is of another type.
+    """
+    of: Any = type(made)  # to mypy, classes of data cannot be hashed
+    for name, kind in _types(of).items():
+        if not isinstance(getattr(made, name), kind):
+            raise TypeError(f"{name}={getattr(made, name)!r}")
+    return made
+
+
+@functools.cache
+def _types(kind: type) -> dict[str, Any]:
+    """What each attribute may be: also a whole number of seconds, and of tuples nothing more is asked."""
+    more = {float: float | int, float | None: float | int | None}
+    hints = get_type_hints(kind).items()
+    return {name: tuple if get_origin(one) is tuple else more.get(one, one) for name, one in hints}
 
 
 def seeds_of(placer: str, seeds: int) -> range:

@@ -51,10 +51,17 @@ class Journal:
         self._append(([] if self._whole else [{"header": self.header}]) + [line])
         self._take(result)
 
-    def done(self, case: Case, placer: str, seed: int) -> bool:
-        """Whether there is a run that stands."""
+    def done(self, case: Case, placer: str, seed: int, code: str = "") -> bool:
+        """Whether there is a run that stands.
+
+        Args:
+          case: where.
+          placer: its name.
+          seed: of the run.
+          code: of the placer as it is now.
+        """
         run = self.runs.get((case, placer, seed))
-        return run is not None and run.stands()
+        return run is not None and run.stands(code)
 
     def _is_known_trouble(self, run: Run) -> bool:
         known = self.runs.get((run.case, run.placer, run.seed))
@@ -104,13 +111,12 @@ class Journal:
         for line in lines:
             try:
                 if "facts" in line:
-                    data = line["facts"]
-                    self._take(Facts(**{**data, "case": Case(**data["case"])}))
+                    self._take(Facts.from_dict(line["facts"]))
                 else:
                     self._take(Run.from_dict(line["run"]))
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"{json.dumps(line)[:60]} in {self.path.name}", "facts or a run", "Name another file."
+                    f"{json.dumps(line)[:60]} in {self.path.name} ({error})", "facts or a run", "Name another file."
                 ) from error
 
     def _lines(self) -> Iterator[dict[str, Any]]:

@@ -23,19 +23,21 @@ _OPEN = 2
 """So many cases are shown at once; of more, each is opened by a click."""
 
 
-def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None = None) -> str:
+def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None = None, *, budget: str = "") -> str:
     """Tables and charts: over all cases where there are several, then case by case.
 
     Args:
       rows: what was found.
       title: of the page.
       best: a placement that is shown too.
+      budget: of each run, unless the title says it.
 
     Raises:
       MissingExtraError: matplotlib is missing.
     """
-    simulated = f"<p>All {_numbers(rows)} are simulated. A cell is the median over the seeds.</p>"
-    parts = [f"<h1>{escape(title)}</h1>", simulated]
+    had = f" Each run had a budget of {escape(budget)}." if budget else ""
+    said = f"<p>All {_numbers(rows)} are simulated. A cell is the median over the seeds.{had}</p>"
+    parts = [f"<h1>{escape(title)}</h1>", said]
     if len(rows) > 1:
         parts += ["<h2>All cases</h2>", _overall(rows), figures(_over_all(rows))]
     for row in rows:

@@ -6,18 +6,19 @@ import functools
 import itertools
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfplace.compare.cells import Case, Facts, Run, Trained, facts_of, problem_of, run_cell, seeds_of
+from tfplace.compare.cells import Case, Facts, Run, Trained, code_of, facts_of, problem_of, run_cell, seeds_of
 from tfplace.compare.journal import Journal
 from tfplace.core.cores import own_cores
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
-from tfplace.errors import InputError
+from tfplace.errors import InputError, WorkersError
 from tfplace.search.budget import Budget
 
 
@@ -31,6 +32,9 @@ class Task:
     placer: str = ""
     seed: int = 0
     trained: Trained | None = None
+
+    def __str__(self) -> str:
+        return f"{self.case}, {f'{self.placer}, seed {self.seed}' if self.placer else 'facts'}"
 
 
 def tasks(
@@ -54,6 +58,7 @@ def tasks(
 
     Raises:
       InputError: the journal's results are of another graph of the same name.
+      UnknownNameError: no such placer.
     """
     for graph, case in cases:
         known = journal.facts.get(case)
@@ -65,10 +70,12 @@ def tasks(
             )
     wanted = [Task(graph, case, budget) for graph, case in cases if case not in journal.facts]
     cells = [(name, seed) for name in placers for seed in seeds_of(name, seeds)]
+    behind = trained or {}
+    codes = {name: "" if name in behind else code_of(name) for name in dict.fromkeys(name for name, _ in cells)}
     for now in range(seeds):  # everything once before anything twice, so that a part of it is a fair picture
         for graph, case in cases:
-            todo = [cell for cell in cells if cell[1] == now and not journal.done(case, *cell)]
-            wanted += [Task(graph, case, budget, *cell, (trained or {}).get(cell[0])) for cell in todo]
+            todo = [cell for cell in cells if cell[1] == now and not journal.done(case, *cell, codes[cell[0]])]
+            wanted += [Task(graph, case, budget, *cell, behind.get(cell[0])) for cell in todo]
     return wanted
 
 
@@ -94,7 +101,8 @@ def run_all(
       What failed with an error that no placer should have; it is not in the journal, and run again the next time.
 
     Raises:
-      BrokenExecutor: a process was killed; what the others had finished by then is kept.
+      WorkersError: a process was killed; what the others had finished by then is kept.
+      KeyboardInterrupt: the same; the processes are ended.
     """
     context = multiprocessing.get_context("spawn")
     cpus = own_cores()[:jobs]
@@ -104,6 +112,14 @@ def run_all(
     rest = iter(todo)
     failed: list[tuple[Task, Exception]] = []
     done = 0
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, len(todo))
+
+    others = {*multiprocessing.active_children()}
     with ProcessPoolExecutor(len(cpus), context, initializer=_begin, initargs=(processors, prepare)) as pool:
         running: dict[Future[Facts | Run], Task] = {}
         try:
@@ -113,20 +129,50 @@ def run_all(
                     running[pool.submit(run_task, task)] = task
                 if not running:
                     return failed
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    task, error = running.pop(future), future.exception()
-                    if error is None:
-                        journal.add(future.result())
-                    elif isinstance(error, BrokenExecutor) or not isinstance(error, Exception):
-                        raise error
-                    else:
-                        failed.append((task, error))
-                    done += 1
-                    if progress is not None:
-                        progress(done, len(todo))
-        except BaseException:
+                wait(running, return_when=FIRST_COMPLETED)
+                for result in _finished(running):  # before any error ends this
+                    journal.add(result)
+                    tell()
+                for task, error in _failed(running):
+                    failed.append((task, error))
+                    tell()
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
+            for child in {*multiprocessing.active_children()} - others:
+                child.terminate()  # they leave Ctrl-C to this process
+            for result in _finished(running):
+                journal.add(result)
+            if isinstance(error, BrokenExecutor):
+                raise _killed(running.values()) from error
             raise
+
+
+def _killed(cells: Iterable[Task]) -> WorkersError:
+    return WorkersError(
+        f"a process that was killed, perhaps for memory; what ran was {'; '.join(map(str, cells))}",
+        "results of all that ran",
+        "The same command goes on; fewer cells at a time need less memory.",
+    )
+
+
+def _finished(running: dict[Future[Facts | Run], Task]) -> Iterator[Facts | Run]:
+    """Results that are there, each taken out of what is running."""
+    for future in [f for f in running if f.done() and not f.cancelled() and f.exception() is None]:
+        del running[future]
+        yield future.result()
+
+
+def _failed(running: dict[Future[Facts | Run], Task]) -> Iterator[tuple[Task, Exception]]:
+    """The same of what failed.
+
+    Raises:
+      BrokenExecutor: a process was killed.
+    """
+    for future, error in [(f, f.exception()) for f in running if f.done()]:
+        if isinstance(error, BrokenExecutor) or not isinstance(error, Exception | None):
+            raise error
+        if error is not None:  # else it has finished by now
+            yield running.pop(future), error
 
 
 def run_task(task: Task) -> Facts | Run:
@@ -149,6 +195,7 @@ def _graph(path: Path) -> OpGraph:
 
 def _begin(processors: multiprocessing.Queue[int], prepare: Callable[[], None] | None) -> None:
     """One processor for this process, and so one thread for its simulator; it ends when the one that began it does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; one is to say so
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {processors.get()})

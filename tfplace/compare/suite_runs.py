@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from tfplace.compare.journal import Journal
 from tfplace.compare.running import Task, run_all, tasks
 from tfplace.compare.standings import Standing, standings
 from tfplace.compare.suites import Suite
-from tfplace.errors import TfplaceError
+from tfplace.core.files import check_writable
+from tfplace.core.topology import Topology
+from tfplace.errors import TfplaceError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 
@@ -29,15 +32,18 @@ class SuiteRun:
 
     Raises:
       InputError: the file has results of something else, or there are no weights where they should be.
-      UnknownNameError: no such model.
+      UnknownNameError: no such model or preset.
     """
 
     def __init__(self, suite: Suite, graphs: Path, out: Path, loads: Callable[[], None]) -> None:
-        from models import zoo
+        from models import families, zoo
 
         for name in suite.models:
-            if not _family(name):
-                zoo.describe(name)  # says which there are
+            if name not in zoo.names() and not _family(name):
+                members = [f"{family}_INDEX" for family in families.names()]
+                raise UnknownNameError("model", name, (*zoo.names(), *members))
+        for name in suite.topologies:
+            Topology.preset(name)  # says which there are
         self.suite = suite
         self._models = suite.models or (held_out_members() if suite.held_out else tuple(zoo.names()))
         header = {"budget": str(Budget.parse(suite.budget)), "simulated": True}
@@ -72,7 +78,12 @@ class SuiteRun:
           jobs: cells at a time.
           stage: told what begins.
           progress: told how many cells are done, of how many.
+
+        Raises:
+          UnwrittenError: results or graphs cannot be written.
+          TfplaceError: a graph cannot be extracted, or a process was killed; what was run by then is kept.
         """
+        check_writable(self.journal.path)
         suite, budget = self.suite, Budget.parse(self.suite.budget)
         cases = [(self._graph(name, stage), case) for name, case in self.cases()]
         todo = tasks(cases, suite.placers, suite.seeds, budget, self.journal, trained=suite.trained)
@@ -87,11 +98,14 @@ class SuiteRun:
         path = self._graphs / _folder(parameters) / f"{model}.npz"
         if not path.exists():
             stage(f"extracting {model}")
-            path.parent.mkdir(parents=True, exist_ok=True)
+            check_writable(path)
             extract = functools.partial(_extract, self._loads, model, path, dict(parameters))
             child = multiprocessing.get_context("spawn").Process(target=extract)
             child.start()
-            child.join()
+            try:
+                child.join()
+            finally:
+                child.terminate()  # it leaves Ctrl-C to this process
             if child.exitcode:
                 raise TfplaceError(f"{model} could not be extracted; see above.")
         return path
@@ -113,11 +127,13 @@ def _family(model: str) -> str:
     """Of a member's name; empty for a model of the zoo."""
     from models import families, zoo
 
-    family = model.rpartition("_")[0]
-    return family if family in families.names() and model not in zoo.names() else ""
+    family, _, index = model.rpartition("_")
+    there = model not in zoo.names() and family in families.names() and index in map(str, range(families.SIZE))
+    return family if there else ""
 
 
 def _extract(loads: Callable[[], None], model: str, path: Path, parameters: dict[str, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     loads()
     from models import families, zoo
     from tfplace.extract.sources import extract_source

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -53,6 +55,21 @@ def writing(path: str | Path) -> Iterator[None]:
             f"{path}, which could not be written ({error.strerror or error})",
             "a place with room that you may write to",
         ) from error
+
+
+def check_writable(path: str | Path) -> None:
+    """Tries whether a file can be written, before what goes into it takes long; its directory is made.
+
+    Raises:
+      UnwrittenError: it cannot.
+    """
+    path = Path(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):  # permissions alone do not tell, of a full disk or of /proc
+            pass
 
 
 @contextlib.contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from scipy.stats import spearmanr
@@ -12,6 +14,7 @@ from tfplace.compare.cells import Case, problem_of, run_placer
 from tfplace.compare.suites import Suite
 from tfplace.compare.tables import table
 from tfplace.core.graph import OpGraph
+from tfplace.errors import InputError
 from tfplace.measure.grappler import GrapplerEvaluator
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -36,6 +39,21 @@ class Judged:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return asdict(self)
+
+
+def read_judged(path: Path) -> dict[str, list[Judged]]:
+    """What a file has of each claim; nothing if it is not there.
+
+    Raises:
+      InputError: it is another kind of file.
+    """
+    if not path.exists():
+        return {}
+    try:
+        claims = json.loads(path.read_text(encoding="utf-8"))
+        return {claim: [Judged(**one) for one in found] for claim, found in claims.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} ({error})", "a file of scripts/recheck.py", "Name another file.") from error
 
 
 def judge(graph: OpGraph, case: Case, suite: Suite, tell: Callable[[str], None]) -> list[Judged]:
