@@ -42,6 +42,7 @@ from tfplace.report.plots import heat_map
 from tfplace.search.budget import Budget
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, random_graph
+from tfplace.version import versions
 
 KILLED = """
 import os, signal
@@ -160,6 +161,15 @@ def test_what_could_not_run_is_tried_again(tmp_path):
     assert path.stat().st_size == size  # the same trouble is no news
     journal.add(run("scotch", 1.0))
     assert not tasks(cases, ("scotch", "heft"), 1, Budget(evaluations=20), Journal(path, HEADER))
+
+
+def test_a_journal_says_what_made_it_and_goes_on_with_other_versions(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    Journal(path, {"budget": "1 s"}).add(Facts(CASE, 3, 2, 2, 0.5, "f"))
+    first, _, rest = path.read_text().partition("\n")
+    assert {"tfplace", "python", "numpy", "numba", "tensorflow"} == {*json.loads(first)["versions"]}
+    path.write_text(first.replace(versions()["numba"], "0.1") + "\n" + rest)
+    assert Journal(path, {"budget": "1 s"}).facts
 
 
 def test_a_journal_has_one_writer(tmp_path):

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.core.files import writing
 from tfplace.errors import InputError
+from tfplace.version import versions
 
 try:
     import fcntl
@@ -25,7 +26,8 @@ class Journal:
 
     Args:
       path: of the file; made with the first result if it does not exist.
-      header: what all its runs have in common, such as the budget; a file with another one is refused.
+      header: what all its runs have in common, such as the budget; a file with another one is refused. Versions are
+        written beside it, and not compared.
 
     Raises:
       InputError: the file belongs to another comparison, or is none.
@@ -48,7 +50,8 @@ class Journal:
         if isinstance(result, Run) and self._is_known_trouble(result):
             return
         line = {"facts" if isinstance(result, Facts) else "run": asdict(result)}
-        self._append(([] if self._whole else [{"header": self.header}]) + [line])
+        first = {"header": self.header, "versions": versions()}
+        self._append(([] if self._whole else [first]) + [line])
         self._take(result)
 
     def done(self, case: Case, placer: str, seed: int, code: str = "") -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer
 from tfplace.study.devices import single_device
-from tfplace.version import VERSION
+from tfplace.version import versions
 from tfplace.workers.base import Controllers
 
 BASELINES = ("round_robin", "expert", "heft")
@@ -183,7 +182,7 @@ def placement_of(
         topology_fingerprint=problem.topology.fingerprint,
         topology_name=problem.topology.name,
         baselines=baselines,
-        versions=_versions(),
+        versions=versions(),
         problem=problem,
         simulated=simulated,
         notes=notes,
@@ -225,7 +224,7 @@ def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, 
         "budget": str(limit),
         "evaluator": evaluator.source,
         "objective": _objective(evaluator),
-        "versions": _versions(),
+        "versions": versions(),
     }
 
 
@@ -299,7 +298,3 @@ def baseline_costs(problem: Problem, names: Sequence[str], seed: int, evaluator:
     for name, method in methods.items():
         costs[name] = evaluator(quickly_placed(problem, method, seed, evaluator))
     return costs
-
-
-def _versions() -> dict[str, str]:
-    return {"tfplace": VERSION} | {package: importlib.metadata.version(package) for package in ("numpy", "numba")}
