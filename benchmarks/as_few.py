@@ -1,6 +1,6 @@
 """Searches that learn nothing with as few placements as trained policies try, beside what --suite=unseen has.
 
-    python benchmarks/as_few.py --graphs=graphs --topologies=4xP100,8xP100    # a minute; adds to unseen.jsonl
+    python benchmarks/as_few.py --graphs=graphs --topologies=4xP100,8xP100    # two minutes; adds to unseen.jsonl
 
 `random_search_49` and `annealing_49` are these placers with 49 evaluations on each graph that is held out, as many as
 `placeto` and `gdp` try at once. Simulated.
@@ -17,6 +17,7 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
 
 EVALUATIONS = 49
@@ -29,7 +30,11 @@ _TOPOLOGIES = flags.DEFINE_list("topologies", list(suites.UNSEEN.topologies), "P
 
 
 def main(argv: list[str]) -> None:
-    del argv
+    with script(argv):
+        _run_missing()
+
+
+def _run_missing():
     from tfplace.compare import cells
     from tfplace.compare.journal import Journal
     from tfplace.compare.suite_runs import held_out_members

@@ -50,8 +50,8 @@ class Journal:
         if isinstance(result, Run) and self._is_known_trouble(result):
             return
         line = {"facts" if isinstance(result, Facts) else "run": asdict(result)}
-        first = {"header": self.header, "versions": versions()}
-        self._append(([] if self._whole else [first]) + [line])
+        first = [] if self._whole else [{"header": self.header, "versions": versions()}]
+        self._append([*first, line])
         self._take(result)
 
     def done(self, case: Case, placer: str, seed: int, code: str = "") -> bool:
