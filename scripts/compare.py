@@ -142,8 +142,10 @@ def _show(journal: Journal, page: Page | None, out: Path) -> None:
             cumulative(plot, curves(rows), axes=(over_auto, "part of the held-out cases"))
             return
         names = placers_of(rows)
+        rows = [row for row in rows if row.facts.bound_s > 0]
         over = [[row.median_s(name) / row.facts.bound_s for name in names] for row in rows]
-        heat_map(plot, [str(r.facts.case) for r in rows], names, over, what="step over bound")
+        if rows:
+            heat_map(plot, [str(r.facts.case) for r in rows], names, over, what="step over bound")
 
 
 if __name__ == "__main__":
