@@ -129,6 +129,8 @@ def test_ctrl_c_ends_a_comparison_in_a_line(tmp_path, graphs):
         said = process.communicate(timeout=60)[1]
     finally:
         process.kill()
+        process.wait()
+        process.stderr.close()
     assert process.returncode == 130
     assert "the same command goes on" in said and "Traceback" not in said
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2

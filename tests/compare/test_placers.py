@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -246,7 +247,7 @@ def test_what_has_finished_is_kept_when_another_process_is_killed(tmp_path, monk
             raise BrokenProcessPool
         return run(asked.placer, 2.0)
 
-    def failures_first(futures, return_when):
+    def failures_first(futures, timeout, return_when):
         done = sorted(wait(futures).done, key=lambda future: future.exception() is None)
         return SimpleNamespace(done=done)
 
@@ -269,6 +270,24 @@ def test_a_cell_that_fails_stops_no_other_and_is_run_again(tmp_path):
     failed = run_all(todo, journal, jobs=99)
     assert [(task.case.graph, task.placer) for task, _ in failed] == [("h", ""), ("h", "heft")]
     assert [*journal.runs] == [(CASE, "heft", 0)]
+
+
+def test_ctrl_c_ends_a_comparison_though_another_thread_has_it(tmp_path):
+    branches().save(tmp_path / "g.npz")
+    journal = Journal(tmp_path / "runs.jsonl", HEADER)
+    todo = tasks([(tmp_path / "g.npz", CASE)], ("random_search",), 1, Budget(seconds=60.0), journal)
+    sent = []
+
+    def interrupt():
+        wait_for(journal.path.exists)  # facts are there: the search has begun
+        time.sleep(1.0)
+        sent.append(time.monotonic())
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_all(todo, journal)
+    assert time.monotonic() - sent[0] < 20
 
 
 def test_no_process_outlives_a_comparison_that_is_killed(tmp_path):

@@ -20,6 +20,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.errors import InputError, WorkersError
 from tfplace.search.budget import Budget
+from tfplace.workers.base import LOOK_S
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def run_all(
                     running[pool.submit(run_task, task)] = task
                 if not running:
                     return failed
-                wait(running, return_when=FIRST_COMPLETED)
+                wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
                 for result in _finished(running):  # before any error ends this
                     journal.add(result)
                     tell()

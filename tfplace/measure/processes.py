@@ -18,6 +18,7 @@ from typing import Any
 
 from tfplace.errors import ClusterError
 from tfplace.measure.worker import Settings
+from tfplace.workers.base import LOOK_S
 
 LOAD_TIMEOUT_S = 120.0
 """Time to import TensorFlow: a few seconds, but more on a cold disk or a busy machine."""
@@ -98,8 +99,10 @@ class WorkerProcesses:
 
     def wait(self, pid: int, timeout_s: float | None = None) -> int | None:
         """As `ended`, once it has ended or the time is over."""
+        look_s = LOOK_S if timeout_s is None else timeout_s
         with self._changed:
-            self._changed.wait_for(lambda: self.ended(pid) is not None, timeout_s)
+            while not self._changed.wait_for(lambda: self.ended(pid) is not None, look_s) and timeout_s is None:
+                pass
         return self.ended(pid)
 
     def last_words(self) -> str:

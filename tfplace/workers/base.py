@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+LOOK_S = 0.5
+"""How long the main thread waits without looking up. The system may give Ctrl-C to another thread of the process; then
+nothing wakes the main one, in which it counts."""
+
 Result = TypeVar("Result")
 
 
