@@ -101,13 +101,13 @@ def _graph(name: str):  # noqa: ANN202
 
 
 def _show(results: dict) -> None:
-    from tfplace.compare.tables import fidelity_tables, replace_between, speed_table
+    from tfplace.compare.tables import Page, fidelity_tables, speed_table
     from tfplace.report.plots import scatter
 
     print(fidelity_tables(results))
     if _PAGES.value:
         for page, tables in ((ROOT / "docs" / "fidelity.md", fidelity_tables), (ROOT / "README.md", speed_table)):
-            page.write_text(replace_between(page.read_text(), "fidelity", tables(results)))
+            Page(page, "fidelity").write(tables(results))
     if _PLOT.value:
         panels = {}
         for e in results["experiments"]:

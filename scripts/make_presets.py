@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+from absl import app
+
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tfplace.cli.scripts import script  # noqa: E402
+from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
+
 PRESETS = ROOT / "tfplace/core/presets"
 PRODUCTS = json.loads((ROOT / "tfplace/measure/products.json").read_text())
 
@@ -129,13 +137,16 @@ def box(name: str, cpu: str, what: str, products: list[str], links: list[dict[st
     }
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Writes every preset."""
-    PRESETS.mkdir(exist_ok=True)
-    boxes = [preset(kind, count) for kind in KINDS for count in (2, 4, 8)]
-    for made in [*boxes, *(mixed(MIXED, count) for count in (2, 4))]:
-        (PRESETS / f"{made['name']}.json").write_text(json.dumps(made, indent=1) + "\n")
+    with script(argv):
+        boxes = [preset(kind, count) for kind in KINDS for count in (2, 4, 8)]
+        for made in [*boxes, *(mixed(MIXED, count) for count in (2, 4))]:
+            path = PRESETS / f"{made['name']}.json"
+            check_writable(path)
+            with writing(path):
+                write_whole(path, json.dumps(made, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    app.run(main)

@@ -1,14 +1,15 @@
 """Has Grappler's cost model judge the placements of a claim, as a second opinion beside the simulator.
 
     python scripts/recheck.py --claim=colocrl
-    python scripts/recheck.py --claim=colocrl --page=docs/reproduction.md    # only the table, of the results there are
+    python scripts/recheck.py --claim=colocrl --page=docs/reproduction.md    # only the tables, of the results there are
 
-Every placer is run again with seed 0, which gives the placements that scripts/reproduce.py found with it. Results are
-in benchmarks/recheck.json, claim by claim and case by case; cases that are there are not judged again.
+Every placer is run again with seed 0, which gives the placements that scripts/reproduce.py found with it, but where the
+budget is in seconds. Results are in benchmarks/recheck.json, claim by claim; what is there is not judged again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -22,12 +23,18 @@ from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare.tables import Page  # noqa: E402
 from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
+from tfplace.errors import UnknownNameError  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
-_CLAIM = flags.DEFINE_enum("claim", "colocrl", ["colocrl", "post"], "Whose placements; claims with groups.")
+_JUDGED = ("colocrl", "gdp", "gdp-hold-out", "placeto-samples", "placeto-unseen", "post")
+_CLAIM = flags.DEFINE_enum(
+    "claim", "colocrl", _JUDGED, "Whose placements; those of gdp are also those of hierarchical and baechi."
+)
+_TOPOLOGIES = flags.DEFINE_list("topologies", [], "Only of the claim's cases on these presets.")
+_PLACERS = flags.DEFINE_list("placers", [], "Only these of the claim's.")
 _QUICK = flags.DEFINE_bool("quick", False, "Its small models.")
 _OUT = flags.DEFINE_string("out", None, "The results; by default benchmarks/recheck.json, of --quick in out/.")
-_PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten from what there is.")
+_PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten from what there is.")
 
 
 def main(argv: list[str]) -> None:
@@ -45,30 +52,36 @@ def _recheck() -> None:
     load_tensorflow(gpus=False)
     import keras
 
-    from models import zoo
-    from tfplace.compare.suite_runs import SuiteRun
-    from tfplace.extract.sources import extract_source
+    from tfplace.compare.suite_runs import SuiteRun, extracted
     from tfplace.reproduce.claims import CLAIMS
-    from tfplace.reproduce.recheck import judge, judged_table, read_judged
+    from tfplace.reproduce.recheck import Judged, judge, judged_tables, read_judged
 
     claim = CLAIMS[_CLAIM.value]
-    suite = claim.quick if _QUICK.value else claim.suite
+    suite = claim.run_of(quick=_QUICK.value)
+    if _TOPOLOGIES.value:
+        suite = dataclasses.replace(suite, topologies=tuple(_TOPOLOGIES.value))
+    for name in _PLACERS.value:
+        if name not in suite.placers:
+            raise UnknownNameError(f"placer of {_CLAIM.value}", name, suite.placers)
+    run = SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None)
     results = read_judged(out)
     kept = results.setdefault(_CLAIM.value, [])
     with Stages(quiet=False) as stages:
-        cases = list(SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None).cases())
-        todo = [] if page else [(n, case) for n, case in cases if str(case) not in {one.case for one in kept}]
-        for model, case in todo:
+        cases = list(run.cases())
+        for model, case in [] if page else cases:
+            there = {one.placer for one in kept if one.case == str(case)}
+            placers = [name for name in _PLACERS.value or suite.placers if name not in there]
+            if not placers:
+                continue
             stages.stage(f"extracting {model}")
             keras.utils.clear_session()  # Keras numbers its names within a process
-            built = zoo.build(model, **suite.parameters.get(model, {}))
-            graph = extract_source(built.model, built.batch, training=None, fetches=None, name=model)
-            kept += judge(graph, case, suite, stages.stage)
-            known = {claim: [one.to_dict() for one in found] for claim, found in results.items()}
-            with writing(out):
-                write_whole(out, json.dumps(known, indent=1) + "\n")
+            graph = extracted(model, suite.parameters.get(model, {}))
+            for one in judge(graph, case, suite, placers, stages.stage):
+                kept.append(one)
+                with writing(out):
+                    write_whole(out, json.dumps(results, indent=1, default=Judged.to_dict) + "\n")
     names = {str(case) for _, case in cases}
-    text = judged_table([one for one in kept if one.case in names])
+    text = judged_tables([one for one in kept if one.case in names], claim.methods, run.rows())
     print(text)
     if page is not None:
         page.write(text)

@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
 
 
 def _reproduce() -> None:
-    from tfplace.compare.suite_runs import SuiteRun, held_out_members
+    from tfplace.compare.suite_runs import SuiteRun
     from tfplace.reproduce.claims import CLAIMS
 
     name = _CLAIM.value
@@ -66,11 +66,9 @@ def _reproduce() -> None:
         print("\n".join(lines), file=sys.stderr if name else sys.stdout)
         raise SystemExit(f"There is no claim {name!r}; see above." if name else 0)
     claim = CLAIMS[name]
-    suite = claim.quick if _QUICK.value else claim.suite
     if _QUICK.value and _PAGE.value:
         raise SystemExit("--quick with --page; what a quick run finds is for no page.")
-    if _QUICK.value and suite.held_out:
-        suite = dataclasses.replace(suite, models=held_out_members(1))
+    suite = claim.run_of(quick=_QUICK.value)
     if _SEEDS.value:
         suite = dataclasses.replace(suite, seeds=_SEEDS.value)
     loads = functools.partial(load_tensorflow, gpus=False)

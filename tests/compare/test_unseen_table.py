@@ -51,6 +51,8 @@ def test_the_tables_say_geometric_means_and_what_does_not_fit():
     overall = {
         line.split("|")[1].strip(): [c.strip() for c in line.split("|")] for line in overall_table(ROWS).splitlines()
     }
+    assert [cell.strip() for cell in lines["bound"].split("|")][2:] == [f"{math.sqrt(0.25 * 0.5):.3f}", "0.500", ""]
+    assert overall["bound"][2:7] == ["3", f"{(0.25 * 0.5 * 0.5) ** (1 / 3):.3f}", "0.500", "-", "-"]
     assert overall["placeto"][2:7] == ["3", f"{(1.05 * 0.9 * 1.21) ** (1 / 3):.3f}", "1.050", "1.21", "2 of 3"]
 
 

@@ -40,6 +40,15 @@ def cells(text, name):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_is_about_placers_that_are_run_for_it(name):
+    claim = CLAIMS[name]
+    assert claim.methods and {*claim.methods} <= {*claim.suite.placers} and {*claim.methods} <= {*claim.quick.placers}
+    assert claim.run_of(quick=False) is claim.suite
+    quick = claim.run_of(quick=True)
+    assert replace(quick, models=claim.quick.models) == claim.quick and quick.models
+
+
 def test_colocrl_is_compared_with_the_best_of_its_baselines():
     rows = [
         standing(single=4.0, scotch=9.0, min_cut=None, expert=2.0, seq2seq=1.5, random_search=3.0, annealing=1.0),

@@ -15,6 +15,7 @@ from tfplace.compare.running import Task, run_all, tasks
 from tfplace.compare.standings import Standing, standings
 from tfplace.compare.suites import Suite
 from tfplace.core.files import check_writable
+from tfplace.core.graph import OpGraph
 from tfplace.core.topology import Topology
 from tfplace.errors import TfplaceError, UnknownNameError
 from tfplace.registry import PLACERS
@@ -135,9 +136,19 @@ def _family(model: str) -> str:
 def _extract(loads: Callable[[], None], model: str, path: Path, parameters: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     loads()
+    extracted(model, parameters).save(path)
+
+
+def extracted(model: str, parameters: Mapping[str, Any]) -> OpGraph:
+    """The graph of a model, built and read in this process.
+
+    Args:
+      model: of the zoo, or a member of a family.
+      parameters: instead of the model's own.
+    """
     from models import families, zoo
     from tfplace.extract.sources import extract_source
 
     family = _family(model)
     built = families.member(family, int(model.rpartition("_")[2])) if family else zoo.build(model, **parameters)
-    extract_source(built.model, built.batch, training=None, fetches=None, name=model).save(path)
+    return extract_source(built.model, built.batch, training=None, fetches=None, name=model)

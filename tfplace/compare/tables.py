@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfplace.core.files import write_whole
+from tfplace.core.files import write_whole, writing
 from tfplace.errors import InputError
 
 
@@ -83,8 +83,13 @@ class Page:
         replace_between(text, self.name, "")
 
     def write(self, tables: str) -> None:
-        """Replaces what is there."""
-        write_whole(self._path, replace_between(self._path.read_text(encoding="utf-8"), self.name, tables))
+        """Replaces what is there.
+
+        Raises:
+          UnwrittenError: the operating system refused.
+        """
+        with writing(self._path):
+            write_whole(self._path, replace_between(self._path.read_text(encoding="utf-8"), self.name, tables))
 
 
 def _agreement(e: Mapping[str, Any]) -> tuple[str, ...]:

@@ -31,39 +31,33 @@ def over_optimised(rows: Sequence[Standing], placer: str) -> list[float]:
     return [ratio for ratio in ratios if not math.isnan(ratio)]
 
 
+def _bounds(rows: Sequence[Standing]) -> list[float]:
+    """The bound over the optimised step, of each case in which that fits and there is a bound."""
+    rows = [row for row in rows if math.isfinite(row.median_s(OPTIMISED)) and row.facts.bound_s > 0]
+    return [row.facts.bound_s / row.median_s(OPTIMISED) for row in rows]
+
+
 def groups_table(rows: Sequence[Standing]) -> str:
-    """For each placer, family and topology the geometric mean of the step over the optimised one."""
-    groups = list(dict.fromkeys(_group(row) for row in rows))
-    head = (f"step over {OPTIMISED}", *groups)
-    return table(
-        head,
-        [
-            (name, *(_shown(over_optimised([r for r in rows if _group(r) == group], name)) for group in groups))
-            for name in placers_of(rows)
-        ],
-    )
+    """For each placer, and the bound, the geometric mean of the step over the optimised one, by family and topology."""
+    groups = {group: [row for row in rows if _group(row) == group] for group in dict.fromkeys(map(_group, rows))}
+    lines = [("bound", *(_shown(_bounds(some)) for some in groups.values()))]
+    lines += [(name, *(_shown(over_optimised(some, name)) for some in groups.values())) for name in placers_of(rows)]
+    return table((f"step over {OPTIMISED}", *groups), lines)
 
 
 def overall_table(rows: Sequence[Standing]) -> str:
     """For each placer geometric mean, median, worst case, and how often it is near the optimised one."""
     lines = []
+    if bounds := _bounds(rows):
+        lines.append(("bound", str(len(bounds)), _shown(bounds), f"{statistics.median(bounds):.3f}", "-", "-"))
     for name in placers_of(rows):
         ratios = over_optimised(rows, name)
         if not ratios:
             continue
-        near = sum(ratio <= _NEAR for ratio in ratios)
         fits = [ratio for ratio in ratios if math.isfinite(ratio)]
         worst = f"{max(fits):.2f}" if fits else "-"
-        lines.append(
-            (
-                name,
-                str(len(ratios)),
-                _shown(ratios),
-                f"{statistics.median(ratios):.3f}",
-                worst,
-                f"{near} of {len(ratios)}",
-            )
-        )
+        near = f"{sum(ratio <= _NEAR for ratio in ratios)} of {len(ratios)}"
+        lines.append((name, str(len(ratios)), _shown(ratios), f"{statistics.median(ratios):.3f}", worst, near))
     return table(("all cases", "cases", "geometric mean", "median", "worst", "within 10 %"), lines)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfplace.compare.standings import Standing
+from tfplace.compare.suite_runs import held_out_members
 from tfplace.compare.suites import Suite
 
 
@@ -19,6 +20,7 @@ class Claim:
       suite: what is run.
       quick: the same in minutes, to see that it works; its numbers say nothing.
       tables: what was found, beside what the paper found, and how far the claim holds; Markdown.
+      methods: the placers that it is about.
     """
 
     paper: str
@@ -26,3 +28,10 @@ class Claim:
     suite: Suite
     quick: Suite
     tables: Callable[[Sequence[Standing]], str]
+    methods: tuple[str, ...]
+
+    def run_of(self, *, quick: bool) -> Suite:
+        """What is run: `suite` or `quick`, and of models that are held out quickly one of each family."""
+        if not quick:
+            return self.suite
+        return replace(self.quick, models=held_out_members(1)) if self.quick.held_out else self.quick

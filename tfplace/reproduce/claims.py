@@ -53,6 +53,7 @@ CLAIMS = {
         replace(POLICIES, placers=_COLOCRL, models=("inception_v3", "rnnlm_2", "nmt_2")),
         _quickly("colocrl", _COLOCRL),
         colocrl.tables,
+        ("seq2seq",),
     ),
     "hierarchical": Claim(
         "Mirhoseini et al., ICLR 2018 (hierarchical planner)",
@@ -61,6 +62,7 @@ CLAIMS = {
         replace(GDP, placers=_HDP),
         _quickly("hierarchical", _HDP, groups=0),
         hierarchical.tables,
+        ("hierarchical",),
     ),
     "placeto-samples": Claim(
         "Addanki et al., NeurIPS 2019 (Placeto)",
@@ -69,6 +71,7 @@ CLAIMS = {
         SAMPLES,
         _quickly("placeto_samples", _SAMPLES, "1500 evaluations"),
         samples_tables,
+        ("placeto_scratch",),
     ),
     "placeto-unseen": Claim(
         "Addanki et al., NeurIPS 2019 (Placeto)",
@@ -83,6 +86,7 @@ CLAIMS = {
             topologies=("2xP100",),
         ),
         unseen_tables,
+        ("placeto", "gdp"),
     ),
     "post": Claim(
         "Gao, Chen and Li, NeurIPS 2018 (Post)",
@@ -91,6 +95,7 @@ CLAIMS = {
         replace(POLICIES, placers=_POST, out="benchmarks/post.jsonl"),
         _quickly("post", _POST),
         post.tables,
+        ("post",),
     ),
     "gdp": Claim(
         "Zhou et al., 2019 (GDP)",
@@ -98,6 +103,7 @@ CLAIMS = {
         GDP,
         _quickly("gdp", _GDP, groups=0),
         gdp_tables,
+        ("gdp_scratch", "hierarchical"),
     ),
     "gdp-hold-out": Claim(
         "Zhou et al., 2019 (GDP)",
@@ -106,6 +112,7 @@ CLAIMS = {
         _LARGE,
         _quickly("gdp_hold_out", _HOLD_OUT, groups=0, trained={"gdp_tuned": Trained("gdp", "shipped", fine_tune=5)}),
         hold_out.tables,
+        ("gdp", "gdp_tuned"),
     ),
     "baechi": Claim(
         "Jeon et al., SoCC 2020 (Baechi)",
@@ -114,5 +121,6 @@ CLAIMS = {
         GDP,
         _quickly("baechi", ("single", "expert", *baechi.BAECHI, *baechi.LEARNED), groups=0),
         baechi.tables,
+        baechi.BAECHI,
     ),
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from scipy.stats import spearmanr
 
 from tfplace.compare.cells import Case, problem_of, run_placer
+from tfplace.compare.standings import Standing
 from tfplace.compare.suites import Suite
 from tfplace.compare.tables import table
 from tfplace.core.graph import OpGraph
@@ -18,6 +20,8 @@ from tfplace.errors import InputError
 from tfplace.measure.grappler import GrapplerEvaluator
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
+
+SINGLE = "single"
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,13 @@ class Judged:
     Attributes:
       case: where.
       placer: who made it, with seed 0.
-      simulated_s: the simulator's.
-      grappler_s: Grappler's with transfers; None if it failed there.
+      simulated_s: the simulator's; None if it fits no memory or could not be made.
+      grappler_s: Grappler's with transfers; None if it failed there, or was not asked for what does not fit.
     """
 
     case: str
     placer: str
-    simulated_s: float
+    simulated_s: float | None
     grappler_s: float | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,52 +60,129 @@ def read_judged(path: Path) -> dict[str, list[Judged]]:
         raise InputError(f"{path} ({error})", "a file of scripts/recheck.py", "Name another file.") from error
 
 
-def judge(graph: OpGraph, case: Case, suite: Suite, tell: Callable[[str], None]) -> list[Judged]:
-    """Runs each placer of a suite again, with seed 0, and asks Grappler what it thinks of what was found.
+def judge(
+    graph: OpGraph, case: Case, suite: Suite, placers: Sequence[str], tell: Callable[[str], None]
+) -> Iterator[Judged]:
+    """Runs placers of a suite again, with seed 0, and asks Grappler what it thinks of what each found.
 
-    With a budget in evaluations the same seed gives the same placement. What fits nowhere is left out.
+    With a budget in evaluations the same seed gives the same placement.
 
     Args:
       graph: extracted in this process, so that it has its TensorFlow form.
       case: of the suite.
-      suite: whose placers and budget.
+      suite: with the budget.
+      placers: of the suite's.
       tell: called with what is done next.
     """
-    problem, found = problem_of(graph, case), []
+    problem = problem_of(graph, case)
     with GrapplerEvaluator(problem) as grappler:
-        for name in suite.placers:
+        for name in placers:
             tell(f"{case}: {name}")
             search = Search(problem, Budget.parse(suite.budget), 0)
             run = run_placer(search, case, name, 0, trained=suite.trained.get(name))
+            grappler_s = None
             if run.step_s is not None and search.best is not None:
                 cost = grappler(search.best)
-                found.append(Judged(str(case), name, run.step_s, None if cost.failure else cost.step_s))
-    return found
+                grappler_s = None if cost.failure else cost.step_s
+            yield Judged(str(case), name, run.step_s, grappler_s)
 
 
-def judged_table(found: Sequence[Judged]) -> str:
-    """For each case and placer the step over the best single device's, by the simulator and by Grappler."""
-    cases = list(dict.fromkeys(one.case for one in found))
-    by = {(one.case, one.placer): one for one in found}
+def judged_tables(found: Sequence[Judged], methods: Sequence[str], rows: Sequence[Standing]) -> str:
+    """All there is to say.
+
+    Args:
+      found: of one claim.
+      methods: the placers that it is about.
+      rows: its results.
+    """
+    return "\n\n".join((cases_table(found), opinions_table(found, methods), repeated_text(found, rows)))
+
+
+def cases_table(found: Sequence[Judged]) -> str:
+    """For each case and placer the step over the best single device's, by the simulator and by Grappler.
+
+    Last how the two rank the placers (Spearman's correlation).
+    """
+    by, names = _by_case(found), _placers(found)
     lines = []
-    for name in dict.fromkeys(one.placer for one in found):
-        cells = []
-        for case in cases:
-            one, alone = by.get((case, name)), by.get((case, "single"))
-            cells.append("-" if one is None or alone is None else _ratios(one, alone))
-        lines.append((name, *cells))
-    agreement = ("rank correlation", *(_agreement([one for one in found if one.case == case]) for case in cases))
-    return table(("over single: simulated, Grappler", *cases), [*lines, agreement])
+    for case, judged in by.items():
+        cells = (_cell(judged.get(name), judged.get(SINGLE)) for name in names)
+        lines.append((case, *cells, _agreement(judged.values())))
+    return table(("over single: simulated, Grappler", *names, "rank correlation"), lines)
 
 
-def _ratios(one: Judged, alone: Judged) -> str:
-    judged = one.grappler_s and alone.grappler_s and f"{one.grappler_s / alone.grappler_s:.2f}"
-    return f"{one.simulated_s / alone.simulated_s:.2f}, {judged or 'failed'}"
+def opinions_table(found: Sequence[Judged], methods: Sequence[str]) -> str:
+    """For each placer its median ratios, and in how many cases each method's step is shorter than its.
+
+    By the simulator, by Grappler, and in how many these say the same, of the cases in which Grappler judged both.
+    """
+    by, names = _by_case(found), _placers(found)
+    methods = [name for name in methods if name in names]
+    lines = []
+    for name in names:
+        over = _ratios_of(by, name, SINGLE)
+        medians = (f"{statistics.median(side):.2f}" for side in zip(*over, strict=True))
+        lines.append((name, str(len(over)), ", ".join(medians) or "-", *(_shorter(by, one, name) for one in methods)))
+    head = ("by the simulator, by Grappler", "cases", "medians over single")
+    return table((*head, *(f"{name} is shorter in; both say the same in" for name in methods)), lines)
 
 
-def _agreement(found: Sequence[Judged]) -> str:
-    """Spearman's, over the placers."""
-    ran = [one for one in found if one.grappler_s is not None]
-    if len(ran) < 3:
+def repeated_text(found: Sequence[Judged], rows: Sequence[Standing]) -> str:
+    """How many of the placements have the step that the results have of the same seed."""
+    kept = {
+        (str(row.facts.case), run.placer): run.step_s
+        for row in rows
+        for runs in row.runs.values()
+        for run in runs
+        if run.seed == 0
+    }
+    pairs = [(one, kept[one.case, one.placer]) for one in found if (one.case, one.placer) in kept]
+    others = {one.placer for one, step_s in pairs if one.simulated_s != step_s}
+    same = sum(one.simulated_s == step_s for one, step_s in pairs)
+    said = f"{same} of {len(pairs)} steps are, to the last bit, what the results of the claim have of seed 0"
+    return f"{said}; not all those of {', '.join(sorted(others))}" if others else said
+
+
+def _by_case(found: Sequence[Judged]) -> dict[str, dict[str, Judged]]:
+    """Case -> placer -> what was judged."""
+    by: dict[str, dict[str, Judged]] = {}
+    for one in found:
+        by.setdefault(one.case, {})[one.placer] = one
+    return by
+
+
+def _placers(found: Sequence[Judged]) -> list[str]:
+    return list(dict.fromkeys(one.placer for one in found))
+
+
+def _cell(one: Judged | None, single: Judged | None) -> str:
+    if one is None or single is None or single.simulated_s is None:
         return "-"
-    return f"{spearmanr([one.simulated_s for one in ran], [one.grappler_s for one in ran]).statistic:.2f}"
+    if one.simulated_s is None:
+        return "does not fit"
+    judged = one.grappler_s and single.grappler_s and f"{one.grappler_s / single.grappler_s:.2f}"
+    return f"{one.simulated_s / single.simulated_s:.2f}, {judged or 'failed'}"
+
+
+def _agreement(judged: Iterable[Judged]) -> str:
+    """Spearman's, over the placers."""
+    pairs = [(one.simulated_s, one.grappler_s) for one in judged if one.simulated_s and one.grappler_s]
+    return f"{spearmanr(*zip(*pairs, strict=True)).statistic:.2f}" if len(pairs) > 2 else "-"
+
+
+def _ratios_of(by: Mapping[str, Mapping[str, Judged]], name: str, other: str) -> list[tuple[float, float]]:
+    """A placer's step over another's by the simulator and by Grappler, of each case in which both were judged."""
+    ratios = []
+    for judged in by.values():
+        mine, theirs = judged.get(name), judged.get(other)
+        if mine and theirs and mine.simulated_s and theirs.simulated_s and mine.grappler_s and theirs.grappler_s:
+            ratios.append((mine.simulated_s / theirs.simulated_s, mine.grappler_s / theirs.grappler_s))
+    return ratios
+
+
+def _shorter(by: Mapping[str, Mapping[str, Judged]], method: str, name: str) -> str:
+    if method == name:
+        return "-"
+    shorter = [(simulated < 1, judged < 1) for simulated, judged in _ratios_of(by, method, name)]
+    simulated, judged = sum(one for one, _ in shorter), sum(one for _, one in shorter)
+    return f"{simulated}, {judged}; {sum(one == other for one, other in shorter)}" if shorter else "-"
