@@ -30,7 +30,10 @@ PAGE = HERE.parents[1] / "docs" / "objectives.md"
 RESULTS = HERE / "results.json"
 REFERENCE = json.loads((HERE / "reference.json").read_text())
 WORKLOADS = tuple(sorted(REFERENCE))
-PLACERS = ("single", "round_robin", "expert", "heft", "contiguous", "local_search", "load_search", "exact", "auto")
+PLACERS = (
+    *("single", "round_robin", "expert", "heft", "contiguous"),
+    *("random_search", "annealing", "local_search", "load_search", "exact", "auto"),
+)
 
 
 def main() -> None:
