@@ -5,6 +5,7 @@ logical devices before any test that may start TensorFlow: every test outside th
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 import pytest
 
 from tfplace.registry import PLACERS
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt themselves and others
 
 NUM_LOGICAL_CPUS = 4
 FLOORS_WITHOUT_TENSORFLOW = {"core", "group", "cost", "simulate", "schedule", "study", "placers", "search"}
