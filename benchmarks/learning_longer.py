@@ -1,11 +1,12 @@
-"""Whether 500 evaluations are what holds `hierarchical` and `gdp_scratch` back: ten times as many.
+"""Whether 500 evaluations are what holds `hierarchical` and `gdp_scratch` back, or having no groups: ten times as many.
 
     python benchmarks/learning_longer.py --graphs=out/graphs           # half an hour on two cores; goes on
     python benchmarks/learning_longer.py --page=docs/reproduction.md   # puts the table of the results there
 
 Some models of `python scripts/reproduce.py --claim=gdp`, with the placers that learn and those that do not, beside
-what that claim's results have. `gdp_scratch` only on the smaller ones: an update takes it as long as the graph is
-large. Step times are simulated, and do not depend on the machine.
+what that claim's results have, and those of `scripts/compare.py --suite=policies` on groups. `gdp_scratch` only on the
+smaller ones: an update takes it as long as the graph is large. Step times are simulated, and do not depend on the
+machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import script  # noqa: E402
-from tfplace.compare.suites import GDP  # noqa: E402
+from tfplace.compare.suites import GDP, POLICIES  # noqa: E402
 from tfplace.compare.tables import Page, table  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
@@ -48,16 +49,22 @@ def _run_missing():
 
     page = None if _PAGE.value is None else Page(_PAGE.value, "learning-longer")
     load, rows, failed = functools.partial(load_tensorflow, gpus=False), [], []
+
+    def results(suite, models, placers, out, **changes):
+        suite = dataclasses.replace(
+            suite, models=models, placers=placers, topologies=GDP.topologies, tight=(), **changes
+        )
+        return SuiteRun(suite, Path(_GRAPHS.value), Path(out), load)
+
     for models, placers in RUNS.items():
-        suite = dataclasses.replace(GDP, models=models, placers=placers)
-        longer = SuiteRun(dataclasses.replace(suite, budget=BUDGET), Path(_GRAPHS.value), Path(_OUT.value), load)
+        longer = results(GDP, models, placers, _OUT.value, budget=BUDGET)
         if page is None:
             with Stages(quiet=False) as stages:
                 failed += longer.run(_JOBS.value, stage=stages.stage, progress=stages.part)
-        suite = dataclasses.replace(suite, placers=("single", "expert", "heft", *placers))
-        claim = SuiteRun(suite, Path(_GRAPHS.value), ROOT / suite.out, load)
-        with_longer = {row.facts.case: row for row in longer.rows()}
-        rows += [(row, with_longer[row.facts.case]) for row in claim.rows() if row.facts.case in with_longer]
+        beside = ("single", "expert", "heft", *BESIDE, *LEARNING)
+        files = (results(suite, models, beside, ROOT / suite.out) for suite in (GDP, POLICIES))
+        few, grouped, many = ({row.facts.case.graph: row for row in run.rows()} for run in (*files, longer))
+        rows += [(few[model], grouped.get(model), many[model]) for model in models if model in few and model in many]
     print(text(rows))
     if page is not None:
         page.write(text(rows))
@@ -66,21 +73,25 @@ def _run_missing():
 
 
 def text(rows):
-    """The table: medians over the seeds, with few and with many evaluations.
+    """The table: medians over the seeds, with few and many evaluations, and in between on groups.
 
     Args:
-      rows: pairs of what the claim's results and these have of a case.
+      rows: what the three files have of a model; None where one has nothing.
     """
     from tfplace.compare.standings import bound_over_single, over_single, times
 
-    few, many = (budget.split()[0] for budget in (GDP.budget, BUDGET))
-    lines = [("bound", *(bound_over_single(row) for row, _ in rows))]
-    lines += [(name, *(over_single(row, name) for row, _ in rows)) for name in ("expert", "heft")]
+    few, some, many = (int(budget.split()[0]) for budget in (GDP.budget, POLICIES.budget, BUDGET))
+    lines = [("bound", *(bound_over_single(row) for row, _, _ in rows))]
+    lines += [(name, *(over_single(row, name) for row, _, _ in rows)) for name in ("expert", "heft")]
     for name in (*BESIDE, *LEARNING):
-        lines.append((f"{name}, {few}", *(over_single(row, name) for row, _ in rows)))
-        after = (times(longer.median_s(name), row.median_s("single")) for row, longer in rows)
-        lines.append((f"{name}, {int(many):,}", *after))
-    return table(("step over single, by evaluations", *(str(row.facts.case) for row, _ in rows)), lines)
+        lines.append((f"{name}, {few:,}", *(over_single(row, name) for row, _, _ in rows)))
+        after = (
+            times(row.median_s(name), one.median_s("single")) if row.ran(name) else "not run" for one, _, row in rows
+        )
+        lines.append((f"{name}, {many:,}", *after))
+        on_groups = (over_single(row, name) if row else "not run" for _, row, _ in rows)
+        lines.append((f"{name}, {some:,} on {POLICIES.groups} groups", *on_groups))
+    return table(("step over single, by evaluations", *(str(row.facts.case) for row, _, _ in rows)), lines)
 
 
 if __name__ == "__main__":
