@@ -51,7 +51,9 @@ def _recheck() -> None:
     check_writable(out)
     load_tensorflow(gpus=False)
     import keras
+    import tensorflow as tf
 
+    tf.get_logger().setLevel("ERROR")  # each graph has policies of its own to trace
     from tfplace.compare.suite_runs import SuiteRun, extracted
     from tfplace.reproduce.claims import CLAIMS
     from tfplace.reproduce.recheck import Judged, judge, judged_tables, read_judged
