@@ -25,12 +25,12 @@ from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare.suites import GDP, POLICIES  # noqa: E402
 from tfplace.compare.tables import Page, table  # noqa: E402
+from tfplace.compare.versus import UNLEARNED  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
 BUDGET = "5000 evaluations"
 LEARNING = ("hierarchical", "gdp_scratch")
-BESIDE = ("random_search", "annealing", "untrained")
-RUNS = {("dlrm", "rnnlm_2"): (*BESIDE, *LEARNING), ("inception_v3", "nmt_2"): (*BESIDE, "hierarchical")}
+RUNS = {("dlrm", "rnnlm_2"): (*UNLEARNED, *LEARNING), ("inception_v3", "nmt_2"): (*UNLEARNED, "hierarchical")}
 """Models, and who is run on them."""
 
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
@@ -41,10 +41,10 @@ _PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten; noth
 
 def main(argv: list[str]) -> None:
     with script(argv):
-        _run_missing()
+        _learn()
 
 
-def _run_missing():
+def _learn():
     from tfplace.compare.suite_runs import SuiteRun
 
     page = None if _PAGE.value is None else Page(_PAGE.value, "learning-longer")
@@ -61,15 +61,17 @@ def _run_missing():
         if page is None:
             with Stages(quiet=False) as stages:
                 failed += longer.run(_JOBS.value, stage=stages.stage, progress=stages.part)
-        beside = ("single", "expert", "heft", *BESIDE, *LEARNING)
+        beside = ("single", "expert", "heft", *UNLEARNED, *LEARNING)
         files = (results(suite, models, beside, ROOT / suite.out) for suite in (GDP, POLICIES))
         few, grouped, many = ({row.facts.case.graph: row for row in run.rows()} for run in (*files, longer))
         rows += [(few[model], grouped.get(model), many[model]) for model in models if model in few and model in many]
     print(text(rows))
     if page is not None:
         page.write(text(rows))
+    for task, error in failed:
+        print(f"{task}: {error!r}", file=sys.stderr)
     if failed:
-        raise SystemExit(f"{failed}; the same command runs them again.")
+        raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
 
 
 def text(rows):
@@ -83,7 +85,7 @@ def text(rows):
     few, some, many = (int(budget.split()[0]) for budget in (GDP.budget, POLICIES.budget, BUDGET))
     lines = [("bound", *(bound_over_single(row) for row, _, _ in rows))]
     lines += [(name, *(over_single(row, name) for row, _, _ in rows)) for name in ("expert", "heft")]
-    for name in (*BESIDE, *LEARNING):
+    for name in (*UNLEARNED, *LEARNING):
         lines.append((f"{name}, {few:,}", *(over_single(row, name) for row, _, _ in rows)))
         after = (
             times(row.median_s(name), one.median_s("single")) if row.ran(name) else "not run" for one, _, row in rows

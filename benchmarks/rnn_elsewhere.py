@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
 
 NAME = "rnn_elsewhere"
@@ -37,7 +38,11 @@ _TOPOLOGIES = flags.DEFINE_list("topologies", list(suites.UNSEEN.topologies), "P
 
 
 def main(argv: list[str]) -> None:
-    del argv
+    with script(argv):
+        _run_missing()
+
+
+def _run_missing():
     load_tensorflow(gpus=False)
     import tensorflow as tf
 

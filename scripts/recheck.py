@@ -10,6 +10,7 @@ budget is in seconds. Results are in benchmarks/recheck.json, claim by claim; wh
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ _CLAIM = flags.DEFINE_enum(
     "claim", "colocrl", _JUDGED, "Whose placements; those of gdp are also those of hierarchical and baechi."
 )
 _TOPOLOGIES = flags.DEFINE_list("topologies", [], "Only of the claim's cases on these presets.")
-_PLACERS = flags.DEFINE_list("placers", [], "Only these of the claim's.")
+_WITHOUT = flags.DEFINE_list("without", [], "Placers of the claim that are not run again, as those that take long.")
 _QUICK = flags.DEFINE_bool("quick", False, "Its small models.")
 _OUT = flags.DEFINE_string("out", None, "The results; by default benchmarks/recheck.json, of --quick in out/.")
 _PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten from what there is.")
@@ -62,7 +63,7 @@ def _recheck() -> None:
     suite = claim.run_of(quick=_QUICK.value)
     if _TOPOLOGIES.value:
         suite = dataclasses.replace(suite, topologies=tuple(_TOPOLOGIES.value))
-    for name in _PLACERS.value:
+    for name in _WITHOUT.value:
         if name not in suite.placers:
             raise UnknownNameError(f"placer of {_CLAIM.value}", name, suite.placers)
     run = SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None)
@@ -70,18 +71,21 @@ def _recheck() -> None:
     kept = results.setdefault(_CLAIM.value, [])
     with Stages(quiet=False) as stages:
         cases = list(run.cases())
-        for model, case in [] if page else cases:
-            there = {one.placer for one in kept if one.case == str(case)}
-            placers = [name for name in _PLACERS.value or suite.placers if name not in there]
-            if not placers:
-                continue
+        done = {(one.case, one.placer) for one in kept}
+        todo = [
+            (model, case, placers)
+            for model, case in ([] if page else cases)
+            if (placers := [n for n in suite.placers if n not in _WITHOUT.value and (str(case), n) not in done])
+        ]
+        for model, its in itertools.groupby(todo, key=lambda one: one[0]):
             stages.stage(f"extracting {model}")
             keras.utils.clear_session()  # Keras numbers its names within a process
             graph = extracted(model, suite.parameters.get(model, {}))
-            for one in judge(graph, case, suite, placers, stages.stage):
-                kept.append(one)
-                with writing(out):
-                    write_whole(out, json.dumps(results, indent=1, default=Judged.to_dict) + "\n")
+            for _, case, placers in its:
+                for one in judge(graph, case, suite, placers, stages.stage):
+                    kept.append(one)
+                    with writing(out):
+                        write_whole(out, json.dumps(results, indent=1, default=Judged.to_dict) + "\n")
     names = {str(case) for _, case in cases}
     text = judged_tables([one for one in kept if one.case in names], claim.methods, run.rows())
     print(text)

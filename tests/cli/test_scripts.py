@@ -82,7 +82,7 @@ def test_an_interrupted_script_says_what_is_left(capsys):
         ("reproduce.py", ["--claim=tarnawski", "--out=taken/x.json"], "taken/x.json, which could not be written"),
         ("recheck.py", ["extra"], "expected flags only"),
         ("recheck.py", ["--out=taken/x.json"], "taken/x.json, which could not be written"),
-        ("recheck.py", ["--placers=heftt", "--out=x.json"], "received placer of colocrl 'heftt'"),
+        ("recheck.py", ["--without=heftt", "--out=x.json"], "received placer of colocrl 'heftt'"),
         ("fidelity.py", ["extra"], "expected flags only"),
         ("fidelity.py", ["--out=taken/x.json"], "taken/x.json, which could not be written"),
         ("fidelity.py", ["--topology=none.json", "--out=x.json", "--plot="], "'none.json', which does not exist"),

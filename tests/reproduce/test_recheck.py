@@ -45,10 +45,11 @@ def test_what_was_found_again_is_told():
         Judged("nmt_2 on 2xP100", *row) for row in (("single", 1.0, 2.0), ("heft", 0.5, None), ("metis", 0.8, 1.6))
     ]
     assert repeated_text(found, rows).startswith("2 of 2 steps are, to the last bit")
-    again = [*found, Judged("nmt_2 on 2xP100", "annealing", 0.7000001, 1.0)]
-    assert repeated_text(again, rows).startswith("2 of 3 ") and repeated_text(again, rows).endswith(
-        "those of annealing"
-    )
+    again = [*found, Judged("nmt_2 on 2xP100", "annealing", 0.714, 1.0)]
+    assert repeated_text(again, rows).startswith("2 of 3 ")
+    assert repeated_text(again, rows).endswith("; annealing in nmt_2 on 2xP100 differs by +2 %")
+    unfit = [Judged("nmt_2 on 2xP100", "heft", None, None)]
+    assert repeated_text(unfit, rows).endswith("; heft in nmt_2 on 2xP100 takes None s instead of 0.5 s")
 
 
 def test_a_file_of_what_was_judged_is_read(tmp_path):

@@ -128,7 +128,7 @@ def opinions_table(found: Sequence[Judged], methods: Sequence[str]) -> str:
 
 
 def repeated_text(found: Sequence[Judged], rows: Sequence[Standing]) -> str:
-    """How many of the placements have the step that the results have of the same seed."""
+    """How many of the placements have the step that the results have of the same seed, and which have another."""
     kept = {
         (str(row.facts.case), run.placer): run.step_s
         for row in rows
@@ -137,10 +137,16 @@ def repeated_text(found: Sequence[Judged], rows: Sequence[Standing]) -> str:
         if run.seed == 0
     }
     pairs = [(one, kept[one.case, one.placer]) for one in found if (one.case, one.placer) in kept]
-    others = {one.placer for one, step_s in pairs if one.simulated_s != step_s}
-    same = sum(one.simulated_s == step_s for one, step_s in pairs)
+    others = [(one, step_s) for one, step_s in pairs if one.simulated_s != step_s]
+    same = len(pairs) - len(others)
     said = f"{same} of {len(pairs)} steps are, to the last bit, what the results of the claim have of seed 0"
-    return f"{said}; not all those of {', '.join(sorted(others))}" if others else said
+    return "; ".join([said, *(f"{one.placer} in {one.case} {_differs(one, step_s)}" for one, step_s in others)])
+
+
+def _differs(one: Judged, step_s: float | None) -> str:
+    if one.simulated_s is None or not step_s:
+        return f"takes {one.simulated_s} s instead of {step_s} s"
+    return f"differs by {100 * (one.simulated_s / step_s - 1):+.2g} %"
 
 
 def _by_case(found: Sequence[Judged]) -> dict[str, dict[str, Judged]]:
