@@ -1,12 +1,13 @@
 """What placers reach on the public workloads of Tarnawski et al., by both objectives.
 
     python benchmarks/dnn_partitioning/run.py --objective=throughput --placers=contiguous,load_search,exact
-    python benchmarks/dnn_partitioning/run.py --objective=step_time --placers=exact --budget=30s
+    python benchmarks/dnn_partitioning/run.py --objective=step_time --placers=exact --budget=30s --seeds=1
     python benchmarks/dnn_partitioning/run.py --table
 
-Each cell is one search with its own budget. Results are merged into results.json beside this file, cell by cell, so a
-run can be stopped and done in parts. Workloads and reference.json are data of github.com/msr-fiddle/dnn-partitioning
-at commit b207b6a (MIT licence, LICENSE.dnn-partitioning.txt), numbers unchanged, unused fields dropped.
+Each run is one search with its own budget. Results are added to results.json beside this file, run by run; what is
+there with this budget is not run again, so that a command goes on where it was stopped. Workloads and reference.json
+are data of github.com/msr-fiddle/dnn-partitioning at commit b207b6a (MIT licence, LICENSE.dnn-partitioning.txt),
+numbers unchanged, unused fields dropped.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import sys
 import time
 from pathlib import Path
 
+from tfplace.compare.cells import seeds_of
 from tfplace.compare.tables import replace_between
 from tfplace.core.files import write_whole
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
@@ -49,12 +52,15 @@ def main() -> None:
     for name in args.workloads:
         if args.objective == THROUGHPUT and REFERENCE[name]["objective"] != "max_load":
             continue
-        for placer in args.placers:
-            cell = run(name, args.objective, placer, args.budget, args.seed)
-            results[f"{args.objective} {name} {placer}"] = cell
+        runs = [(placer, seed) for placer in args.placers for seed in seeds_of(placer, args.seeds)]
+        for placer, seed in runs:
+            key = f"{args.objective} {name} {placer} {seed}"
+            if results.get(key, {}).get("budget") == args.budget:
+                continue
+            results[key] = run(name, args.objective, placer, args.budget, seed)
             args.results.parent.mkdir(parents=True, exist_ok=True)
             write_whole(args.results, json.dumps(dict(sorted(results.items())), indent=1) + "\n")
-            print(name, placer, json.dumps(cell), flush=True)
+            print(key, json.dumps(results[key]), flush=True)
 
 
 def run(name: str, objective: str, placer: str, budget: str, seed: int) -> dict[str, object]:
@@ -75,7 +81,7 @@ def run(name: str, objective: str, placer: str, budget: str, seed: int) -> dict[
 
 
 def throughput_table(results: dict[str, dict[str, float]]) -> str:
-    """Largest loads in ms, with how far each is from the best known."""
+    """Largest loads in ms: medians over the seeds, how far from the best known, and the least and the most of that."""
     placers = _placers(results, THROUGHPUT)
     rows = [["workload", "best known", "lower bound", "msr_dp", *placers]]
     for name in WORKLOADS:
@@ -85,11 +91,18 @@ def throughput_table(results: dict[str, dict[str, float]]) -> str:
         row = [name, f"{known['best_known']:.4f}", f"{known['lower_bound']:.4f}"]
         row.append(f"{known['values']['msr_dp']['value']:.4f}")
         for placer in placers:
-            cell = results.get(f"{THROUGHPUT} {name} {placer}")
-            gap = cell and 100 * (cell["value_ms"] / known["best_known"] - 1)
-            row.append(f"{cell['value_ms']:.4f} ({gap:+.2f} %)" if cell else "")
+            values = [run["value_ms"] for run in runs_of(results, THROUGHPUT, name, placer)]
+            row.append(_load(values, known["best_known"]))
         rows.append(row)
     return _markdown(rows)
+
+
+def _load(values: list[float], known: float) -> str:
+    if not values:
+        return ""
+    median, *ends = (f"{100 * (v / known - 1):+.2f}" for v in (statistics.median(values), min(values), max(values)))
+    spread = "" if ends[0] == ends[1] else f"; {'..'.join(ends)}"
+    return f"{statistics.median(values):.4f} ({median} %{spread})"
 
 
 def step_table(results: dict[str, dict[str, float]]) -> str:
@@ -97,15 +110,21 @@ def step_table(results: dict[str, dict[str, float]]) -> str:
     placers = _placers(results, STEP_TIME)
     rows = [["workload", *placers, "bound", "CP-SAT's bound", "gap"]]
     for name in WORKLOADS:
-        cells = {p: c for p in placers if (c := results.get(f"{STEP_TIME} {name} {p}"))}
-        if not cells:
+        runs = {p: runs_of(results, STEP_TIME, name, p) for p in placers}
+        every = [run for found in runs.values() for run in found]
+        if not every:
             continue
-        best = min(c["value_ms"] for c in cells.values())
-        bound = max((c["bound_ms"] for p, c in cells.items() if p != "exact"), default=math.nan)
-        proven = max(c["bound_ms"] for c in cells.values())
-        values = [f"{cells[p]['value_ms']:.3f}" if p in cells else "" for p in placers]
-        rows.append([name, *values, f"{bound:.3f}", f"{proven:.3f}", f"{100 * (best / proven - 1):.2f} %"])
+        best = min(run["value_ms"] for run in every)
+        bound = max((run["bound_ms"] for p, found in runs.items() if p != "exact" for run in found), default=math.nan)
+        proven = max(run["bound_ms"] for run in every)
+        medians = [f"{statistics.median(r['value_ms'] for r in found):.3f}" if found else "" for found in runs.values()]
+        rows.append([name, *medians, f"{bound:.3f}", f"{proven:.3f}", f"{100 * (best / proven - 1):.2f} %"])
     return _markdown(rows)
+
+
+def runs_of(results: dict[str, dict[str, float]], objective: str, workload: str, placer: str) -> list[dict[str, float]]:
+    """Its runs, one per seed."""
+    return [run for key, run in results.items() if key.split()[:3] == [objective, workload, placer]]
 
 
 def _placers(results: dict[str, dict[str, float]], objective: str) -> list[str]:
@@ -124,8 +143,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--objective", choices=[STEP_TIME, THROUGHPUT], default=THROUGHPUT)
     parser.add_argument("--placers", type=lambda text: text.split(","), default=list(PLACERS))
     parser.add_argument("--workloads", type=lambda text: text.split(","), default=list(WORKLOADS))
-    parser.add_argument("--budget", default="60s", help="of every cell: seconds or evaluations")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget", default="60s", help="of every run: seconds or evaluations")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each placer with random choices, from seed 0 on")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results")
     parser.add_argument(
         "--table", action="store_true", help="only print the results there are, and put them on the page"

@@ -73,6 +73,23 @@ def test_the_better_of_two_policies():
     assert last.endswith("median over auto 1.150")
 
 
+def test_policies_at_once_are_set_against_placeto_that_learned_on_each_graph():
+    itself = "placeto_scratch_5000"
+    rows = [
+        standing("ptb_1", auto=[1.0], placeto=[1.5], gdp=[None], **{itself: [1.4, 1.6, 1.5]}),
+        standing("ptb_2", auto=[1.0], placeto=[1.2], gdp=[1.2], **{itself: [1.0]}),
+        standing("ptb_3", auto=[1.0], placeto=[1.2], gdp=[1.2]),
+        standing("ptb_4", auto=[1.0], placeto=[1.2], gdp=[1.2], **{itself: [None]}),
+    ]
+    assert goals_text(rows).splitlines()[-2:] == [
+        f"placeto: {math.sqrt(1.2):.3f} of {itself} (geometric mean; median 1.100), within 10 % of it or better in "
+        "1 of 2 cases",
+        f"gdp: 1.200 (1 do not fit) of {itself} (geometric mean; median inf), within 10 % of it or better in "
+        "0 of 2 cases",
+    ]
+    assert itself in curves(rows)
+
+
 def test_what_does_not_fit_or_could_not_run_ends_no_table():
     rows = [
         standing("ptb_1", auto=[1.0], heft=[None], single=[None], placeto=[1.5], gdp=[None]),

@@ -47,6 +47,7 @@ def test_what_was_found_again_is_told():
     assert repeated_text(found, rows).startswith("2 of 2 steps are, to the last bit")
     again = [*found, Judged("nmt_2 on 2xP100", "annealing", 0.714, 1.0)]
     assert repeated_text(again, rows).startswith("2 of 3 ")
+    assert repeated_text(found, []).startswith("No results")
     assert repeated_text(again, rows).endswith("; annealing in nmt_2 on 2xP100 differs by +2 %")
     unfit = [Judged("nmt_2 on 2xP100", "heft", None, None)]
     assert repeated_text(unfit, rows).endswith("; heft in nmt_2 on 2xP100 takes None s instead of 0.5 s")

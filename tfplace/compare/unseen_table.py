@@ -16,6 +16,9 @@ OPTIMISED = "auto"
 
 TRAINED = ("placeto", "gdp")
 
+ITSELF = "placeto_scratch_5000"
+"""Placeto that learns on each graph by itself: what the figure of its paper compares with."""
+
 _NEAR = 1.1
 
 
@@ -78,12 +81,27 @@ def goals_text(rows: Sequence[Standing]) -> str:
                 f"{name}: {ratio:.3f} of the best of {len(CONSTRUCTIVE)} constructive placers (geometric mean), "
                 f"faster in {better} of {len(pairs)} cases; median over {OPTIMISED} {middle:.3f}"
             )
-    return "\n".join([*lines, *seeds_failed(rows)])
+    return "\n".join([*lines, *_over_itself(rows), *seeds_failed(rows)])
+
+
+def _over_itself(rows: Sequence[Standing]) -> list[str]:
+    """Trained policies at once over Placeto that has learned on each graph."""
+    lines = []
+    for name in TRAINED:
+        ran = [row for row in rows if row.ran(name) and math.isfinite(row.median_s(ITSELF))]
+        ratios = [row.median_s(name) / row.median_s(ITSELF) for row in ran]
+        if ratios:
+            near = sum(ratio <= _NEAR for ratio in ratios)
+            lines.append(
+                f"{name}: {_shown(ratios)} of {ITSELF} (geometric mean; median "
+                f"{statistics.median(ratios):.3f}), within 10 % of it or better in {near} of {len(ratios)} cases"
+            )
+    return lines
 
 
 def curves(rows: Sequence[Standing]) -> dict[str, list[float]]:
     """Placer -> its ratios, for a plot of how many cases are within which factor."""
-    shown = ("random", "placeto_untrained", "rnn_elsewhere", "heft", "m_sct", "etf", "gdp", "placeto")
+    shown = ("random", "placeto_untrained", "rnn_elsewhere", "heft", "m_sct", "etf", "gdp", "placeto", ITSELF)
     return {name: over_optimised(rows, name) for name in shown if any(name in row.runs for row in rows)}
 
 

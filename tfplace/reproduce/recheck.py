@@ -137,6 +137,8 @@ def repeated_text(found: Sequence[Judged], rows: Sequence[Standing]) -> str:
         if run.seed == 0
     }
     pairs = [(one, kept[one.case, one.placer]) for one in found if (one.case, one.placer) in kept]
+    if not pairs:
+        return "No results of the claim to compare these steps with"
     others = [(one, step_s) for one, step_s in pairs if one.simulated_s != step_s]
     same = len(pairs) - len(others)
     said = f"{same} of {len(pairs)} steps are, to the last bit, what the results of the claim have of seed 0"

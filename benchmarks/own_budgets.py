@@ -1,9 +1,11 @@
-"""Searches that learn nothing with as few placements as trained policies try, beside what --suite=unseen has.
+"""Placers with budgets of their own on the graphs that are held out, beside what --suite=unseen has.
 
-    python benchmarks/as_few.py --graphs=graphs --topologies=4xP100,8xP100    # two minutes; adds to unseen.jsonl
+    python benchmarks/own_budgets.py --graphs=graphs --topologies=4xP100 --placers=random_search_49,annealing_49
+    python benchmarks/own_budgets.py --graphs=graphs --topologies=4xP100 --placers=placeto_scratch_5000 --seeds=1
 
-`random_search_49` and `annealing_49` are these placers with 49 evaluations on each graph that is held out, as many as
-`placeto` and `gdp` try at once. Simulated.
+adds to unseen.jsonl what is missing there. The number in a name is that of its evaluations: `random_search_49` and
+`annealing_49` are these searches with as many as `placeto` and `gdp` try at once, and `placeto_scratch_5000` is Placeto
+that learns on each graph by itself. Simulated.
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
 
-EVALUATIONS = 49
-NAMES = {f"{placer}_{EVALUATIONS}": placer for placer in ("random_search", "annealing")}
+NAMES = [name for name in suites.UNSEEN.beside if name.rpartition("_")[2].isdigit()]
 
 _GRAPHS = flags.DEFINE_string("graphs", None, "Directory of the families' graphs.", required=True)
 _OUT = flags.DEFINE_string("out", str(ROOT / suites.UNSEEN.out), "The results, to which these are added.")
 _SEEDS = flags.DEFINE_integer("seeds", suites.UNSEEN.seeds, "Runs of each.", 1)
 _TOPOLOGIES = flags.DEFINE_list("topologies", list(suites.UNSEEN.topologies), "Presets.")
+_PLACERS = flags.DEFINE_list("placers", NAMES, "Which.")
+flags.register_validator("placers", lambda names: {*names} <= {*NAMES}, f"expected some of {', '.join(NAMES)}")
 
 
 def main(argv: list[str]) -> None:
@@ -43,17 +47,19 @@ def _run_missing():
     from tfplace.search.budget import Budget
     from tfplace.search.search import Search
 
+    load_tensorflow(gpus=False)
     journal = Journal(Path(_OUT.value), {"budget": str(Budget.parse(suites.UNSEEN.budget)), "simulated": True})
     with Stages(quiet=False) as stages:
         for topology in _TOPOLOGIES.value:
-            stages.stage(topology)
             for name in held_out_members():
+                stages.stage(f"{name} on {topology}")
                 case = cells.Case(name, topology)
                 problem = cells.problem_of(OpGraph.load(Path(_GRAPHS.value) / f"{name}.npz"), case)
-                for shown, placer in NAMES.items():
+                for shown in _PLACERS.value:
+                    placer, _, evaluations = shown.rpartition("_")
                     for seed in range(_SEEDS.value):
                         if not journal.done(case, shown, seed):
-                            search = Search(problem, Budget(evaluations=EVALUATIONS), seed)
+                            search = Search(problem, Budget(evaluations=int(evaluations)), seed)
                             run = cells.run_placer(search, case, placer, seed)
                             journal.add(dataclasses.replace(run, placer=shown))
 
