@@ -145,6 +145,7 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
 
 BY_BENCHMARKS = {
     "gdp_together": "docs/reproduction.md",
+    "graph_files": "docs/models.md",
     "learning_longer": "docs/reproduction.md",
     "placeto_constants": "docs/policies.md",
 }

@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tfplace.testing import synthetic
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,3 +60,23 @@ def test_public_workloads_are_placed_as_the_page_says_and_auto_is_near_the_best_
     assert len(known) == 7
     for name, best in known.items():
         assert all(run["value_ms"] <= 1.01 * best for run in workloads.runs_of(results, "throughput", name, "auto"))
+
+
+def test_the_page_says_which_synthetic_problems_pass():
+    kept = json.loads(synthetic.KEPT.read_text())
+    shapes = Counter(shape_of(number) for number in kept["numbers"])
+    tried = Counter(map(shape_of, range(kept["tried"])))
+    rows = dict(re.findall(r"^\| ([\w -]+) \| (\d+ \| \d+)", _models_page(), re.M))
+    names = ("layered", "Erdos-Renyi", "Barabasi-Albert", "Watts-Strogatz", "blocks")
+    for name, shape in zip(names, synthetic.SHAPES, strict=True):
+        assert rows[name] == f"{tried[shape]} | {shapes[shape]}"
+    share = f"{100 * len(kept['numbers']) / kept['tried']:.0f} %"
+    assert f"{len(kept['numbers'])}, which is {share}; {kept['headroom'].count(1)} of them because" in _models_page()
+
+
+def shape_of(number):
+    return list(synthetic.SHAPES)[number % len(synthetic.SHAPES)]
+
+
+def _models_page():
+    return (ROOT / "docs" / "models.md").read_text()
