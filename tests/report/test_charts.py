@@ -55,3 +55,12 @@ def test_runs_that_do_not_fit_are_told_beside_their_bar(drawn):
     charts.steps_chart(steps, 0.05)
     texts = [text.get_text().strip() for text in drawn[0].axes[0].texts]
     assert [text for text in texts if text] == ["2 of 5 do not fit", "does not fit", "1 of 3 does not fit"]
+
+
+def test_runs_beyond_the_scale_are_told_beside_their_bar(drawn):
+    steps = {"a": [0.1, 0.1], "b": [0.2, 0.2, 9.0], "c": [9.0, 9.0, 8.0], "d": [0.1, 0.1, 3.0, 4.0, 0.1]}
+    charts.steps_chart(steps, 0.05)
+    texts = [text.get_text().strip() for text in drawn[0].axes[0].texts]
+    assert [text for text in texts if text] == ["2 of 5 beyond, up to 4.00 s", "9.00 s", "1 of 3 beyond, up to 9.00 s"]
+    most = drawn[0].axes[0].get_xlim()[1]
+    assert all(x <= most for line in drawn[0].axes[0].lines if line.get_marker() == "." for x in line.get_xdata())

@@ -30,13 +30,14 @@ def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str 
     finite = [m for m in medians if math.isfinite(m)]
     most = min(max(finite, default=bound), 6 * min(finite, default=bound))  # one bad placer is not to hide the others
     figure, axis = blank(0.7 + 0.22 * len(names))
+    end = 1.05 * most
     for row, (name, median) in enumerate(zip(reversed(names), reversed(medians), strict=True)):
-        shown = min(median, 1.05 * most)
+        shown = min(median, end)
         axis.barh(row, 1e3 * shown, height=0.65, color=PALETTE[0], alpha=0.75)
-        runs = [1e3 * s for s in steps[name] if s <= 1.05 * most]
+        runs = [1e3 * s for s in steps[name] if s <= end]
         if len(steps[name]) > 1:
             axis.plot(runs, [row] * len(runs), ".", color="black", markersize=3)
-        axis.text(max([1e3 * shown, *runs]), row, _beside(steps[name], median, shown), va="center")
+        axis.text(max([1e3 * shown, *runs]), row, _beside(steps[name], median, end), va="center")
     axis.axvline(1e3 * bound, color=PALETTE[3], linewidth=1)
     axis.set_yticks(range(len(names)), names[::-1])
     axis.set(
@@ -45,12 +46,15 @@ def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str 
     return image(figure, f"{number.capitalize()} of each placer")
 
 
-def _beside(steps: Sequence[float], median: float, shown: float) -> str:
+def _beside(steps: Sequence[float], median: float, end: float) -> str:
     """What a bar and its dots cannot show."""
     if math.isinf(median):
         return " does not fit"
     unfit = sum(map(math.isinf, steps))
-    said = [f" {format_seconds(median)}"] if median > shown else []
+    said = [f" {format_seconds(median)}"] if median > end else []
+    beyond = [s for s in steps if end < s < math.inf]
+    if beyond and not said:
+        said = [f" {len(beyond)} of {len(steps)} beyond, up to {format_seconds(max(beyond))}"]
     said += [f" {unfit} of {len(steps)} {'does' if unfit == 1 else 'do'} not fit"] if unfit else []
     return ",".join(said)
 
