@@ -99,11 +99,11 @@ def _partitioning() -> list[str]:
     Raises:
       InputError: a flag that means nothing to it.
     """
-    given = [f"--{name}" for name in ("jobs", "graphs", "seeds", "page") if flags.FLAGS[name].present]
+    given = [f"--{name}" for name in ("jobs", "graphs", "page") if flags.FLAGS[name].present]
     if given:
         raise InputError(
             f"--claim={TARNAWSKI} with {' and '.join(given)}",
-            "only --quick and --out beside it",
+            "only --quick, --seeds and --out beside it",
             "benchmarks/dnn_partitioning/run.py has flags of its own, such as --table for its page.",
         )
     command = [sys.executable, "benchmarks/dnn_partitioning/run.py", "--objective=throughput"]
@@ -111,6 +111,8 @@ def _partitioning() -> list[str]:
     if out is not None:
         check_writable(out)
         command.append(f"--results={Path(out).resolve()}")  # from ROOT, a path may mean another file
+    if seeds := _SEEDS.value or (1 if _QUICK.value else None):
+        command.append(f"--seeds={seeds}")
     if not _QUICK.value:
         return [*command, "--budget=60s"]
     small = ["--budget=5s", "--workloads=thr-layer-bert24-inf"]

@@ -61,6 +61,7 @@ def main() -> None:
             args.results.parent.mkdir(parents=True, exist_ok=True)
             write_whole(args.results, json.dumps(dict(sorted(results.items())), indent=1) + "\n")
             print(key, json.dumps(results[key]), flush=True)
+    print(throughput_table(results) if args.objective == THROUGHPUT else step_table(results))
 
 
 def run(name: str, objective: str, placer: str, budget: str, seed: int) -> dict[str, object]:
@@ -86,13 +87,12 @@ def throughput_table(results: dict[str, dict[str, float]]) -> str:
     rows = [["workload", "best known", "lower bound", "msr_dp", *placers]]
     for name in WORKLOADS:
         known = REFERENCE[name]
-        if known["objective"] != "max_load":
+        runs = {placer: runs_of(results, THROUGHPUT, name, placer) for placer in placers}
+        if not any(runs.values()):
             continue
         row = [name, f"{known['best_known']:.4f}", f"{known['lower_bound']:.4f}"]
         row.append(f"{known['values']['msr_dp']['value']:.4f}")
-        for placer in placers:
-            values = [run["value_ms"] for run in runs_of(results, THROUGHPUT, name, placer)]
-            row.append(_load(values, known["best_known"]))
+        row += [_load([run["value_ms"] for run in found], known["best_known"]) for found in runs.values()]
         rows.append(row)
     return _markdown(rows)
 

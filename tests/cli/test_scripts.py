@@ -77,7 +77,7 @@ def test_an_interrupted_script_says_what_is_left(capsys):
             ["--claim=post", "--graphs=taken", "--out=x.jsonl"],
             "taken/inception_v3.npz, which could",
         ),
-        ("reproduce.py", ["--claim=tarnawski", "--page=x", "--seeds=2"], "tarnawski with --seeds and --page"),
+        ("reproduce.py", ["--claim=tarnawski", "--page=x", "--graphs=x"], "tarnawski with --graphs and --page"),
         ("reproduce.py", ["--claim=tarnawski", "--jobs=2"], "tarnawski with --jobs"),
         ("reproduce.py", ["--claim=tarnawski", "--out=taken/x.json"], "taken/x.json, which could not be written"),
         ("recheck.py", ["extra"], "expected flags only"),
