@@ -104,7 +104,7 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     assert f"`auto` has the best placement in {best} of {found.cases} cases" in page
     assert f"is ahead by at most {100 * behind:.1f} %" in page
     faster = 100 * (1 - geometric_mean(found.over_constructive))
-    assert f"by {faster:.0f} % faster than the best list scheduling" in readme
+    assert f"and {faster:.0f} % faster than the best list scheduling" in readme
 
 
 def test_the_tables_of_policies_are_those_of_the_committed_results():

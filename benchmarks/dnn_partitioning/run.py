@@ -27,6 +27,7 @@ from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.registry import OBJECTIVES
 from tfplace.search.place import search_placement
+from tfplace.version import versions
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "objectives.md"
@@ -65,9 +66,9 @@ def main() -> None:
 
 
 def run(name: str, objective: str, placer: str, budget: str, seed: int) -> dict[str, object]:
-    """One search; milliseconds of its result and its bound, and the seconds it took."""
+    """One search; milliseconds of its result and its bound, seconds and processor seconds it took, and what made it."""
     problem = load_workload(HERE / "workloads" / f"{name}.json")
-    since = time.perf_counter()
+    since, worked = time.perf_counter(), time.process_time()
     placement = search_placement(
         problem, placer=placer, budget=budget, seed=seed, baselines=(), evaluator=OBJECTIVES[objective](problem)
     )
@@ -78,6 +79,8 @@ def run(name: str, objective: str, placer: str, budget: str, seed: int) -> dict[
         "budget": budget,
         "seed": seed,
         "seconds": round(time.perf_counter() - since, 1),
+        "cpu_s": round(time.process_time() - worked, 1),
+        "versions": versions(),
     }
 
 

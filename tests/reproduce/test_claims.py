@@ -56,7 +56,7 @@ def test_colocrl_is_compared_with_the_best_of_its_baselines():
         standing("inception_v3", single=1.0, expert=2.0),
     ]
     table = colocrl.gains_table(rows)
-    assert cells(table, "nmt_2")[1:] == ["expert", "25.0 %", "23.5 %"]
+    assert cells(table, "nmt_2")[1:] == ["expert", "25.0 %", "19.0 %"]  # 4.99 s and 4.04 s
     assert cells(table, "rnnlm_2")[1:] == ["single", "-25.0 %", "0.0 %"]
     assert cells(table, "inception")[1:] == ["single", "-", "0.0 %"]
     said = colocrl.verdict(rows)
@@ -75,7 +75,7 @@ def test_the_hierarchical_planner_is_told_by_size():
     ]
     table = hierarchical.gains_table(rows)
     assert table.index("nmt_4") < table.index("nmt_2")  # the largest first
-    assert cells(table, "nmt_4")[1:] == ["25,000", "expert", "-50.0 %", "only it fits", "2.00 s", "53.7 %"]
+    assert cells(table, "nmt_4")[1:] == ["25,000", "expert", "-50.0 %", "only it fits", "2.00 s", "53.7 % (4 GPUs)"]
     assert cells(table, "nmt_2")[3:5] == ["50.0 %", "50.0 %"]
     said = hierarchical.verdict(rows)
     assert "all graphs: faster than the best baseline in 1 of 2, 50.0 % at most" in said
@@ -176,7 +176,7 @@ def test_how_much_sooner_list_scheduling_is_done():
     slow = {name: [run(case, name, 2.0, cpu_s=50.0, ran_s=(1.0, 200.0))] for name in baechi.LEARNED}
     said = baechi.verdict([standing(expert=2.0, **quick, **slow)])
     assert "m_etf: 100 to 100 times (median 100) sooner" in said
-    assert "4,100 to 4,100 times (median 4,100) with steps measured" in said
+    assert "4,100 to 4,100 times (median 4,100) with 10 simulated steps of each placement" in said
     assert "step against the expert's +5.0 % (median), +5.0 % at most\n" in said
     unfit = {**quick, "m_topo": [run(case, "m_topo", None)]}
     said = baechi.verdict([standing(expert=2.0, **quick, **slow), standing(expert=2.0, **unfit, **slow)])
@@ -219,9 +219,8 @@ def test_without_a_claim_all_are_listed():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*CLAIMS, "tarnawski"])
 def test_quick_runs(name, tmp_path):
-    out = [] if name == "tarnawski" else [f"--out={tmp_path / 'runs.jsonl'}"]
-    command = [*SCRIPT, f"--claim={name}", "--quick", *out]
+    command = [*SCRIPT, f"--claim={name}", "--quick", f"--out={tmp_path / 'runs'}"]
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=600).stdout
     wanted = [CLAIMS[name].paper, "Quick: "] if name in CLAIMS else ["contiguous", "load_search", "exact", "auto"]
     assert all(text in said for text in wanted)
-    assert name == "tarnawski" or re.search(r"^\| .+ \d", said, re.M)  # a line of a table with a number
+    assert re.search(r"^\| .+ \d", said, re.M)  # a line of a table with a number

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from tfplace.compare.policies_table import costs_table
+from tfplace.compare.policies_table import BRACKETS, costs_table, step_cell
 from tfplace.compare.soon import (
     earliest_s_until,
     earliest_until,
@@ -14,7 +14,7 @@ from tfplace.compare.soon import (
     median_until,
     processor_s_until,
 )
-from tfplace.compare.standings import Standing, bound_over_single, over_single, placers_of
+from tfplace.compare.standings import Standing, bound_over_single, placers_of
 from tfplace.compare.tables import table
 from tfplace.compare.versus import UNLEARNED, steps_over, versus
 
@@ -30,13 +30,13 @@ def gdp_tables(rows: Sequence[Standing]) -> str:
 
 
 def zoo_table(rows: Sequence[Standing]) -> str:
-    """For each case every placer's median step over that of the best single device."""
+    """For each case every placer's median step over that of the best single device, and the spread of the seeds."""
     names = placers_of(rows)
     lines = []
     for row in rows:
-        cells = (row.with_failed(name, over_single(row, name)) for name in names)
+        cells = (step_cell(row, name) for name in names)
         lines.append((str(row.facts.case), f"{row.facts.ops:,}", bound_over_single(row), *cells))
-    return table(("step over single", "ops", "bound", *names), lines)
+    return f"{table(('step over single', 'ops', 'bound', *names), lines)}\n\n{BRACKETS}"
 
 
 def gdp_text(rows: Sequence[Standing]) -> str:

@@ -17,7 +17,8 @@ _RESAMPLES, _LEVEL = 2000, 0.95
 _ENOUGH = 5
 """Values of which a bootstrap interval holds the median about as often as it says: of 5 it is 94 %, of 3 it is 74 %."""
 
-_BRACKETS = "In brackets the 95 % bootstrap interval of the median, of fewer than 5 seeds the least and the most."
+BRACKETS = "In brackets the 95 % bootstrap interval of the median, of fewer than 5 seeds the least and the most."
+"""What `step_cell` shows."""
 _PAPER = "up to 63.7 % (the paper's claim, against policy gradient and others on real devices)"
 
 
@@ -30,8 +31,8 @@ def steps_table(rows: Sequence[Standing]) -> str:
     """For each placer and case the median step over that of the best single device, and `spread` of the seeds."""
     head = ("step over single", *(str(row.facts.case) for row in rows))
     bounds = ("bound", *map(bound_over_single, rows))
-    lines = [(name, *(_cell(row, name) for row in rows)) for name in placers_of(rows)]
-    return f"{table(head, [bounds, *lines])}\n\n{_BRACKETS}"
+    lines = [(name, *(step_cell(row, name) for row in rows)) for name in placers_of(rows)]
+    return f"{table(head, [bounds, *lines])}\n\n{BRACKETS}"
 
 
 def costs_table(rows: Sequence[Standing]) -> str:
@@ -95,7 +96,8 @@ def bootstrap(values: Sequence[float]) -> tuple[float, float]:
     return float(medians[tail]), float(medians[-1 - tail])
 
 
-def _cell(row: Standing, placer: str) -> str:
+def step_cell(row: Standing, placer: str) -> str:
+    """The median step over that of the best single device, `spread` of the seeds, and whether some failed."""
     text, found, one_s = over_single(row, placer), row.found_s(placer), row.median_s("single")
     if len(found) > 1 and math.isfinite(row.median_s(placer)) and math.isfinite(one_s):
         low, high = (times(value, one_s) for value in spread(found))

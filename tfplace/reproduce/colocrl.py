@@ -15,15 +15,18 @@ LEARNED = "seq2seq"
 BASELINES = ("single", "scotch", "min_cut", "expert")
 """What the paper compares it with."""
 
-PUBLISHED = {
-    ("rnnlm_2", "2xP100"): 0.0,
-    ("rnnlm_2", "4xP100"): 0.0,
-    ("nmt_2", "2xP100"): 23.5,
-    ("nmt_2", "4xP100"): 20.6,
-    ("inception_v3", "2xP100"): 0.0,
-    ("inception_v3", "4xP100"): 19.0,
+STEPS_S = {
+    ("rnnlm_2", "2xP100"): (1.57, 1.57),
+    ("rnnlm_2", "4xP100"): (1.57, 1.57),
+    ("nmt_2", "2xP100"): (4.99, 4.04),
+    ("nmt_2", "4xP100"): (4.73, 3.92),
+    ("inception_v3", "2xP100"): (4.60, 4.60),
+    ("inception_v3", "4xP100"): (4.60, 3.85),
 }
-"""Table 2: percent faster than the best of these; measured on K80s; from memory of the paper."""
+"""Table 2: step seconds of the best of these and of the policy; measured on K80s; from memory of the paper."""
+
+PUBLISHED = {case: gain(learned, best) for case, (best, learned) in STEPS_S.items()}
+"""Percent by which the policy's step is the shorter one. The paper has speed-ups: 23.5 % where this has 19.0 %."""
 
 
 def tables(rows: Sequence[Standing]) -> str:
@@ -38,7 +41,7 @@ def gains_table(rows: Sequence[Standing]) -> str:
         name, _ = row.best_of(BASELINES)
         published = PUBLISHED.get((row.facts.case.graph, row.facts.case.topology))
         lines.append((str(row.facts.case), name or "none fits", percent(gain_of(row)), percent(published)))
-    return table((f"{LEARNED} faster than the best baseline", "which is", "here", "in the paper"), lines)
+    return table((f"{LEARNED}'s step shorter than the best baseline's", "which is", "here", "in the paper"), lines)
 
 
 def gain_of(row: Standing, learned: str = LEARNED, baselines: Sequence[str] = BASELINES) -> float | None:

@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from tfplace.compare.policies_table import BRACKETS, step_cell
 from tfplace.compare.soon import median_until
-from tfplace.compare.standings import Standing, bound_over_single, over_single, placers_of
+from tfplace.compare.standings import Standing, bound_over_single, placers_of
 from tfplace.compare.tables import table
 from tfplace.compare.versus import versus
 from tfplace.units import format_seconds
@@ -25,7 +26,7 @@ def steps_table(rows: Sequence[Standing]) -> str:
     head = ["step over single; evaluations; processor", *(f"{r.facts.case} ({r.facts.ops:,} ops)" for r in rows)]
     lines = [("bound", *map(bound_over_single, rows))]
     lines += [(name, *(_cell(row, name) for row in rows)) for name in placers_of(rows)]
-    return table(head, lines)
+    return f"{table(head, lines)}\n\n{BRACKETS}"
 
 
 def verdict(rows: Sequence[Standing]) -> str:
@@ -46,9 +47,9 @@ def verdict(rows: Sequence[Standing]) -> str:
 
 
 def _cell(row: Standing, name: str) -> str:
-    ratio, runs = over_single(row, name), row.ran(name)
+    ratio, runs = step_cell(row, name), row.ran(name)
     if not runs:
         return ratio
     evaluations = statistics.median(run.evaluations for run in runs)
     took = format_seconds(statistics.median(run.cpu_s for run in runs))
-    return row.with_failed(name, f"{ratio}; {evaluations:,.0f}; {took}")
+    return f"{ratio}; {evaluations:,.0f}; {took}"
