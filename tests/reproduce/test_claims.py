@@ -31,7 +31,7 @@ def standing(graph="nmt_2", topology="2xP100", ops=30_000, **steps):
     """One run of each placer, or those that are given."""
     case = Case(graph, topology)
     runs = {n: s if isinstance(s, list) else [run(case, n, s)] for n, s in steps.items()}
-    return Standing(Facts(case, ops, 8, 2, 0.5, "f"), runs)
+    return Standing(Facts(case, ops, 8, 3, 0.5, "f"), runs)
 
 
 def cells(text, name):

@@ -17,6 +17,7 @@ from tfplace.reproduce.base import Claim
 _BASELINES = ("single", "expert", "metis", "heft", *UNLEARNED)
 _PARTITIONERS = ("scotch", "min_cut")
 _COLOCRL = (*_BASELINES, *_PARTITIONERS, "seq2seq")
+_COLOCRL_MODELS = ("inception_v3", "rnnlm_2", "nmt_2")
 _POST = (*_BASELINES, "policy_gradient", "post_ce", "post_ppo", "post", "seq2seq")
 _SAMPLES = ("single", "heft", *UNLEARNED, "placeto_scratch", "seq2seq")
 _GDP = (*_BASELINES, "gdp_scratch", "hierarchical")
@@ -51,8 +52,23 @@ CLAIMS = {
         "A sequence model that learns from measured steps is up to 23.5 % faster than the best of one GPU, Scotch, "
         "MinCut and experts, which is a step shorter by 19.0 %, and not faster in three of six cells (table 2; from "
         "memory of the paper).",
-        replace(POLICIES, placers=_COLOCRL, models=("inception_v3", "rnnlm_2", "nmt_2")),
+        replace(POLICIES, placers=_COLOCRL, models=_COLOCRL_MODELS),
         _quickly("colocrl", _COLOCRL),
+        colocrl.tables,
+        ("seq2seq",),
+    ),
+    "colocrl-k80": Claim(
+        "Mirhoseini et al., ICML 2017 (ColocRL)",
+        "The same on GPUs as the paper's, with its models of today's sizes.",
+        replace(
+            POLICIES,
+            placers=_COLOCRL,
+            out="benchmarks/k80.jsonl",
+            models=_COLOCRL_MODELS,
+            topologies=("2xK80", "4xK80"),
+            tight=(),
+        ),
+        _quickly("colocrl_k80", _COLOCRL, topologies=("2xK80",)),
         colocrl.tables,
         ("seq2seq",),
     ),
