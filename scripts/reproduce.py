@@ -1,6 +1,7 @@
 """Runs what a paper claims, and says how far it holds here.
 
-    python scripts/reproduce.py                                   # the claims
+    python scripts/reproduce.py                                   # the claims, and whether they hold
+    python scripts/reproduce.py --page=README.md                  # whether they hold, on a page
     python scripts/reproduce.py --claim=post --quick              # small models, in minutes, to see that it works
     python scripts/reproduce.py --claim=post                      # all of it; hours
     python scripts/reproduce.py --claim=post --page=docs/reproduction.md
@@ -15,7 +16,7 @@ import dataclasses
 import functools
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
 TARNAWSKI = "tarnawski"
 """The claim whose workloads have a benchmark of their own."""
 
-_CLAIM = flags.DEFINE_string("claim", None, "Which one; without it, all are listed.")
+_CLAIM = flags.DEFINE_string("claim", None, "Which one; without it, all are listed, and whether they hold.")
 _QUICK = flags.DEFINE_bool("quick", False, "Small models and budgets: whether it works, not what comes out.")
 _JOBS = flags.DEFINE_integer("jobs", 2, "Cells at a time, each on a processor of its own.", 1)
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
 _OUT = flags.DEFINE_string("out", None, "The results; by default where the claim's are kept.")
 _SEEDS = flags.DEFINE_integer("seeds", None, "Fewer or more than the claim's.", 1)
-_PAGE = flags.DEFINE_string("page", None, "A page whose tables of this claim are rewritten.")
+_PAGE = flags.DEFINE_string("page", None, "A page whose tables of this claim, or of all claims, are rewritten.")
 
 
 def main(argv: list[str]) -> None:
@@ -60,11 +61,12 @@ def _reproduce() -> None:
     name = _CLAIM.value
     if name == TARNAWSKI:
         raise SystemExit(subprocess.run(_partitioning(), cwd=ROOT, check=False).returncode)
+    if name is None:
+        _show_all(_list(CLAIMS))
+        return
     if name not in CLAIMS:
-        lines = [f"{key:<16} {claim.paper}: {claim.says}" for key, claim in CLAIMS.items()]
-        lines.append(f"{TARNAWSKI:<16} Tarnawski et al., NeurIPS 2020: optimal pipelines, on their own workloads.")
-        print("\n".join(lines), file=sys.stderr if name else sys.stdout)
-        raise SystemExit(f"There is no claim {name!r}; see above." if name else 0)
+        print(_list(CLAIMS), file=sys.stderr)
+        raise SystemExit(f"There is no claim {name!r}; see above.")
     claim = CLAIMS[name]
     if _QUICK.value and _PAGE.value:
         raise SystemExit("--quick with --page; what a quick run finds is for no page.")
@@ -82,6 +84,24 @@ def _reproduce() -> None:
         _show(claim, rows, page)
     if failed:
         raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
+
+
+def _list(claims: Mapping[str, Claim]) -> str:
+    from tfplace.reproduce.tarnawski import PAPER
+
+    lines = [f"{name:<16} {claim.paper}: {claim.says}" for name, claim in claims.items()]
+    return "\n".join([*lines, f"{TARNAWSKI:<16} {PAPER}: optimal pipelines, on their own workloads."])
+
+
+def _show_all(listed: str) -> None:
+    """The claims, and from the committed results whether they hold."""
+    from tfplace.reproduce.verdicts import verdicts_table
+
+    page = None if _PAGE.value is None else Page(_PAGE.value, "verdicts")
+    text = verdicts_table(ROOT)
+    print(f"{listed}\n\n{text}")
+    if page is not None:
+        page.write(text)
 
 
 def _show(claim: Claim, rows: Sequence[Standing], page: Page | None) -> None:

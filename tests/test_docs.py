@@ -24,6 +24,7 @@ from tfplace.learning.pretrained import Pretrained
 from tfplace.report.tensorboard import BEST, TRAINING
 from tfplace.reproduce.claims import CLAIMS
 from tfplace.reproduce.recheck import Judged, judged_tables
+from tfplace.reproduce.verdicts import verdicts_table
 from tfplace.testing import make_graph
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -163,13 +164,19 @@ def test_tables_of_benchmarks_are_those_of_their_committed_results(benchmark, tm
 @pytest.mark.parametrize(
     "name",
     sorted(
-        {*re.findall(r"<!-- tables: (\S+) -->\n\n", text("docs/reproduction.md"))} - {"gdp-together", "learning-longer"}
+        {*re.findall(r"<!-- tables: (\S+) -->\n\n", text("docs/reproduction.md"))}
+        - {"gdp-together", "learning-longer", "verdicts"}
     ),
 )
 def test_what_is_said_of_claims_is_what_was_found(name):
     claim = CLAIMS[name]
     rows = SuiteRun(claim.suite, ROOT / "no graphs", ROOT / claim.suite.out, lambda: None).rows()
     assert claim.tables(rows) in text("docs/reproduction.md")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
+def test_which_claims_hold_is_what_was_found(page):
+    assert f"<!-- tables: verdicts -->\n\n{verdicts_table(ROOT)}\n\n<!-- end -->" in text(page)
 
 
 def test_what_grappler_says_of_claims_is_what_was_found():

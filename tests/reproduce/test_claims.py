@@ -212,6 +212,7 @@ def test_claims_can_be_run_and_have_what_they_need(name):
 def test_without_a_claim_all_are_listed():
     listed = subprocess.run(SCRIPT, cwd=ROOT, check=True, capture_output=True, text=True, timeout=200).stdout
     assert all(name in listed for name in (*CLAIMS, "tarnawski"))
+    assert "| verdict " in listed
     wrong = subprocess.run([*SCRIPT, "--claim=x"], cwd=ROOT, check=False, capture_output=True, text=True, timeout=200)
     assert wrong.returncode == 1 and "no claim 'x'" in wrong.stderr
 

@@ -57,6 +57,15 @@ def gdp_text(rows: Sequence[Standing]) -> str:
     return "\n".join([*lines, *steps_over(rows, GDP, ("single", *UNLEARNED)), _PUBLISHED])
 
 
+def times_as_soon(row: Standing) -> tuple[float, float] | None:
+    """HDP's evaluations over GDP's until GDP has HDP's last value: the least and the most that can be.
+
+    Zero if it never has; None if HDP found nothing that fits, or one of the two was not run.
+    """
+    ratios = _soon(row) if row.ran(GDP) else None
+    return None if ratios is None else (1 / ratios[1], 1 / ratios[0])
+
+
 def _soon(row: Standing) -> tuple[float, ...] | None:
     """GDP's evaluations and seconds until it has HDP's last value, over HDP's; None if HDP found nothing that fits.
 

@@ -9,7 +9,7 @@ from tfplace.compare.policies_table import costs_table, steps_table
 from tfplace.compare.soon import earliest_until, evaluations_until, median_until
 from tfplace.compare.standings import Standing
 from tfplace.compare.tables import table
-from tfplace.compare.versus import UNLEARNED, steps_over
+from tfplace.compare.versus import UNLEARNED, factor, steps_over
 
 PLACETO, RNN = "placeto_scratch", "seq2seq"
 """The two of them."""
@@ -62,23 +62,41 @@ def _missing(row: Standing) -> list[str]:
     return ["-" if row.ran(name) else "not run" for name in (PLACETO, RNN)] + ["-"]
 
 
-def _counts(row: Standing, step_s: float) -> list[str]:
-    """Evaluations of both until they have a step, and those of the second over those of the first."""
-    soon, late = (
+def times_fewer(row: Standing, near: float) -> tuple[float, float] | None:
+    """RNN's evaluations over Placeto's until either is near what both reach: the least and the most that can be.
+
+    None if one of them was not run or has nothing that fits, or both never are.
+
+    Args:
+      row: the case.
+      near: how much above that value counts as having it.
+    """
+    medians_s = [row.median_s(name) for name in (PLACETO, RNN)]
+    if not all(map(math.isfinite, medians_s)):
+        return None
+    soon, late = _until(row, max(medians_s) * (1 + near))
+    ratios = (late[0] / soon[1], late[1] / soon[0])
+    return None if any(map(math.isnan, ratios)) else ratios
+
+
+def _until(row: Standing, step_s: float) -> list[list[float]]:
+    """Evaluations of both until they have a step, at the earliest and at the latest."""
+    return [
         [median_until(row, name, step_s, until) for until in (earliest_until, evaluations_until)]
         for name in (PLACETO, RNN)
-    )
+    ]
+
+
+def _counts(row: Standing, step_s: float) -> list[str]:
+    """Evaluations of both until they have a step, and those of the second over those of the first."""
+    soon, late = _until(row, step_s)
     if not all(map(math.isfinite, (*soon, *late))):
         return [_count(soon), _count(late), "-"]
-    return [_count(soon), _count(late), _range(_times(late[0] / soon[1]), _times(late[1] / soon[0]))]
+    return [_count(soon), _count(late), _range(factor(late[0] / soon[1]), factor(late[1] / soon[0]))]
 
 
 def _count(between: Sequence[float]) -> str:
     return _range(*(f"{evaluations:,.0f}" if math.isfinite(evaluations) else "never" for evaluations in between))
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.2g}x" if ratio < 99.5 else f"{ratio:,.0f}x"
 
 
 def _range(least: str, most: str) -> str:

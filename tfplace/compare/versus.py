@@ -90,6 +90,11 @@ def percent(gained: float | None) -> str:
     return f"{gained:.1f} %"
 
 
+def factor(ratio: float) -> str:
+    """How many times, as text."""
+    return f"{ratio:.2g}x" if ratio < 99.5 else f"{ratio:,.0f}x"
+
+
 def geometric_mean(values: Sequence[float]) -> float:
     """NaN without any."""
     return statistics.geometric_mean(values) if values else math.nan
