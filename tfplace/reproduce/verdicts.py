@@ -141,6 +141,7 @@ def _baechi(rows: Sequence[Standing]) -> list[Finding]:
 
 OF_ROWS: Mapping[str, Callable[[Sequence[Standing]], list[Finding]]] = {
     "colocrl": _colocrl,
+    "colocrl-k80": _colocrl,
     "hierarchical": _hierarchical,
     "placeto-samples": _samples,
     "placeto-unseen": _unseen,
