@@ -3,7 +3,7 @@
     python scripts/compare.py --quick                    # three models, 2 s a search; some minutes in all
     python scripts/compare.py                            # the whole zoo, 60 s a search, 3 seeds; half a day
     python scripts/compare.py --suite=policies --quick   # policies, 200 evaluations a search; some minutes
-    python scripts/compare.py --suite=policies           # policies, 2,400 evaluations a search, 5 seeds; hours
+    python scripts/compare.py --suite=policies           # policies, 2,400 evaluations a search; hours
     python scripts/compare.py --suite=samples            # two policies, 20,000 evaluations a search; hours
     python scripts/compare.py --suite=gdp                # GDP, HDP and experts on the whole zoo; hours
     python scripts/compare.py --suite=unseen             # trained policies on held-out graphs; hours, mostly of auto
@@ -97,12 +97,13 @@ def _suite() -> suites.Suite:
             key: dataclasses.replace(one, weights=str(folder / one.weights)) for key, one in suite.trained.items()
         }
         suite = dataclasses.replace(suite, trained=trained)
+    if _SEEDS.value:
+        suite = suite.with_seeds(_SEEDS.value)
     changes = {
         "models": tuple(_MODELS.value),
         "topologies": tuple(_TOPOLOGIES.value),
         "placers": tuple(key for key in _PLACERS.value if key in suite.trained or PLACERS[key]),
         "budget": _BUDGET.value,
-        "seeds": _SEEDS.value,
     }
     given = {name: value for name, value in changes.items() if value}
     return dataclasses.replace(suite, **given, **({} if _TIGHT.value else {"tight": ()}))

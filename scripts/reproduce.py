@@ -12,7 +12,6 @@ goes on where it was stopped.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import subprocess
 import sys
@@ -44,7 +43,7 @@ _QUICK = flags.DEFINE_bool("quick", False, "Small models and budgets: whether it
 _JOBS = flags.DEFINE_integer("jobs", 2, "Cells at a time, each on a processor of its own.", 1)
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
 _OUT = flags.DEFINE_string("out", None, "The results; by default where the claim's are kept.")
-_SEEDS = flags.DEFINE_integer("seeds", None, "Fewer or more than the claim's.", 1)
+_SEEDS = flags.DEFINE_integer("seeds", None, "For placers with random choices; by default the claim's.", 1)
 _PAGE = flags.DEFINE_string("page", None, "A page whose tables of this claim, or of all claims, are rewritten.")
 
 
@@ -72,7 +71,7 @@ def _reproduce() -> None:
         raise SystemExit("--quick with --page; what a quick run finds is for no page.")
     suite = claim.run_of(quick=_QUICK.value)
     if _SEEDS.value:
-        suite = dataclasses.replace(suite, seeds=_SEEDS.value)
+        suite = suite.with_seeds(_SEEDS.value)
     loads = functools.partial(load_tensorflow, gpus=False)
     page = None if _PAGE.value is None else Page(_PAGE.value, name)
     run = SuiteRun(suite, Path(_GRAPHS.value), Path(_OUT.value or ROOT / suite.out), loads)

@@ -155,13 +155,13 @@ def test_what_could_not_run_is_tried_again(tmp_path):
     stuck = dataclasses.replace(run("scotch", None), trouble="no scotch")
     journal.add(stuck)
     journal.add(run("heft", 2.0))
-    todo = tasks(cases, ("scotch", "heft"), 1, Budget(evaluations=20), journal)
+    todo = tasks(cases, [("scotch", 0), ("heft", 0)], Budget(evaluations=20), journal)
     assert [task.placer for task in todo] == ["scotch"]
     size = path.stat().st_size
     journal.add(stuck)
     assert path.stat().st_size == size  # the same trouble is no news
     journal.add(run("scotch", 1.0))
-    assert not tasks(cases, ("scotch", "heft"), 1, Budget(evaluations=20), Journal(path, HEADER))
+    assert not tasks(cases, [("scotch", 0), ("heft", 0)], Budget(evaluations=20), Journal(path, HEADER))
 
 
 def test_a_journal_says_what_made_it_and_goes_on_with_other_versions(tmp_path):
@@ -219,9 +219,9 @@ def test_a_placer_of_ones_own_is_run_again_only_when_it_has_changed(tmp_path):
     journal.add(Facts(CASE, 8, 8, 3, 1.0, branches().fingerprint))
     journal.add(run_cell(problem_of(branches(), CASE), CASE, "own", budget, seed=0))
     assert journal.runs[CASE, "own", 0].code
-    assert not tasks(cases, ["own"], 1, budget, journal)
+    assert not tasks(cases, [("own", 0)], budget, journal)
     journal.add(run("own", 2.0, code="of an earlier version"))
-    assert [task.placer for task in tasks(cases, ["own"], 1, budget, journal)] == ["own"]
+    assert [task.placer for task in tasks(cases, [("own", 0)], budget, journal)] == ["own"]
 
 
 def test_a_cell_whose_process_is_killed_is_named(tmp_path, monkeypatch):
@@ -229,8 +229,8 @@ def test_a_cell_whose_process_is_killed_is_named(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     branches().save(tmp_path / "g.npz")
     journal, budget = Journal(tmp_path / "runs.jsonl", HEADER), Budget(evaluations=20)
-    placers = ("single", "placer_that_is_killed:Killed")
-    todo = tasks([(tmp_path / "g.npz", CASE)], placers, 1, budget, journal)
+    runs = [("single", 0), ("placer_that_is_killed:Killed", 0)]
+    todo = tasks([(tmp_path / "g.npz", CASE)], runs, budget, journal)
     said = r"killed, perhaps for memory; what ran was branches .*:Killed, seed 0;.* goes on"
     with pytest.raises(WorkersError, match=said):
         run_all(todo, journal)
@@ -266,7 +266,8 @@ def test_a_cell_that_fails_stops_no_other_and_is_run_again(tmp_path):
     branches().save(tmp_path / "g.npz")
     journal = Journal(tmp_path / "runs.jsonl", HEADER)
     budget = Budget(evaluations=20)
-    todo = tasks([(tmp_path / "g.npz", CASE), (tmp_path / "h.npz", Case("h", "2xP100"))], ("heft",), 1, budget, journal)
+    cases = [(tmp_path / "g.npz", CASE), (tmp_path / "h.npz", Case("h", "2xP100"))]
+    todo = tasks(cases, [("heft", 0)], budget, journal)
     failed = run_all(todo, journal, jobs=99)
     assert [(task.case.graph, task.placer) for task, _ in failed] == [("h", ""), ("h", "heft")]
     assert [*journal.runs] == [(CASE, "heft", 0)]
@@ -275,7 +276,7 @@ def test_a_cell_that_fails_stops_no_other_and_is_run_again(tmp_path):
 def test_ctrl_c_ends_a_comparison_though_another_thread_has_it(tmp_path):
     branches().save(tmp_path / "g.npz")
     journal = Journal(tmp_path / "runs.jsonl", HEADER)
-    todo = tasks([(tmp_path / "g.npz", CASE)], ("random_search",), 1, Budget(seconds=60.0), journal)
+    todo = tasks([(tmp_path / "g.npz", CASE)], [("random_search", 0)], Budget(seconds=60.0), journal)
     sent = []
 
     def interrupt():
@@ -300,7 +301,7 @@ from tfplace.compare.running import run_all, tasks
 from tfplace.search.budget import Budget
 if __name__ == "__main__":
     journal = Journal("runs.jsonl", {})
-    todo = tasks([(Path("g.npz"), Case("g", "2xP100"))], ("random_search",), 1, Budget(seconds=100.0), journal)
+    todo = tasks([(Path("g.npz"), Case("g", "2xP100"))], [("random_search", 0)], Budget(seconds=100.0), journal)
     run_all(todo, journal)
 """
     (tmp_path / "main.py").write_text(code)
@@ -338,21 +339,23 @@ def test_results_of_another_graph_are_not_mixed(tmp_path):
     journal = Journal(tmp_path / "runs.jsonl", HEADER)
     journal.add(Facts(CASE, 8, 8, 3, 1.0, "another"))
     with pytest.raises(InputError, match="another, of which"):
-        tasks([(tmp_path / "g.npz", CASE)], ("heft",), 1, Budget(evaluations=20), journal)
+        tasks([(tmp_path / "g.npz", CASE)], [("heft", 0)], Budget(evaluations=20), journal)
 
 
 def test_only_what_is_missing_is_run_and_processes_agree(tmp_path):
     branches().save(tmp_path / "g.npz")
     journal = Journal(tmp_path / "runs.jsonl", HEADER)
     cases, budget = [(tmp_path / "g.npz", CASE)], Budget(evaluations=20)
-    todo = tasks(cases, ("single", "local_search"), 2, budget, journal)
-    assert [(t.placer, t.seed) for t in todo] == [("", 0), ("single", 0), ("local_search", 0), ("local_search", 1)]
-    two = tasks([(tmp_path / "g.npz", c) for c in (CASE, Case("other", "2xP100"))], ("auto",), 2, budget, journal)
+    runs = [("single", 0), ("local_search", 0), ("local_search", 1)]
+    todo = tasks(cases, runs, budget, journal)
+    assert [(t.placer, t.seed) for t in todo] == [("", 0), *runs]
+    both = [(tmp_path / "g.npz", case) for case in (CASE, Case("other", "2xP100"))]
+    two = tasks(both, [("auto", 0), ("auto", 1)], budget, journal)
     assert [(t.case.graph, t.seed) for t in two[2:]] == [("branches", 0), ("other", 0), ("branches", 1), ("other", 1)]
     done = []
     run_all(todo, journal, jobs=2, progress=lambda n, total: done.append((n, total)))
     assert done == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert tasks(cases, ("single", "local_search"), 2, budget, Journal(journal.path, HEADER)) == []
+    assert tasks(cases, runs, budget, Journal(journal.path, HEADER)) == []
     here = run_cell(problem_of(branches(), CASE), CASE, "local_search", budget, 1)
     assert journal.runs[CASE, "local_search", 1].step_s == here.step_s
 

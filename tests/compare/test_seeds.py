@@ -6,6 +6,7 @@ from tests.compare.test_page import run
 from tfplace.compare.cells import Case, Facts
 from tfplace.compare.comparison import Comparison
 from tfplace.compare.standings import Standing, seeds_text, troubles
+from tfplace.compare.suites import Suite
 from tfplace.search.budget import Budget
 
 CASE = Case("g", "2xP100")
@@ -41,6 +42,13 @@ def test_how_many_seeds_there_are():
         (of("lost", None, 2.0), "2 of 3 ran, of which 1 does not fit"),
     ):
         assert seeds_text(runs) == text
+
+
+def test_placers_have_seeds_of_their_own_unless_others_are_asked_for():
+    suite = Suite(("single", "annealing", "seq2seq"), "1s", 1, "x", "x", own_seeds={"annealing": 2, "heft": 3})
+    assert suite.runs() == [("single", 0), ("annealing", 0), ("annealing", 1), ("seq2seq", 0)]
+    again = [("single", 0), *((name, seed) for name in ("annealing", "seq2seq") for seed in range(3))]
+    assert suite.with_seeds(3).runs() == again
 
 
 def test_those_that_ran_have_their_median():

@@ -68,7 +68,7 @@ def test_cells_in_other_processes_know_what_stands_behind_a_name(graph, trained,
     graph.save(tmp_path / "cells_3.npz")
     journal = Journal(tmp_path / "found.jsonl", {"budget": str(BUDGET), "simulated": True})
     given = [(tmp_path / "cells_3.npz", CASE)]
-    todo = tasks(given, ("single", "elsewhere"), 1, BUDGET, journal, trained={"elsewhere": trained})
+    todo = tasks(given, [("single", 0), ("elsewhere", 0)], BUDGET, journal, trained={"elsewhere": trained})
     assert todo[1:] == [
         Task(given[0][0], CASE, BUDGET, "single"),
         Task(given[0][0], CASE, BUDGET, "elsewhere", 0, trained),

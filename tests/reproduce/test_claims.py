@@ -14,12 +14,18 @@ import pytest
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.compare.soon import best_within_s
 from tfplace.compare.standings import Standing
+from tfplace.compare.suite_runs import SuiteRun
+from tfplace.compare.suites import FULL, SUITES, UNSEEN
 from tfplace.registry import PLACERS
 from tfplace.reproduce import baechi, colocrl, hierarchical, hold_out, post
 from tfplace.reproduce.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = [sys.executable, "scripts/reproduce.py"]
+ASKED = [*SUITES.values(), *(claim.suite for claim in CLAIMS.values())]
+UNCOMMITTED = {SUITES[name].out for name in ("transfer", "ablation")}
+UNFINISHED = {FULL.out, UNSEEN.out}
+COMMITTED = sorted({suite.out for suite in ASKED} - UNCOMMITTED - UNFINISHED)
 
 
 def run(case, placer, step_s, seed=0, *, cpu_s=2.0, trail=None, ran_s=()):
@@ -207,6 +213,19 @@ def test_claims_can_be_run_and_have_what_they_need(name):
         assert suite.seeds >= 3 or suite is claim.quick
     assert claim.suite.out.startswith("benchmarks/") and claim.quick.out.startswith("out/")
     assert claim.tables([])  # before anything was run
+
+
+@pytest.mark.parametrize("out", COMMITTED)
+def test_committed_results_are_those_that_the_commands_ask_for(out):
+    asked = set()
+    for suite in (suite for suite in ASKED if suite.out == out):
+        run = SuiteRun(suite, ROOT / "no graphs", ROOT / out, lambda: None)
+        cases = {case for _, case in run.cases()}
+        its = {(case, *one) for case in cases for one in suite.runs()}
+        assert its == {key for key in run.journal.runs if key[0] in cases and key[1] in suite.placers}
+        assert cases <= {*run.journal.facts} and all(found.stands() for found in run.journal.runs.values())
+        asked |= its
+    assert asked == {*run.journal.runs}
 
 
 def test_without_a_claim_all_are_listed():

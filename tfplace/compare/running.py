@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessP
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfplace.compare.cells import Case, Facts, Run, Trained, code_of, facts_of, problem_of, run_cell, seeds_of
+from tfplace.compare.cells import Case, Facts, Run, Trained, code_of, facts_of, problem_of, run_cell
 from tfplace.compare.journal import Journal
 from tfplace.core.cores import own_cores
 from tfplace.core.graph import OpGraph
@@ -40,8 +40,7 @@ class Task:
 
 def tasks(
     cases: Sequence[tuple[Path, Case]],
-    placers: Iterable[str],
-    seeds: int,
+    runs: Sequence[tuple[str, int]],
     budget: Budget,
     journal: Journal,
     *,
@@ -51,8 +50,7 @@ def tasks(
 
     Args:
       cases: with the file of each one's graph.
-      placers: names.
-      seeds: how many a placer with random choices gets.
+      runs: names of placers with the seeds of each.
       budget: of every cell.
       journal: what is there.
       trained: what stands behind names that are no placers'.
@@ -70,12 +68,12 @@ def tasks(
                 "Extract it as it was then, or name another file for the results.",
             )
     wanted = [Task(graph, case, budget) for graph, case in cases if case not in journal.facts]
-    cells = [(name, seed) for name in placers for seed in seeds_of(name, seeds)]
     behind = trained or {}
-    codes = {name: "" if name in behind else code_of(name) for name in dict.fromkeys(name for name, _ in cells)}
-    for now in range(seeds):  # everything once before anything twice, so that a part of it is a fair picture
+    codes = {name: "" if name in behind else code_of(name) for name in dict.fromkeys(name for name, _ in runs)}
+    # everything once before anything twice, so that a part of it is a fair picture
+    for now in sorted({seed for _, seed in runs}):
         for graph, case in cases:
-            todo = [cell for cell in cells if cell[1] == now and not journal.done(case, *cell, codes[cell[0]])]
+            todo = [cell for cell in runs if cell[1] == now and not journal.done(case, *cell, codes[cell[0]])]
             wanted += [Task(graph, case, budget, *cell, behind.get(cell[0])) for cell in todo]
     return wanted
 

@@ -87,7 +87,7 @@ class SuiteRun:
         check_writable(self.journal.path)
         suite, budget = self.suite, Budget.parse(self.suite.budget)
         cases = [(self._graph(name, stage), case) for name, case in self.cases()]
-        todo = tasks(cases, suite.placers, suite.seeds, budget, self.journal, trained=suite.trained)
+        todo = tasks(cases, suite.runs(), budget, self.journal, trained=suite.trained)
         stage(f"{len(todo)} cells of {budget}")
         names = [name for name in suite.placers if name not in suite.trained]
         learned = suite.trained or any(getattr(PLACERS[name], "learned", False) for name in names)

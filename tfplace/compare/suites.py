@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE, LEARNED, SEARCHES, Case, Trained
+from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE, LEARNED, SEARCHES, Case, Trained, seeds_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Suite:
       held_out: whether the models are, by default, all members of families that policies are not trained on.
       trained: what stands behind names in `placers` that are no placers'; weights in a directory that is told later.
       beside: names of which another command adds results.
+      own_seeds: of placers, instead of `seeds`.
     """
 
     placers: tuple[str, ...]
@@ -45,6 +46,7 @@ class Suite:
     held_out: bool = False
     trained: Mapping[str, Trained] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
+    own_seeds: Mapping[str, int] = field(default_factory=dict)
 
     def cases(self, model: str, counts: Sequence[int]) -> list[Case]:
         """Those of a model.
@@ -60,6 +62,15 @@ class Suite:
             for name in self.topologies or own
             for tight in kinds
         ]
+
+    def runs(self) -> list[tuple[str, int]]:
+        """What is run in each case: every placer with each of its seeds."""
+        counts = {name: self.own_seeds.get(name, self.seeds) for name in self.placers}
+        return [(name, seed) for name, count in counts.items() for seed in seeds_of(name, count)]
+
+    def with_seeds(self, seeds: int) -> Suite:
+        """The same with so many for every placer with random choices."""
+        return replace(self, seeds=seeds, own_seeds={})
 
     def _spare(self, topology: str) -> float:
         """`Case.spare` that gives each accelerator its part."""
@@ -85,6 +96,9 @@ LEARNED_PLACERS = (
 )
 """Policies beside what the papers compare them with, and beside searches that learn nothing."""
 
+_CHEAP = ("random_search", "untrained", "annealing", "policy_gradient", "post_ce", "post_ppo", "post")
+"""Placers whose runs take seconds, so that more seeds cost little."""
+
 POLICIES = Suite(
     LEARNED_PLACERS,
     "2400 evaluations",
@@ -96,6 +110,7 @@ POLICIES = Suite(
     tight=("nmt_2",),
     part=0.75,
     groups=256,
+    own_seeds=dict.fromkeys(_CHEAP, 10) | dict.fromkeys(("placeto_scratch", "gdp_scratch"), 3),
 )
 
 QUICK_POLICIES = Suite(
