@@ -135,4 +135,4 @@ def test_ctrl_c_ends_a_comparison_in_a_line(tmp_path, graphs):
         process.stderr.close()
     assert process.returncode == 130
     assert "the same command goes on" in said and "Traceback" not in said
-    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 3  # no run

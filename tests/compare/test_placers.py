@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tfplace.compare import journal as journal_module
 from tfplace.compare import running
 from tfplace.compare.cells import (
     CONSTRUCTIVE,
@@ -164,13 +165,39 @@ def test_what_could_not_run_is_tried_again(tmp_path):
     assert not tasks(cases, [("scotch", 0), ("heft", 0)], Budget(evaluations=20), Journal(path, HEADER))
 
 
-def test_a_journal_says_what_made_it_and_goes_on_with_other_versions(tmp_path):
+def made_by(path):
+    """What made the results of a file, and which lines say so."""
+    lines = map(json.loads, path.read_text().splitlines())
+    return {n: line["made_by"] for n, line in enumerate(lines) if "made_by" in line}
+
+
+def test_a_journal_says_what_made_its_results_wherever_that_changes(tmp_path, monkeypatch):
     path = tmp_path / "runs.jsonl"
-    Journal(path, {"budget": "1 s"}).add(Facts(CASE, 3, 2, 2, 0.5, "f"))
-    first, _, rest = path.read_text().partition("\n")
-    assert {"tfplace", "python", "numpy", "numba", "tensorflow"} == {*json.loads(first)["versions"]}
-    path.write_text(first.replace(versions()["numba"], "0.1") + "\n" + rest)
-    assert Journal(path, {"budget": "1 s"}).facts
+    flags = ["--jobs=2", f"--graphs={tmp_path}/graphs", "--out", str(path), "--budget=60 s"]
+    monkeypatch.setattr(sys, "argv", [f"{tmp_path}/scripts/compare.py", *flags])
+    first = Journal(path, HEADER)
+    first.add(run("auto", 2.0))
+    first.add(run("auto", 2.0, seed=1))
+    Journal(path, HEADER).add(run("auto", 2.0, seed=2))  # the same command goes on
+    said = ["compare.py", "--jobs=2", "--graphs=graphs", "--out", "runs.jsonl", "--budget=60 s"]
+    assert made_by(path) == {1: {"command": said, "versions": versions()}}
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--seeds=4"])
+    Journal(path, HEADER).add(run("auto", 2.0, seed=3))
+    monkeypatch.setattr(journal_module, "versions", lambda: {"numba": "0.1"})
+    with path.open("a") as file:
+        file.write('{"made_by": {"comm')  # killed while it wrote
+    Journal(path, HEADER).add(run("auto", 2.0, seed=4))
+    assert [*made_by(path)] == [1, 5, 7]
+    assert made_by(path)[7] == {"command": ["compare.py", "--seeds=4"], "versions": {"numba": "0.1"}}
+    assert len(Journal(path, HEADER).runs) == 5
+
+
+def test_older_results_have_versions_beside_their_header(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps({"header": HEADER, "versions": {"numba": "0.1"}}) + "\n")
+    Journal(path, HEADER).add(run("auto", 2.0))
+    assert json.loads(path.read_text().partition("\n")[0])["versions"] == {"numba": "0.1"}
+    assert [*made_by(path)] == [1] and Journal(path, HEADER).runs
 
 
 def test_a_journal_has_one_writer(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -20,14 +22,16 @@ except ImportError:  # Windows has no such locks; two writers are then not told
 
 
 class Journal:
-    """An append-only file of JSON lines: a header, facts of cases, and runs.
+    """An append-only file of JSON lines: a header, what made the results that follow, facts of cases, and runs.
+
+    What made them are a command and versions, with a line wherever they are others than before. Older files have only
+    versions, beside the header.
 
     Reading changes nothing. A journal that adds results has to be the file's only writer.
 
     Args:
       path: of the file; made with the first result if it does not exist.
-      header: what all its runs have in common, such as the budget; a file with another one is refused. Versions are
-        written beside it, and not compared.
+      header: what all its runs have in common, such as the budget; a file with another one is refused.
 
     Raises:
       InputError: the file belongs to another comparison, or is none.
@@ -38,6 +42,7 @@ class Journal:
         self.header = header
         self.facts: dict[Case, Facts] = {}
         self.runs: dict[tuple[Case, str, int], Run] = {}
+        self._made_by: dict[str, Any] | None = None
         self._whole = 0
         self._read()
 
@@ -50,8 +55,10 @@ class Journal:
         if isinstance(result, Run) and self._is_known_trouble(result):
             return
         line = {"facts" if isinstance(result, Facts) else "run": asdict(result)}
-        first = [] if self._whole else [{"header": self.header, "versions": versions()}]
-        self._append([*first, line])
+        first = [] if self._whole else [{"header": self.header}]
+        made_by = [] if self._made_by == self._maker else [{"made_by": self._maker}]
+        self._append([*first, *made_by, line])
+        self._made_by = self._maker
         self._take(result)
 
     def done(self, case: Case, placer: str, seed: int, code: str = "") -> bool:
@@ -65,6 +72,11 @@ class Journal:
         """
         run = self.runs.get((case, placer, seed))
         return run is not None and run.stands(code)
+
+    @functools.cached_property
+    def _maker(self) -> dict[str, Any]:
+        """This process, as far as results depend on it."""
+        return {"command": _command(), "versions": versions()}
 
     def _is_known_trouble(self, run: Run) -> bool:
         known = self.runs.get((run.case, run.placer, run.seed))
@@ -113,7 +125,9 @@ class Journal:
             )
         for line in lines:
             try:
-                if "facts" in line:
+                if "made_by" in line:
+                    self._made_by = line["made_by"]
+                elif "facts" in line:
                     self._take(Facts.from_dict(line["facts"]))
                 else:
                     self._take(Run.from_dict(line["run"]))
@@ -141,3 +155,14 @@ class Journal:
                     yield json.loads(line)
                 except ValueError as error:
                     raise InputError(f"{line[:40]!r} in {self.path.name}", "lines of JSON") from error
+
+
+def _command() -> list[str]:
+    """Of this process: the script's name and its flags; of absolute paths the last part, the rest is this machine's."""
+    script, *arguments = sys.argv
+    return [Path(script).name, *map(_portable, arguments)]
+
+
+def _portable(argument: str) -> str:
+    flag, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
+    return flag + equals + (Path(value).name if Path(value).is_absolute() else value)
