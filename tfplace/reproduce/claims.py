@@ -59,7 +59,7 @@ CLAIMS = {
     ),
     "colocrl-k80": Claim(
         "Mirhoseini et al., ICML 2017 (ColocRL)",
-        "The same on GPUs as the paper's, with its models of today's sizes.",
+        "The same on K80s, the GPUs of the paper.",
         replace(
             POLICIES,
             placers=_COLOCRL,
