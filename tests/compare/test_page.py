@@ -75,7 +75,7 @@ def text_of(*rows):
 
 
 def test_a_style_is_in_the_head_only():
-    head, body = comparison_page([standing()], "x", placed()).split("</head>")
+    head, body = comparison_page([standing()], "x", {standing().facts.case: placed()}).split("</head>")
     assert head.count("<style>") == 1 and "<style" not in body and "The best placement" in body
 
 
@@ -201,7 +201,7 @@ SEEN = """
 def test_in_a_browser_nothing_but_tables_scrolls_sideways(tmp_path, width):
     """In a frame of that width, as a window may have a least one; what is found becomes the title."""
     path = tmp_path / "page.html"
-    inside = comparison_page([standing("one"), standing("other")], "x", placed())
+    inside = comparison_page([standing("one"), standing("other")], "x", {standing("one").facts.case: placed()})
     path.write_text(
         f"""<!doctype html><title>-</title>
         <iframe srcdoc="{escape(inside)}" style="width: {width}px; height: 900px; border: 0"></iframe>

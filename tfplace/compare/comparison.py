@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfplace.compare.cells import Case, Facts, Run, code_of, facts_of, run_placer, seeds_of
+from tfplace.compare.cells import Case, Facts, Run, code_of, facts_of, found_placement, run_placer, seeds_of
 from tfplace.compare.defaults import ALWAYS, PLACERS_BY_DEFAULT
 from tfplace.compare.journal import Journal
 from tfplace.compare.standings import Standing, placers_of
@@ -25,7 +25,7 @@ from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.report.facts import Wording, wording
 from tfplace.search.budget import Budget
 from tfplace.search.objective import check_objective
-from tfplace.search.place import BASELINES, baseline_costs, placement_of, whole
+from tfplace.search.place import BASELINES, baseline_costs, whole
 from tfplace.search.progress import Progress
 from tfplace.search.search import Search
 
@@ -101,7 +101,8 @@ class Comparison:
         """
         from tfplace.compare.page import comparison_page
 
-        write_whole(path, comparison_page([self.standing], self.title, self.best))
+        best = {} if self.best is None else {self.standing.facts.case: self.best}
+        write_whole(path, comparison_page([self.standing], self.title, best))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: seconds and bytes; all step times, or loads, are simulated."""
@@ -236,7 +237,6 @@ class _Kept:
         outdated = {cell for cell, run in self.runs.items() if run.code != codes.get(cell[0], run.code)}
         self.runs = {cell: run for cell, run in self.runs.items() if cell not in outdated}
         self.facts: Facts = facts_of(problem, case)
-        self._judge = self.evaluator()
         if self._journal is not None:
             found = self._read()
             self.best = found if found is None or (_placer_of(found), found.seed) not in outdated else None
@@ -254,22 +254,14 @@ class _Kept:
         devices, key = search.best, search.best_key
         if devices is None or key is None or key[0] or (self.best is not None and key[1] >= self.best.cost.step_s):
             return
-        self.best = placement_of(
-            self._problem,
-            devices,
-            self._judge(devices),
-            bound_s=self.facts.bound_s,
-            placer=f"{placer} ({self.budget})",
-            seed=seed,
-            baselines=self._baselines,
-        )
+        self.best = found_placement(search, self.facts, placer, seed, baselines=self._baselines)
         if self._folder is not None:
             with writing(self._folder / BEST):
                 self.best.save(self._folder / BEST)
 
     @functools.cached_property
     def _baselines(self) -> Mapping[str, StepCost]:
-        return baseline_costs(self._problem, BASELINES, 0, self._judge)
+        return baseline_costs(self._problem, BASELINES, 0, self.evaluator())
 
     def has(self, placer: str, seed: int) -> bool:
         """Whether there is a run that stands of the placer as it is now."""

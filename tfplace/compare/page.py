@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
+from tfplace.compare.cells import Case
 from tfplace.compare.placers_table import OVER_ALL, over_all
 from tfplace.compare.standings import Standing, placers_of, seeds_text, times, troubles
 from tfplace.core.placement import Placement
@@ -23,13 +24,15 @@ _OPEN = 2
 """So many cases are shown at once; of more, each is opened by a click."""
 
 
-def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None = None, *, budget: str = "") -> str:
+def comparison_page(
+    rows: Sequence[Standing], title: str, best: Mapping[Case, Placement | str] | None = None, *, budget: str = ""
+) -> str:
     """Tables and charts: over all cases where there are several, then case by case.
 
     Args:
       rows: what was found.
       title: of the page.
-      best: a placement that is shown too.
+      best: of cases, the best placement, which is shown too, or why there is none.
       budget: of each run, unless the title says it.
 
     Raises:
@@ -41,11 +44,9 @@ def comparison_page(rows: Sequence[Standing], title: str, best: Placement | None
     if len(rows) > 1:
         parts += ["<h2>All cases</h2>", _overall(rows), figures(_over_all(rows))]
     for row in rows:
-        name, inside = escape(str(row.facts.case)), _case(row)
+        name, inside = escape(str(row.facts.case)), _case(row) + _best((best or {}).get(row.facts.case))
         opened = " open" if len(rows) <= _OPEN else ""
         parts.append(f"<details{opened}><summary><b>{name}</b>, {_said(row)}</summary>{inside}</details>")
-    if best is not None:
-        parts += ["<h2>The best placement</h2>", placement_html(best, style=False), figures(placement_pictures(best))]
     return page(title, f'<div class="tfplace">{"".join(parts)}</div>')
 
 
@@ -85,6 +86,15 @@ def _over_all(rows: Sequence[Standing]) -> list[Picture]:
 
 def _case(row: Standing) -> str:
     return _table(row) + charts(row)
+
+
+def _best(placement: Placement | str | None) -> str:
+    if placement is None:
+        return ""
+    if isinstance(placement, str):
+        return f"<h3>The best placement</h3><p>No pictures: {escape(placement)}.</p>"
+    facts, pictures = placement_html(placement, style=False), figures(placement_pictures(placement))
+    return f"<h3>The best placement</h3>{facts}{pictures}"
 
 
 def _names(row: Standing) -> list[str]:

@@ -40,7 +40,7 @@ class SuiteRun:
         from models import families, zoo
 
         for name in suite.models:
-            if name not in zoo.names() and not _family(name):
+            if name not in zoo.names() and not family_of(name):
                 members = [f"{family}_INDEX" for family in families.names()]
                 raise UnknownNameError("model", name, (*zoo.names(), *members))
         for name in suite.topologies:
@@ -58,7 +58,7 @@ class SuiteRun:
         from models import zoo
 
         for name in self._models:
-            counts: Sequence[int] = () if _family(name) else zoo.ENTRIES[name].devices
+            counts: Sequence[int] = () if family_of(name) else zoo.ENTRIES[name].devices
             for case in self.suite.cases(name, counts):
                 yield name, case
 
@@ -124,7 +124,7 @@ def _folder(parameters: Mapping[str, Any]) -> str:
     return "_".join(f"{name}{value}" for name, value in sorted(parameters.items()))
 
 
-def _family(model: str) -> str:
+def family_of(model: str) -> str:
     """Of a member's name; empty for a model of the zoo."""
     from models import families, zoo
 
@@ -149,6 +149,6 @@ def extracted(model: str, parameters: Mapping[str, Any]) -> OpGraph:
     from models import families, zoo
     from tfplace.extract.sources import extract_source
 
-    family = _family(model)
+    family = family_of(model)
     built = families.member(family, int(model.rpartition("_")[2])) if family else zoo.build(model, **parameters)
     return extract_source(built.model, built.batch, training=None, fetches=None, name=model)

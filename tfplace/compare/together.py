@@ -24,10 +24,12 @@ class Together:
     Attributes:
       budget: of each run.
       rows: case by case, with the runs of all files.
+      trained: names that are no placers': policies with weights of their own.
     """
 
     budget: str
     rows: tuple[Standing, ...]
+    trained: frozenset[str] = frozenset()
 
 
 def read_together(paths: Sequence[Path], *, cases: str = "", placers: Sequence[str] = ()) -> Together:
@@ -59,7 +61,8 @@ def read_together(paths: Sequence[Path], *, cases: str = "", placers: Sequence[s
             if run.case in journal.facts and run.case in facts and (not placers or run.placer in placers):
                 runs.setdefault(run.case, {}).setdefault(run.placer, {})[run.seed] = run
     rows = [Standing(facts[case][0], _by_seed(runs[case])) for case in facts if case in runs]
-    return Together(str(journals[0].header.get("budget", "unknown length")), tuple(rows))
+    trained = frozenset(name for journal in journals for name in _trained(journal))
+    return Together(str(journals[0].header.get("budget", "unknown length")), tuple(rows), trained)
 
 
 def _by_seed(runs: Mapping[str, Mapping[int, Run]]) -> dict[str, tuple[Run, ...]]:
