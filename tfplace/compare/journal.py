@@ -159,7 +159,7 @@ class Journal:
 
 def _command() -> list[str]:
     """Of this process: the script's name and its flags; of absolute paths the last part, the rest is this machine's."""
-    script, *arguments = sys.argv
+    script, *arguments = sys.argv or [""]  # a program that embeds Python may have none
     return [Path(script).name, *map(_portable, arguments)]
 
 
