@@ -74,7 +74,7 @@ def test_the_better_of_two_policies():
 
 
 def test_policies_at_once_are_set_against_placeto_that_learned_on_each_graph():
-    itself = "placeto_scratch_5000"
+    itself = "placeto_scratch_20000"
     rows = [
         standing("ptb_1", auto=[1.0], placeto=[1.5], gdp=[None], **{itself: [1.4, 1.6, 1.5]}),
         standing("ptb_2", auto=[1.0], placeto=[1.2], gdp=[1.2], **{itself: [1.0]}),

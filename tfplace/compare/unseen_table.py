@@ -16,7 +16,7 @@ OPTIMISED = "auto"
 
 TRAINED = ("placeto", "gdp")
 
-ITSELF = "placeto_scratch_5000"
+ITSELF = "placeto_scratch_20000"
 """Placeto that learns on each graph by itself: what the figure of its paper compares with."""
 
 _NEAR = 1.1
