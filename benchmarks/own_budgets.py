@@ -1,11 +1,11 @@
 """Placers with budgets of their own on the graphs that are held out, beside what --suite=unseen has.
 
-    python benchmarks/own_budgets.py --graphs=graphs --topologies=4xP100 --placers=random_search_49,annealing_49
-    python benchmarks/own_budgets.py --graphs=graphs --topologies=4xP100 --placers=placeto_scratch_5000 --seeds=1
+    python benchmarks/own_budgets.py --graphs=graphs --placers=random_search_49,annealing_49             # minutes
+    python benchmarks/own_budgets.py --graphs=graphs --placers=placeto_scratch_20000 --topologies=4xP100 # half an hour
 
 adds to unseen.jsonl what is missing there. The number in a name is that of its evaluations: `random_search_49` and
-`annealing_49` are these searches with as many as `placeto` and `gdp` try at once, and `placeto_scratch_5000` is Placeto
-that learns on each graph by itself. Simulated.
+`annealing_49` are these searches with as many as `placeto` and `gdp` try at once, `placeto_scratch_5000` and
+`placeto_scratch_20000` are Placeto that learns on each graph by itself. Simulated.
 """
 
 from __future__ import annotations

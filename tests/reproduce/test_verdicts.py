@@ -110,7 +110,7 @@ def test_steps_against_the_best_baseline():
 
 def test_placeto_against_itself_where_that_was_run():
     assert set(found_of("placeto-unseen", standing(placeto=1.0, auto=1.0)).values()) == {("not known", "not run")}
-    near, far = standing(placeto=1.0, placeto_scratch_5000=1.0), standing(placeto=1.2, placeto_scratch_5000=1.0)
+    near, far = standing(placeto=1.0, placeto_scratch_20000=1.0), standing(placeto=1.2, placeto_scratch_20000=1.0)
     ((verdict, here),) = found_of("placeto-unseen", near, near, far).values()
     assert (verdict, here) == ("mostly", "0.0 % (-20.0 % to 0.0 %), 2 of 3")
 
