@@ -15,7 +15,7 @@ from tfplace.compare.cells import Case, Facts, Run
 from tfplace.compare.soon import best_within_s
 from tfplace.compare.standings import Standing
 from tfplace.compare.suite_runs import SuiteRun
-from tfplace.compare.suites import FULL, SUITES, UNSEEN
+from tfplace.compare.suites import FULL, SUITES
 from tfplace.registry import PLACERS
 from tfplace.reproduce import baechi, colocrl, hierarchical, hold_out, post
 from tfplace.reproduce.claims import CLAIMS
@@ -24,8 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = [sys.executable, "scripts/reproduce.py"]
 ASKED = [*SUITES.values(), *(claim.suite for claim in CLAIMS.values())]
 UNCOMMITTED = {SUITES[name].out for name in ("transfer", "ablation")}
-UNFINISHED = {FULL.out, UNSEEN.out}
-COMMITTED = sorted({suite.out for suite in ASKED} - UNCOMMITTED - UNFINISHED)
+COMMITTED = sorted({suite.out for suite in ASKED} - UNCOMMITTED - {FULL.out})  # the last one is not finished
 
 
 def run(case, placer, step_s, seed=0, *, cpu_s=2.0, trail=None, ran_s=()):
@@ -217,7 +216,7 @@ def test_claims_can_be_run_and_have_what_they_need(name):
 
 @pytest.mark.parametrize("out", COMMITTED)
 def test_committed_results_are_those_that_the_commands_ask_for(out):
-    asked = set()
+    asked, beside = set(), set()
     for suite in (suite for suite in ASKED if suite.out == out):
         run = SuiteRun(suite, ROOT / "no graphs", ROOT / out, lambda: None)
         cases = {case for _, case in run.cases()}
@@ -225,7 +224,8 @@ def test_committed_results_are_those_that_the_commands_ask_for(out):
         assert its == {key for key in run.journal.runs if key[0] in cases and key[1] in suite.placers}
         assert cases <= {*run.journal.facts} and all(found.stands() for found in run.journal.runs.values())
         asked |= its
-    assert asked == {*run.journal.runs}
+        beside |= {*suite.beside}
+    assert asked == {key for key in run.journal.runs if key[1] not in beside}
 
 
 def test_without_a_claim_all_are_listed():
