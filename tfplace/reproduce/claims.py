@@ -109,7 +109,7 @@ CLAIMS = {
         "Gao, Chen and Li, NeurIPS 2018 (Post)",
         "Up to 63.7 % shorter steps than the state of the art at the same learning time (abstract), which is mostly "
         "what running what is tried takes.",
-        replace(POLICIES, placers=_POST, out="benchmarks/post.jsonl", own_seeds={"seq2seq": 3}),
+        replace(POLICIES, placers=_POST, out="benchmarks/post.jsonl", own_seeds={**POLICIES.own_seeds, "seq2seq": 3}),
         _quickly("post", _POST),
         post.tables,
         ("post",),
