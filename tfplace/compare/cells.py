@@ -8,16 +8,15 @@ import hashlib
 import os
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 
 from tfplace.core.graph import OpGraph
-from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import STEP_TIME, StepCost
+from tfplace.core.stepcost import STEP_TIME
 from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs
 from tfplace.errors import TfplaceError
@@ -26,7 +25,6 @@ from tfplace.group.merge import merge_units
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.clock import worked_s
-from tfplace.search.place import placement_of
 from tfplace.search.progress import Improvement
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
@@ -359,38 +357,6 @@ def run_placer(
         ran_s=tuple(float(f"{seconds:.6g}") for seconds in (*(f.ran_s for f in kept), search.ran_s)),
         code="" if trained is not None else code_of(placer),
         stride=STRIDE,
-    )
-
-
-def found_placement(
-    search: Search,
-    facts: Facts,
-    placer: str,
-    seed: int,
-    *,
-    baselines: Mapping[str, StepCost],
-    notes: tuple[str, ...] = (),
-) -> Placement:
-    """The best placement of a run's search, with all there is to say of it.
-
-    Args:
-      search: has found one.
-      facts: of its case.
-      placer: name of what was run.
-      seed: of the search.
-      baselines: see `Placement`.
-      notes: see `Placement`.
-    """
-    assert search.best is not None
-    return placement_of(
-        search.problem,
-        search.best,
-        search.evaluator(search.best),
-        bound_s=facts.bound_s,
-        placer=f"{placer} ({search.budget})",
-        seed=seed,
-        baselines=baselines,
-        notes=notes,
     )
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfplace.compare.cells import Case, Facts, Run, code_of, facts_of, found_placement, run_placer, seeds_of
+from tfplace.compare.cells import Case, Facts, Run, code_of, facts_of, run_placer, seeds_of
 from tfplace.compare.defaults import ALWAYS, PLACERS_BY_DEFAULT
+from tfplace.compare.found import found_placement
 from tfplace.compare.journal import Journal
 from tfplace.compare.standings import Standing, placers_of
 from tfplace.core.evaluator import Evaluator

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tfplace.compare.cells import Case, Facts, Run, found_placement, problem_of, run_placer
+from tfplace.compare.cells import Case, Facts, Run, problem_of, run_placer
+from tfplace.compare.found import found_placement
 from tfplace.compare.suite_runs import family_of
 from tfplace.compare.together import Together
 from tfplace.core.graph import OpGraph
