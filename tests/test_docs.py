@@ -148,6 +148,7 @@ BY_BENCHMARKS = {
     "gdp_together": "docs/reproduction.md",
     "graph_files": "docs/models.md",
     "learning_longer": "docs/reproduction.md",
+    "same_seed": "docs/reproduction.md",
     "placeto_constants": "docs/policies.md",
 }
 
@@ -165,7 +166,7 @@ def test_tables_of_benchmarks_are_those_of_their_committed_results(benchmark, tm
     "name",
     sorted(
         {*re.findall(r"<!-- tables: (\S+) -->\n\n", text("docs/reproduction.md"))}
-        - {"gdp-together", "learning-longer", "verdicts"}
+        - {"gdp-together", "learning-longer", "same-seed", "verdicts"}
     ),
 )
 def test_what_is_said_of_claims_is_what_was_found(name):
@@ -185,6 +186,15 @@ def test_what_grappler_says_of_claims_is_what_was_found():
         rows = SuiteRun(claim.suite, ROOT / "no graphs", ROOT / claim.suite.out, lambda: None).rows()
         tables = judged_tables([Judged(**one) for one in found], claim.methods, rows)
         assert f"<!-- tables: {name}, rechecked -->\n\n{tables}\n\n<!-- end -->" in text("docs/reproduction.md")
+
+
+def test_how_many_steps_were_found_again_is_what_the_tables_say():
+    page = _unwrapped("docs/reproduction.md")
+    pairs = [tuple(map(int, pair)) for pair in re.findall(r"(\d+) of (\d+) steps are, to the last bit", page)]
+    same, steps = map(sum, zip(*pairs, strict=True))
+    assert f"Of {steps:,} steps that `scripts/recheck.py` found again" in page
+    assert f"{same:,} are the same to the last bit" in page
+    assert steps - same == len(re.findall(r"differs by [+-]", page)) == 4
 
 
 def test_what_is_said_of_trained_policies_is_what_their_cards_say():
