@@ -9,43 +9,20 @@ several.
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from absl import app, flags
+import paged
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tfplace.cli.scripts import script  # noqa: E402
-from tfplace.compare.tables import Page, table  # noqa: E402
-from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
+from tfplace.compare.tables import table
 
 NAMES, TOPOLOGY, TIMES = ("rnnlm_2", "inception_v3", "gnmt_4", "amoebanet", "gnmt_8"), "8xP100", 7
 
-_GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Directory of the graphs.")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "graph_files.json"), "The results.")
-_PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten; nothing is run.")
 
-
-def main(argv: list[str]) -> None:
-    with script(argv):
-        _measure()
-
-
-def _measure():
-    out = Path(_OUT.value)
-    if _PAGE.value:
-        Page(_PAGE.value, "graph-files").write(text(json.loads(out.read_text())))
-        return
-    check_writable(out)
-    rows = {name: figures(Path(_GRAPHS.value) / f"{name}.npz") for name in NAMES}
-    with writing(out):
-        write_whole(out, json.dumps(rows, indent=1) + "\n")
-    print(text(rows))
+def measure(graphs):
+    """Graph -> its figures."""
+    return {name: figures(graphs / f"{name}.npz") for name in NAMES}
 
 
 def figures(path):
@@ -94,4 +71,4 @@ def text(rows):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    paged.run("graph_files", measure, text)

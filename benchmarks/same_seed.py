@@ -10,51 +10,28 @@ simulated.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
-import sys
-from pathlib import Path
 
-from absl import app, flags
+import paged
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tfplace.cli.quiet import load_tensorflow  # noqa: E402
-from tfplace.cli.scripts import script  # noqa: E402
-from tfplace.compare.tables import Page, table  # noqa: E402
-from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
-from tfplace.report.progress import Stages  # noqa: E402
+from tfplace.cli.quiet import load_tensorflow
+from tfplace.compare.tables import table
+from tfplace.report.progress import Stages
 
 GRAPH, TOPOLOGY, PLACER, EVALUATIONS, RUNS, GRADIENTS = "nasnet", "4xP100", "gdp_scratch", 120, 3, 8
 
-_GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Directory of the graphs.")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "same_seed.json"), "The results.")
-_PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten; nothing is run.")
 
-
-def main(argv: list[str]) -> None:
-    with script(argv):
-        _measure()
-
-
-def _measure():
-    out = Path(_OUT.value)
-    if _PAGE.value:
-        Page(_PAGE.value, "same-seed").write(text(json.loads(out.read_text())))
-        return
-    check_writable(out)
-    path, cores = Path(_GRAPHS.value) / f"{GRAPH}.npz", sorted(os.sched_getaffinity(0))
+def measure(graphs):
+    """Number of cores -> the steps of some runs, and how many gradients of the same there are."""
+    path, cores = graphs / f"{GRAPH}.npz", sorted(os.sched_getaffinity(0))
     found = {}
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool, Stages(quiet=False) as stages:
         for these in (cores[:1], cores):
             stages.stage(f"on {len(these)} cores")
             steps = [pool.apply(step_s, (path, these)) for _ in range(RUNS)]
             found[str(len(these))] = {"step_s": steps, "gradients": pool.apply(gradients, (path, these))}
-    with writing(out):
-        write_whole(out, json.dumps(found, indent=1) + "\n")
-    print(text(found))
+    return found
 
 
 def _problem(path, cores):
@@ -100,4 +77,4 @@ def text(found):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    paged.run("same_seed", measure, text)
