@@ -5,6 +5,8 @@ from __future__ import annotations
 import sonnet as snt
 import tensorflow as tf
 
+from tfplace.policies.networks.fan_out import fan_out
+
 
 class Sage(snt.Module):
     """Rounds of h_v = f(h_v, max over neighbours u of sigmoid(W h_u + b)): GDP (Zhou et al. 2019, section 3.1).
@@ -27,8 +29,9 @@ class Sage(snt.Module):
         """[U, F] features and [P] producing and consuming units -> [U, H]."""
         h = tf.nn.relu(self._first(units))
         for (down, up), join in zip(self._told, self._joined, strict=True):
-            near = [_most(down(h), src, dst), _most(up(h), dst, src)]
-            h += tf.nn.relu(join(tf.concat([h, *near], axis=1)))
+            before, own, *told = fan_out(h, 4)
+            near = [_most(down(told[0]), src, dst), _most(up(told[1]), dst, src)]
+            h = before + tf.nn.relu(join(tf.concat([own, *near], axis=1)))
         return h
 
 
