@@ -6,10 +6,14 @@ import os
 import sys
 import tempfile
 from importlib import import_module
+from typing import Any
 
 
 def load_tensorflow(*, gpus: bool) -> None:
     """Imports TensorFlow, its C++ messages silenced unless the user set TF_CPP_MIN_LOG_LEVEL.
+
+    Without GPUs each op has one thread: what a policy computes is sooner done so, and sums that are shared among
+    threads would come out otherwise on another number of cores.
 
     Some messages are written before TensorFlow reads that variable, so stderr itself is put aside during the import and
     given back, with what was written to it, if the import fails.
@@ -21,16 +25,21 @@ def load_tensorflow(*, gpus: bool) -> None:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     if "tensorflow" in sys.modules:
         return
+    tensorflow = _imported()
+    if not gpus:
+        tensorflow.config.threading.set_intra_op_parallelism_threads(1)
+
+
+def _imported() -> Any:
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
-        import_module("tensorflow")
-        return
+        return import_module("tensorflow")
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as aside:
         os.dup2(aside.fileno(), 2)
         try:
-            import_module("tensorflow")
+            return import_module("tensorflow")
         except Exception:
             aside.seek(0)
             os.write(stderr, aside.read())

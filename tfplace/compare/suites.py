@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfplace.compare.cells import AT_ONCE, CONSTRUCTIVE, LEARNED, SEARCHES, Case, Trained, seeds_of
+from tfplace.compare.versus import UNLEARNED
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,11 @@ QUICK = Suite(
 
 LEARNED_PLACERS = (
     *("single", "expert", "scotch", "min_cut", "metis", "heft", "m_sct"),
-    *("random_search", "untrained", "annealing", *LEARNED),
+    *(*UNLEARNED, *LEARNED),
 )
 """Policies beside what the papers compare them with, and beside searches that learn nothing."""
 
-_CHEAP = ("random_search", "untrained", "annealing", "policy_gradient", "post_ce", "post_ppo", "post")
+_CHEAP = (*UNLEARNED, "policy_gradient", "post_ce", "post_ppo", "post")
 """Placers whose runs take seconds, so that more seeds cost little."""
 
 POLICIES = Suite(
@@ -147,9 +148,7 @@ SAMPLES = Suite(
         "scotch",
         "heft",
         "m_sct",
-        "random_search",
-        "untrained",
-        "annealing",
+        *UNLEARNED,
         "placeto_scratch",
         "seq2seq",
     ),
@@ -161,13 +160,14 @@ SAMPLES = Suite(
     topologies=("2xP100", "4xP100"),
     tight=(),
     groups=256,
+    own_seeds=dict.fromkeys(UNLEARNED, 10),
 )
 """Placeto beside the policy that it is compared with, on the models of its paper's table."""
 
 GDP = Suite(
     (
         *("single", "expert", "scotch", "min_cut", "metis", "heft", "m_topo", "m_etf", "m_sct"),
-        *("random_search", "untrained", "annealing", "gdp_scratch", "hierarchical"),
+        *(*UNLEARNED, "gdp_scratch", "hierarchical"),
     ),
     "500 evaluations",
     3,
@@ -175,6 +175,7 @@ GDP = Suite(
     "gdp",
     topologies=("4xP100",),
     tight=(),
+    own_seeds=dict.fromkeys(UNLEARNED, 10),
 )
 """GDP beside what its paper compares it with, on the whole zoo, without groups."""
 
