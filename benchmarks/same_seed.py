@@ -1,6 +1,6 @@
 """Whether a placer that learns finds the same again: `gdp_scratch` on NASNet, on one core and on all.
 
-    python benchmarks/same_seed.py --graphs=out/graphs             # five minutes; rewrites same_seed.json
+    python benchmarks/same_seed.py --graphs=out/graphs             # four minutes; rewrites same_seed.json
     python benchmarks/same_seed.py --page=docs/reproduction.md     # puts the table of same_seed.json there
 
 Runs with one seed and equal evaluations, each in a process of its own, and in how many ways the gradients of one and

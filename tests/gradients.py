@@ -1,4 +1,6 @@
-"""Gradients against differences."""
+"""Gradients against differences, and how they are added."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -19,3 +21,10 @@ def assert_gradients(variables, gradients, loss, rng, *, abs_tolerance):
         slope = (ends[0] - ends[1]) / (2 * STEP)
         found = float((np.asarray(gradient) * way).sum())
         assert found == pytest.approx(slope, rel=0.05, abs=abs_tolerance), variable.name
+
+
+def widest_sum(function):
+    """Inputs of the AddN that has most, in a traced function and in those that it calls; 0 without any."""
+    graph = function.graph.as_graph_def()
+    nodes = itertools.chain(graph.node, *(called.node_def for called in graph.library.function))
+    return max((node.attr["N"].i for node in nodes if node.op == "AddN"), default=0)

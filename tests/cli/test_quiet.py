@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CODE = "from tfplace.cli.quiet import load_tensorflow; load_tensorflow(gpus=False); import sys; sys.stderr.write('end')"
 
 
@@ -19,3 +21,10 @@ def test_what_was_held_back_is_shown_if_loading_fails(tmp_path):
     result = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {CODE}")
     assert "the reason" in result.stderr
     assert "broken" in result.stderr
+
+
+@pytest.mark.parametrize(("gpus", "threads"), [(False, "1"), (True, "0")])  # 0: as many as there are cores
+def test_ops_have_one_thread_if_nothing_runs_here(gpus, threads):
+    told = "import tensorflow as tf; print(tf.config.threading.get_intra_op_parallelism_threads())"
+    result = run(f"from tfplace.cli.quiet import load_tensorflow; load_tensorflow(gpus={gpus}); {told}")
+    assert result.stdout.strip() == threads

@@ -9,8 +9,10 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from tests.gradients import widest_sum
 from tfplace.learning.prior import NEVER
 from tfplace.policies.networks.attentional import Attentional
+from tfplace.policies.networks.fan_out import fan_out
 from tfplace.policies.networks.initial import draw_weights
 from tfplace.policies.networks.lstm import Lstm
 
@@ -161,3 +163,20 @@ def test_first_weights():
     assert np.abs(values).max() <= 2 / 20 + 1e-6
     assert values.std() == pytest.approx(0.88 / 20, rel=0.02)  # of a normal distribution cut off at 2 deviations
     assert vector.numpy().tolist() == [1.0] * 7
+
+
+def test_a_fan_out_is_one_tensor_many_times_with_the_sum_of_the_gradients():
+    @tf.function
+    def run(x, weight):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            read = fan_out(x, 3)
+            total = sum(tf.reduce_sum(w * part) for w, part in zip(tf.unstack(weight), read, strict=True))
+        return read, tape.gradient(total, x)
+
+    x, weight = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.random.stateless_normal([3, 2, 2], seed=[1, 2])
+    read, found = run(x, weight)
+    for part in read:
+        np.testing.assert_array_equal(part, x)
+    np.testing.assert_allclose(found, tf.reduce_sum(weight, axis=0), rtol=1e-6)
+    assert widest_sum(run.get_concrete_function(x, weight)) == 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.gradients import assert_gradients
+from tests.gradients import assert_gradients, widest_sum
 from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.policies.networks.one_shot import OneShot, _told
 from tfplace.testing import random_problem
@@ -50,6 +50,14 @@ def test_gradients_are_those_that_differences_say(settings):
         return float((allowed(policy.logits(inputs)) * upstream).sum())
 
     assert_gradients(policy.trainable_variables, found, weighted, rng, abs_tolerance=0.05)
+
+
+def test_what_is_told_to_many_has_its_gradients_added_in_one_order():
+    inputs = graph_inputs(problem())
+    policy = network()
+    told = _told(inputs)
+    units, graph = policy._encode(told)
+    assert widest_sum(policy._encode_back.get_concrete_function(told, units, graph)) == 2
 
 
 def test_gradients_through_segments_are_those_of_one_tape():
