@@ -34,6 +34,15 @@ def over_optimised(rows: Sequence[Standing], placer: str) -> list[float]:
     return [ratio for ratio in ratios if not math.isnan(ratio)]
 
 
+def by_seed(rows: Sequence[Standing], placer: str) -> list[float]:
+    """Of each seed that every case has the geometric mean of its steps that fit over the optimised ones (medians)."""
+    rows = [row for row in rows if row.ran(placer) and math.isfinite(row.median_s(OPTIMISED))]
+    ratios = [{run.seed: (run.step_s or math.inf) / row.median_s(OPTIMISED) for run in row.ran(placer)} for row in rows]
+    seeds = set.intersection(*map(set, ratios)) if ratios else set()
+    fits = ([of[seed] for of in ratios if math.isfinite(of[seed])] for seed in sorted(seeds))
+    return [geometric_mean(some) for some in fits if some]
+
+
 def _bounds(rows: Sequence[Standing]) -> list[float]:
     """The bound over the optimised step, of each case in which that fits and there is a bound."""
     rows = [row for row in rows if math.isfinite(row.median_s(OPTIMISED)) and row.facts.bound_s > 0]
@@ -49,10 +58,10 @@ def groups_table(rows: Sequence[Standing]) -> str:
 
 
 def overall_table(rows: Sequence[Standing]) -> str:
-    """For each placer geometric mean, median, worst case, and how often it is near the optimised one."""
+    """For each placer geometric means, median, worst case, and how often it is near the optimised one."""
     lines = []
     if bounds := _bounds(rows):
-        lines.append(("bound", str(len(bounds)), _shown(bounds), f"{statistics.median(bounds):.3f}", "-", "-"))
+        lines.append(("bound", str(len(bounds)), _shown(bounds), "-", f"{statistics.median(bounds):.3f}", "-", "-"))
     for name in placers_of(rows):
         ratios = over_optimised(rows, name)
         if not ratios:
@@ -60,8 +69,10 @@ def overall_table(rows: Sequence[Standing]) -> str:
         fits = [ratio for ratio in ratios if math.isfinite(ratio)]
         worst = f"{max(fits):.2f}" if fits else "-"
         near = f"{sum(ratio <= _NEAR for ratio in ratios)} of {len(ratios)}"
-        lines.append((name, str(len(ratios)), _shown(ratios), f"{statistics.median(ratios):.3f}", worst, near))
-    return table(("all cases", "cases", "geometric mean", "median", "worst", "within 10 %"), lines)
+        seeds, middle = by_seed(rows, name), f"{statistics.median(ratios):.3f}"
+        spread = f"{min(seeds):.3f} to {max(seeds):.3f}" if len(seeds) > 1 else "-"
+        lines.append((name, str(len(ratios)), _shown(ratios), spread, middle, worst, near))
+    return table(("all cases", "cases", "geometric mean", "of each seed", "median", "worst", "within 10 %"), lines)
 
 
 def goals_text(rows: Sequence[Standing]) -> str:
