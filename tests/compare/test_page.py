@@ -100,7 +100,7 @@ def test_a_seed_that_failed_hides_no_other():
 
 def test_loads_are_called_loads(monkeypatch):
     axes = []
-    monkeypatch.setattr(page, "cumulative_chart", lambda numbers, what: axes.append(what) or "")
+    monkeypatch.setattr(page, "cumulative_chart", lambda numbers, what, names: axes.append(what) or "")
     loads = text_of(standing("one", THROUGHPUT), standing("other", THROUGHPUT))
     assert "Largest loads, geometric means over the cases that fit" in loads and "step" not in loads.lower()
     both = text_of(standing("one", THROUGHPUT), standing("other"))
@@ -122,6 +122,20 @@ def test_over_all_cases_placers_are_compared_with_the_best():
     assert re.search(r"metis 2 0 - - 0", re.sub(r"\s+", " ", text))
 
 
+def test_many_placers_have_several_pictures_with_those_ahead_in_the_first(monkeypatch):
+    shown = []
+    monkeypatch.setattr(page, "cumulative_chart", lambda numbers, what, names: shown.append(names) or "")
+    ratios = dict(zip((f"p{i}" for i in range(9)), (5, 2, 1, math.inf, 3, 9, 20, 4, 6), strict=True))
+    rows = []
+    for name in ("one", "other"):
+        case = Case(name, "2xP100")
+        runs = {p: [run(case, p, None if math.isinf(r) else r * 0.001)] for p, r in ratios.items()}
+        rows.append(Standing(Facts(case, 10, 8, 3, 0.0005, "f"), runs))
+    text = comparison_page(rows, "x")
+    assert shown == [["p2", "p1", "p4", "p7"], ["p0", "p8", "p5", "p3", "p6"]]
+    assert "(picture 1 of 2; the others&#x27; curves are pale)" in text and "(picture 2 of 2;" in text
+
+
 def test_the_best_so_far():
     found = _best_so_far([(2, 5.0), (10, 3.0)], np.array([1, 2, 9, 10, 99]))
     assert found.tolist() == [math.inf, 5.0, 5.0, 3.0, 3.0]
@@ -133,8 +147,9 @@ def test_charts_of_what_does_not_fit():
         steps_chart({"a": [math.inf], "b": [0.1, math.inf]}, 0.01),
         steps_chart({"a": [math.inf]}, 0.01),
         curves_chart({"a": [[], [(3, 0.1)]], "b": [[]]}, 50),
-        cumulative_chart({"a": [math.inf], "b": [1.0, 2.0]}, "x"),
-        cumulative_chart({}, "x"),
+        cumulative_chart({"a": [math.inf], "b": [1.0, 2.0]}, "x", ["a", "b"]),
+        cumulative_chart({"a": [math.inf], "b": [1.0, 2.0]}, "x", ["b"]),
+        cumulative_chart({}, "x", []),
     ):
         assert chart.startswith("<img ")
 

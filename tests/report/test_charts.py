@@ -27,7 +27,7 @@ def names(count):
 @pytest.mark.parametrize("count", [1, 4, 20])
 def test_a_legend_is_large_and_beside_the_curves(drawn, count):
     charts.curves_chart({name: [[(1, 0.2), (50, 0.1)]] for name in names(count)}, 50)
-    charts.cumulative_chart({name: [1.0, 2.0] for name in names(count)}, "x")
+    charts.cumulative_chart({name: [1.0, 2.0] for name in names(count)}, "x", names(count))
     for figure in drawn:
         (axis,), (legend,) = figure.axes, figure.legends
         box, whole = legend.get_window_extent(), figure.bbox
@@ -39,10 +39,18 @@ def test_a_legend_is_large_and_beside_the_curves(drawn, count):
 
 def test_no_two_curves_are_alike(drawn):
     charts.curves_chart({name: [[(1, 0.2), (50, 0.1)]] for name in names(40)}, 50)
-    charts.cumulative_chart({name: [1.0, 2.0] for name in names(40)}, "x")
+    charts.cumulative_chart({name: [1.0, 2.0] for name in names(40)}, "x", names(40))
     for figure in drawn:
         looks = [(line.get_color(), line._unscaled_dash_pattern) for line in figure.axes[0].lines]
         assert len(set(looks)) == len(looks) == 40
+
+
+def test_curves_that_are_not_named_are_pale_and_not_in_the_legend(drawn):
+    charts.cumulative_chart({"a": [1.0, 2.0], "b": [1.5, 3.0], "c": [2.0, 2.0]}, "x", ["c", "a"])
+    (axis,), (legend,) = drawn[0].axes, drawn[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["c", "a"]
+    pale, *named = axis.lines
+    assert pale.get_color() not in {line.get_color() for line in named} and list(pale.get_xdata()) == [1.5, 3.0, 3.0]
 
 
 def test_runs_that_do_not_fit_are_told_beside_their_bar(drawn):

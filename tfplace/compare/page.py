@@ -11,7 +11,7 @@ from tfplace.compare.cells import Case
 from tfplace.compare.placers_table import OVER_ALL, over_all
 from tfplace.compare.standings import Standing, placers_of, seeds_text, times, troubles
 from tfplace.core.placement import Placement
-from tfplace.report.charts import cumulative_chart, curves_chart, steps_chart
+from tfplace.report.charts import FACTOR_SHOWN, cumulative_chart, curves_chart, steps_chart
 from tfplace.report.facts import Wording, wording
 from tfplace.report.html import Html, figures, page, placement_html, table
 from tfplace.report.pictures import Picture, placement_pictures
@@ -19,6 +19,9 @@ from tfplace.units import format_seconds
 
 _SOON = 50
 """A run of fewer evaluations is no search, and has no curve."""
+
+_CURVES = 8
+"""The most in one picture that can still be told from each other; of more, those ahead are in the first."""
 
 _OPEN = 2
 """So many cases are shown at once; of more, each is opened by a click."""
@@ -80,8 +83,15 @@ def _over_all(rows: Sequence[Standing]) -> list[Picture]:
         for name in placers_of(rows)
     }
     what = " or ".join(dict.fromkeys(_words(row).column for row in rows))
-    chart = cumulative_chart({name: each for name, each in over.items() if each}, f"{what} over the best of all")
-    return [Picture("In which part of the cases each placer is within which factor of the best of all", chart)]
+    over = {name: each for name, each in over.items() if each}
+    ahead = sorted(over, key=lambda name: statistics.mean(math.log(min(ratio, FACTOR_SHOWN)) for ratio in over[name]))
+    pictures = []
+    for i in range(parts := max(1, math.ceil(len(ahead) / _CURVES))):
+        names = ahead[i * len(ahead) // parts : (i + 1) * len(ahead) // parts]
+        caption = "In which part of the cases each placer is within which factor of the best of all"
+        which = f" (picture {i + 1} of {parts}; the others' curves are pale)" if parts > 1 else ""
+        pictures.append(Picture(caption + which, cumulative_chart(over, f"{what} over the best of all", names)))
+    return pictures
 
 
 def _case(row: Standing) -> str:

@@ -16,6 +16,9 @@ Points = Sequence[tuple[float, float]]
 
 _GRID = 120
 
+FACTOR_SHOWN = 10.0
+"""What a cumulative chart ends at."""
+
 
 def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str = "step time") -> str:
     """A bar to each placer's median, a dot for each of its runs that fits, and a line at the bound.
@@ -89,16 +92,18 @@ def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float, numbe
     return image(figure, f"Best {number} so far")
 
 
-def cumulative_chart(numbers: Mapping[str, Sequence[float]], what: str) -> str:
+def cumulative_chart(numbers: Mapping[str, Sequence[float]], what: str, names: Sequence[str]) -> str:
     """Which part of some numbers is at most so large, a curve for each name.
 
     Args:
       numbers: name -> numbers above 0; infinite ones count, but are not reached.
       what: the numbers are.
+      names: of curves to tell from others, which are pale.
     """
     figure, axis = blank(3.2)
-    draw_cumulative(axis, numbers, (what, "part of the cases"))
-    axis.set_xlim(None, 10.0)
+    others = [each for name, each in numbers.items() if name not in names]
+    draw_cumulative(axis, {name: numbers[name] for name in names}, (what, "part of the cases"), others)
+    axis.set_xlim(None, FACTOR_SHOWN)
     lines_legend(figure, axis)
     return image(figure, "How many cases are within which factor")
 

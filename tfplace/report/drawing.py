@@ -19,7 +19,7 @@ _LEGEND, _COLUMNS = 11, 5
 """Points of a legend's letters, and the most columns it has."""
 
 PALETTE = ("#3a6ea5", "#e0862b", "#4d9a57", "#b5474b", "#7d5ba6", "#3aa6a0", "#c9a227", "#8c6d5b")
-_HOST = "#9a9a9a"
+_HOST, _PALE = "#9a9a9a", "#dddddd"
 
 Stroke = str | tuple[int, tuple[float, ...]]
 """How a line is drawn, as matplotlib takes it."""
@@ -94,17 +94,27 @@ def _legend(figure: Any, keys: Sequence[Any], where: str, **kwargs: Any) -> None
     figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
 
 
-def draw_cumulative(axis: Any, curves: Mapping[str, Sequence[float]], axes: tuple[str, str]) -> None:
-    """Which part of some numbers above 0 is at most so large; infinite ones count, but are not reached."""
+def draw_cumulative(
+    axis: Any, curves: Mapping[str, Sequence[float]], axes: tuple[str, str], behind: Sequence[Sequence[float]] = ()
+) -> None:
+    """Which part of some numbers above 0 is at most so large; infinite ones count, but are not reached.
+
+    Those behind are pale, and have no names.
+    """
+    for numbers in behind:
+        axis.step(*_cumulated(numbers), where="pre", color=_PALE, linewidth=1)
     for (colour, drawn), (name, numbers) in zip(strokes(), curves.items(), strict=False):
-        ordered = sorted(number for number in numbers if math.isfinite(number))
-        parts = [(i + 1) / len(numbers) for i in range(len(ordered))]
-        x, y = [*ordered, max(ordered, default=1.0)], [0.0, *parts]
-        axis.step(x, y, where="pre", color=colour, linestyle=drawn, label=name)
+        axis.step(*_cumulated(numbers), where="pre", color=colour, linestyle=drawn, label=name)
     axis.set(xlabel=axes[0], ylabel=axes[1], xscale="log", ylim=(0, 1))
     axis.set_xticks([1, 1.2, 1.5, 2, 3, 5, 10], ["1", "1.2", "1.5", "2", "3", "5", "10"])
     axis.minorticks_off()
     axis.grid(alpha=0.3)
+
+
+def _cumulated(numbers: Sequence[float]) -> tuple[list[float], list[float]]:
+    ordered = sorted(number for number in numbers if math.isfinite(number))
+    parts = [(i + 1) / len(numbers) for i in range(len(ordered))]
+    return [*ordered, max(ordered, default=1.0)], [0.0, *parts]
 
 
 def image(figure: Any, alt: str) -> str:
