@@ -11,21 +11,13 @@ scripts/make_families.py --graphs=out/graphs`. Step times are simulated, and do 
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
-from absl import app, flags
+import paged
+from variants import best_step_s, spread
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from variants import best_step_s, spread  # noqa: E402
-
-from tfplace.cli.quiet import load_tensorflow  # noqa: E402
-from tfplace.compare.tables import Page, table  # noqa: E402
-from tfplace.core.files import write_whole  # noqa: E402
+from tfplace.cli.quiet import load_tensorflow
+from tfplace.compare.tables import table
 
 GRAPHS = {"gnmt_8": "gnmt_8.npz", "amoebanet": "cells24/amoebanet.npz", "nmt_11": "nmt_11.npz"}
 TOPOLOGY, SEEDS, MOST = "4xP100", 3, 10_000
@@ -38,21 +30,11 @@ VARIANTS = {
     f"gdp, 1,024 groups, {MANY} draws": {"together": 1024, "draws": MANY},
 }
 
-_GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Directory of the graphs.")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "gdp_together.json"), "The results.")
-_PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten; nothing is run.")
 
-
-def main(argv: list[str]) -> None:
-    del argv
-    out = Path(_OUT.value)
-    if _PAGE.value:
-        Page(_PAGE.value, "gdp-together").write(text(json.loads(out.read_text())))
-        return
+def measure(graphs):
+    """Graph -> what came out."""
     load_tensorflow(gpus=False)
-    found = {name: steps_of(name, Path(_GRAPHS.value) / file) for name, file in GRAPHS.items()}
-    write_whole(out, json.dumps(found, indent=1) + "\n")
-    print(text(found))
+    return {name: steps_of(name, graphs / file) for name, file in GRAPHS.items()}
 
 
 def steps_of(name, path):
@@ -83,4 +65,4 @@ def text(found):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    paged.run("gdp_together", measure, text)

@@ -57,7 +57,7 @@ def _learn():
         return SuiteRun(suite, Path(_GRAPHS.value), Path(out), load)
 
     for models, placers in RUNS.items():
-        longer = results(GDP, models, placers, _OUT.value, budget=BUDGET)
+        longer = results(GDP, models, placers, _OUT.value, budget=BUDGET, own_seeds={})
         if page is None:
             with Stages(quiet=False) as stages:
                 failed += longer.run(_JOBS.value, stage=stages.stage, progress=stages.part)

@@ -108,6 +108,13 @@ def test_steps_against_the_best_baseline():
     assert verdict == "direction only"
 
 
+def test_on_two_gpus_the_paper_is_ahead_in_two_of_four():
+    (one,) = OF_ROWS["hierarchical-two"](
+        [standing(expert=4.0, hierarchical=1.0), standing(expert=1.0, hierarchical=4.0)]
+    )
+    assert (one.published.ahead, one.verdict) == ((2, 4), "holds")
+
+
 def test_placeto_against_itself_where_that_was_run():
     assert set(found_of("placeto-unseen", standing(placeto=1.0, auto=1.0)).values()) == {("not known", "not run")}
     near, far = standing(placeto=1.0, placeto_scratch_20000=1.0), standing(placeto=1.2, placeto_scratch_20000=1.0)

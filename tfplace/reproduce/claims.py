@@ -82,6 +82,21 @@ CLAIMS = {
         hierarchical.tables,
         ("hierarchical",),
     ),
+    "hierarchical-two": Claim(
+        "Mirhoseini et al., ICLR 2018 (hierarchical planner)",
+        "The same on two GPUs, on which the paper has all its models but one.",
+        replace(
+            GDP,
+            placers=_HDP,
+            seeds=10,
+            out="benchmarks/two_gpus.jsonl",
+            models=("inception_v3", "resnet152", "rnnlm_2", "nmt_2"),
+            topologies=("2xP100",),
+        ),
+        _quickly("hierarchical_two", _HDP, groups=0, topologies=("2xP100",)),
+        hierarchical.tables,
+        ("hierarchical",),
+    ),
     "placeto-samples": Claim(
         "Addanki et al., NeurIPS 2019 (Placeto)",
         "Placeto needs up to 6.1 times fewer placements measured than the recurrent policy (abstract), by cell .55 to "

@@ -68,10 +68,16 @@ def _colocrl(rows: Sequence[Standing]) -> list[Finding]:
     return [Finding("seq2seq's step against the best baseline's", published, _exact(map(colocrl.gain_of, rows)))]
 
 
-def _hierarchical(rows: Sequence[Standing]) -> list[Finding]:
+def _hierarchical(rows: Sequence[Standing], ahead: tuple[int, int] = (3, 6)) -> list[Finding]:
+    """As in the paper's whole table, of whose six models one is not in the zoo."""
     gains = (colocrl.gain_of(row, hierarchical.LEARNED) for row in rows)
-    published = Published(60.6, "%", "most", _BOTH, (3, 6))  # one of the six is not in the zoo
+    published = Published(60.6, "%", "most", _BOTH, ahead)
     return [Finding("hierarchical's step against the best baseline's", published, _exact(gains))]
+
+
+def _hierarchical_two(rows: Sequence[Standing]) -> list[Finding]:
+    on_two = [gained for gained, gpus in hierarchical.PUBLISHED.values() if gpus == 2]
+    return _hierarchical(rows, (sum(gained > 0 for gained in on_two), len(on_two)))
 
 
 def _samples(rows: Sequence[Standing]) -> list[Finding]:
@@ -143,6 +149,7 @@ OF_ROWS: Mapping[str, Callable[[Sequence[Standing]], list[Finding]]] = {
     "colocrl": _colocrl,
     "colocrl-k80": _colocrl,
     "hierarchical": _hierarchical,
+    "hierarchical-two": _hierarchical_two,
     "placeto-samples": _samples,
     "placeto-unseen": _unseen,
     "post": _post,
