@@ -94,7 +94,7 @@ CLAIMS = {
             topologies=("2xP100",),
         ),
         _quickly("hierarchical_two", _HDP, groups=0, topologies=("2xP100",)),
-        hierarchical.tables,
+        hierarchical.all_tables,
         ("hierarchical",),
     ),
     "placeto-samples": Claim(

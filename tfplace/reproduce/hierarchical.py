@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from tfplace.compare.gdp_table import zoo_table
 from tfplace.compare.standings import Standing, seeds_failed
 from tfplace.compare.tables import table
 from tfplace.compare.versus import UNLEARNED, percent, steps_over, versus
@@ -28,8 +29,13 @@ Its largest model, NMT of 8 layers, was 4.9 % slower than the expert placement.
 
 
 def tables(rows: Sequence[Standing]) -> str:
-    """All there is to say."""
+    """What there is to say beside what `gdp_tables` says of the same results."""
     return "\n\n".join((gains_table(rows), f"```\n{verdict(rows)}\n```"))
+
+
+def all_tables(rows: Sequence[Standing]) -> str:
+    """All there is to say."""
+    return f"{zoo_table(rows)}\n\n{tables(rows)}"
 
 
 def gains_table(rows: Sequence[Standing]) -> str:
