@@ -85,10 +85,10 @@ def _over_all(rows: Sequence[Standing]) -> list[Picture]:
     what = " or ".join(dict.fromkeys(_words(row).column for row in rows))
     over = {name: each for name, each in over.items() if each}
     ahead = sorted(over, key=lambda name: statistics.mean(math.log(min(ratio, FACTOR_SHOWN)) for ratio in over[name]))
+    caption = "In which part of the cases each placer is within which factor of the best of all"
     pictures = []
     for i in range(parts := max(1, math.ceil(len(ahead) / _CURVES))):
         names = ahead[i * len(ahead) // parts : (i + 1) * len(ahead) // parts]
-        caption = "In which part of the cases each placer is within which factor of the best of all"
         which = f" (picture {i + 1} of {parts}; the others' curves are pale)" if parts > 1 else ""
         pictures.append(Picture(caption + which, cumulative_chart(over, f"{what} over the best of all", names)))
     return pictures

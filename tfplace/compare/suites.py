@@ -93,7 +93,8 @@ QUICK = Suite(
 
 LEARNED_PLACERS = (
     *("single", "expert", "scotch", "min_cut", "metis", "heft", "m_sct"),
-    *(*UNLEARNED, *LEARNED),
+    *UNLEARNED,
+    *LEARNED,
 )
 """Policies beside what the papers compare them with, and beside searches that learn nothing."""
 
@@ -167,7 +168,9 @@ SAMPLES = Suite(
 GDP = Suite(
     (
         *("single", "expert", "scotch", "min_cut", "metis", "heft", "m_topo", "m_etf", "m_sct"),
-        *(*UNLEARNED, "gdp_scratch", "hierarchical"),
+        *UNLEARNED,
+        "gdp_scratch",
+        "hierarchical",
     ),
     "500 evaluations",
     3,
