@@ -27,7 +27,7 @@ from tfplace.core.files import check_writable, write_whole, writing  # noqa: E40
 from tfplace.errors import UnknownNameError  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
-_JUDGED = ("colocrl", "gdp", "gdp-hold-out", "placeto-samples", "placeto-unseen", "post")
+_JUDGED = ("colocrl", "gdp", "gdp-hold-out", "hierarchical-two", "placeto-samples", "placeto-unseen", "post")
 _CLAIM = flags.DEFINE_enum(
     "claim", "colocrl", _JUDGED, "Whose placements; those of gdp are also those of hierarchical and baechi."
 )

@@ -84,7 +84,7 @@ CLAIMS = {
     ),
     "hierarchical-two": Claim(
         "Mirhoseini et al., ICLR 2018 (hierarchical planner)",
-        "The same on two GPUs, on which the paper has all its models but one.",
+        "The same on two GPUs, on which the paper has four of its models.",
         replace(
             GDP,
             placers=_HDP,
