@@ -13,7 +13,7 @@ def load_tensorflow(*, gpus: bool) -> None:
     """Imports TensorFlow, its C++ messages silenced unless the user set TF_CPP_MIN_LOG_LEVEL.
 
     Without GPUs each op has one thread: sums that are shared among threads come out otherwise on another number of
-    cores, and what a policy computes is too little to gain by it.
+    cores.
 
     Some messages are written before TensorFlow reads that variable, so stderr itself is put aside during the import and
     given back, with what was written to it, if the import fails.
