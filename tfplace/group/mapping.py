@@ -47,10 +47,12 @@ def static_mapping(problem: Problem, graph: UnitGraph, devices: IntArray, tolera
         return out
     first = usable[units].argmax(axis=1)
     fixed = np.where(usable[units].sum(axis=1) == 1, first, -1)
-    pyscotch.random_seed(_SEED)
-    pyscotch.random_reset()
-    with _source(pyscotch, graph, units) as source, _target(pyscotch, problem, devices) as target:
-        found = _map(pyscotch, source, target, fixed, tolerance)
+    with (
+        _source(pyscotch, graph, units) as source,
+        _alone(pyscotch, source) as bound,
+        _target(pyscotch, problem, devices) as target,
+    ):
+        found = _map(pyscotch, bound, target, fixed, tolerance)
     # Of graphs of a few vertices Scotch moves some that are fixed, and leaves some out.
     found = np.where(fixed >= 0, fixed, np.where(found >= 0, found, first))
     out[units] = devices[found]
@@ -87,6 +89,19 @@ def _source(pyscotch: Any, graph: UnitGraph, units: IntArray) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
+def _alone(pyscotch: Any, graph: Any) -> Iterator[Any]:
+    """The graph in a context with one thread and a random state of its own: what several threads find is chance."""
+    lib = pyscotch.libscotch
+    with pyscotch.Context() as context:
+        if failed := lib.SCOTCH_contextThreadSpawn(byref(context._ctx), 1, None):  # pyscotch binds no method to it
+            raise lib.scotch_error("SCOTCH_contextThreadSpawn failed", failed)
+        context.random_seed(_SEED)
+        context.random_reset()
+        with context.bind_graph(graph) as bound:
+            yield bound
+
+
+@contextlib.contextmanager
 def _target(pyscotch: Any, problem: Problem, devices: IntArray) -> Iterator[Any]:
     """The target architecture: decomposition-defined where links differ, else a weighted complete graph."""
     speed = np.maximum(np.rint(_SPEED * device_shares(problem, devices)), 1).astype(np.int64)
@@ -102,7 +117,8 @@ def _target(pyscotch: Any, problem: Problem, devices: IntArray) -> Iterator[Any]
         near = adjacency(low.astype(np.int32), high.astype(np.int32), count)
         with pyscotch.Graph() as built:
             built.build(near.offset, near.other, speed, distance[near.edge])
-            _decompose(pyscotch, architecture, built, count)
+            with _alone(pyscotch, built) as bound:
+                _decompose(pyscotch, architecture, bound, count)
             yield architecture
 
 
