@@ -90,6 +90,11 @@ def test_mappings_are_allowed_where_units_have_one_device_and_always_the_same(se
     assert np.all((placed >= 0) & (placed < problem.num_devices))
 
 
+def test_large_graphs_are_mapped_alike_however_many_cores_there_are():
+    problem = random_problem(np.random.default_rng(0), 4000, 4, unit=1e-3)
+    assert len({mapped(problem).tobytes() for _ in range(6)}) == 1
+
+
 def test_scotch_keeps_quiet(capfd):
     for seed in range(6):
         run_placer(Scotch(), random_problem(np.random.default_rng(seed), 40, 4))
