@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from tfplace.placers import local_search
-from tfplace.placers.local_search import LocalSearch, _Moves
+from tfplace.placers.local_search import LocalSearch
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
+from tfplace.study.moves import Moves
 from tfplace.testing import make_graph, make_problem, make_topology, random_graph, random_problem
 
 
@@ -99,7 +100,7 @@ def test_moves_change_what_they_say():
     names = [f"x{i:02}" for i in range(40)]
     graph = make_graph(dict.fromkeys(names, 4), [f"{a} -> {b}" for a, b in itertools.pairwise(names)])
     problem = make_problem(graph, make_topology(2))
-    moves = _Moves(Search(problem, Budget(evaluations=100), 3).study("x"))
+    moves = Moves(Search(problem, Budget(evaluations=100), 3).study("x"))
     devices = np.repeat(np.arange(2, dtype=np.int32), 20)
     seen = collections.Counter()
     for kind in (moves._border, moves._across):
@@ -119,7 +120,7 @@ def test_no_move_leaves_what_is_allowed():
     graph = make_graph(dict.fromkeys("abcdef", 4), ["a -> b", "b -> c", "c -> d", "d -> e"], cpu_only=["b"])
     topology = make_topology(3, types=["CPU", "GPU", "GPU"])
     problem = make_problem(graph, topology)
-    moves = _Moves(Search(problem, Budget(evaluations=100), 0).study("x"))
+    moves = Moves(Search(problem, Budget(evaluations=100), 0).study("x"))
     devices = np.array([1, 0, 1, 2, 2, 1], np.int32)
     drawn = [moves.draw(devices) for _ in range(500)]
     assert all(problem.allowed[m.units, m.devices].all() for m in drawn if m is not None)

@@ -31,7 +31,7 @@ def layers(problem: Problem, at_least: int, devices: IntArray, *, fewer: bool = 
       fewer: whether fewer layers that names tell apart are better than chunks.
     """
     src, dst, _ = unit_edges(problem)
-    start = _earliest_start(problem, devices)
+    start = earliest_start(problem, devices)
     named = _by_scope(problem, at_least, fewer)
     if named is None:
         return _chunks(problem, start)
@@ -114,7 +114,7 @@ def join_neighbours(label: IntArray, src: IntArray, dst: IntArray) -> IntArray:
             return label
 
 
-def _earliest_start(problem: Problem, devices: IntArray) -> FloatArray:
+def earliest_start(problem: Problem, devices: IntArray) -> FloatArray:
     """[V] when each op could start with a device of its own and free transfers."""
     edges = flow(problem)
     seconds = problem.costs.compute_s[:, devices].mean(axis=1)

@@ -41,21 +41,14 @@ MEMBERS = (
 PIPELINE_MEMBERS = ("single", "contiguous", "expert", "metis", "scotch", "heft", "round_robin")
 """The same where the objective is throughput."""
 
-SCOUTS = (
-    ("local_search", 0),
-    ("hill_climbing", -1),
-    ("cross_entropy", 0),
-    ("local_search", -1),
-    ("cross_entropy", -1),
-    ("local_search", 1),
-)
-"""Placers, and what each starts from: the rank of a member, or -1 for one device."""
+SEARCH, PIPELINE_SEARCH = "local_search", "load_search"
+"""What goes on from their placements."""
 
-PIPELINE_SCOUTS = (("load_search", 0), ("load_search", -1), ("load_search", 1))
-"""The same where the objective is throughput."""
+SCOUTS = (0, -1, 1)
+"""What short searches start from: the rank of a member, or -1 for one device."""
 
 _CONSTRUCTION = 0.2
-_SCOUTING = 0.35
+_SCOUTING = 0.25
 _LEAST = 700
 """Evaluations without which a scout tells nothing."""
 
@@ -70,10 +63,9 @@ class Auto:
     1. The members run one after the other, as long as a part of the budget suffices: the constructive placers, and
        Placeto at once, with the weights of the package. One whose extra is not installed is passed over, and one that
        fails.
-    2. Scouts search for a short while each, as many as can do something in it: `local_search`, which moves parts of all
-       sizes, `hill_climbing`, which soon comes far with large graphs, and `cross_entropy`, which places groups; from
-       the best members and from the best single device.
-    3. `local_search` goes on from what the two best scouts found, then from the best of all with what is left.
+    2. Scouts search for a short while each, as many as can do something in it: `local_search` from the two best members
+       and from the best single device.
+    3. It goes on from what the two best scouts found, then from the best of all with what is left.
 
     It is never worse than any member that ran, since every placement a member evaluates counts, nor than the starts it
     is given. It stops early when the best placement reaches the lower bound. With a budget in evaluations nothing
@@ -85,11 +77,7 @@ class Auto:
       learned: whether what has learned on other graphs is a member.
     """
 
-    citation = (
-        "Portfolio of tfplace's placers; see the citations of "
-        + ", ".join(MEMBERS)
-        + ", cross_entropy, hill_climbing and local_search."
-    )
+    citation = "Portfolio of tfplace's placers; see the citations of " + ", ".join(MEMBERS) + " and local_search."
 
     def __init__(self, starts: Sequence[IntArray] = (), *, learned: bool = True) -> None:
         self.starts = tuple(starts)
@@ -179,25 +167,25 @@ class _Portfolio:
     def improve(self) -> None:
         """Scouts, survivors, and the best of all until the budget is spent."""
         alone = self._alone()
-        scouts = PIPELINE_SCOUTS if self.pipelined else SCOUTS
-        scouted = self._scout(scouts, alone)
-        begin, last = self.study.spent, scouts[0][0]
+        scouted = self._scout(alone)
+        begin = self.study.spent
         best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]
         for i, found in enumerate(best):
-            self._search(last, found, begin + (1 - begin) * _SECOND * (i + 1) / len(best), "after")
-        self._search(last, self._best() if best else self._start(0, alone), 1.0)
+            self._search(found, begin + (1 - begin) * _SECOND * (i + 1) / len(best), "after")
+        self._search(self._best() if best else self._start(0, alone), 1.0)
 
-    def _scout(self, scouts: Sequence[tuple[str, int]], alone: _Found) -> list[_Found]:
+    def _scout(self, alone: _Found) -> list[_Found]:
         """What the first scouts find, as many as can do something in their time."""
         study = self.study
+        scouts: Sequence[int] = SCOUTS
         end = study.spent + (1 - study.spent) * _SCOUTING
         if study.left.evaluations is not None:
             scouts = scouts[: int(_SCOUTING * study.left.evaluations / _LEAST)]
         found: list[_Found | None] = []
         while len(scouts) > 1 or (found and scouts):  # a lone one would have none to be compared with
-            (placer, rank), *scouts = scouts
+            rank, *scouts = scouts
             spent, made = study.spent, study.evaluations
-            found.append(self._search(placer, self._start(rank, alone), spent + (end - spent) / (len(scouts) + 1)))
+            found.append(self._search(self._start(rank, alone), spent + (end - spent) / (len(scouts) + 1)))
             pace = (study.evaluations - made) / max(study.spent - spent, _TINY)
             scouts = scouts[: int((end - study.spent) * pace / _LEAST)]
         return [f for f in found if f is not None]
@@ -226,9 +214,9 @@ class _Portfolio:
         ranked = sorted(self.found, key=lambda f: price(f.key))
         return ranked[min(rank, len(ranked) - 1)]
 
-    def _search(self, placer: str, start: _Found, until: float, word: str = "from") -> _Found | None:
+    def _search(self, start: _Found, until: float, word: str = "from") -> _Found | None:
         """A search that ends when `until` of the budget is spent."""
-        spent = self.study.spent
+        spent, placer = self.study.spent, PIPELINE_SEARCH if self.pipelined else SEARCH
         if self.settled() or spent >= until:
             return None
         name = f"{placer} {word} {start.name}"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import Key
-from tfplace.group.vicinity import Vicinity
 from tfplace.study.base import Study
 from tfplace.study.batches import try_all
-from tfplace.study.devices import compute_devices, single_devices
+from tfplace.study.devices import single_devices
+from tfplace.study.moves import Move, Moves
 from tfplace.study.price import Price, begin, limit_for
 
-_ANY_DEVICE = 0.02
-_SPREAD = 0.3
 _IDLE_DRAWS = 10_000
 _TINY_S = 1e-30
 _AHEAD = 8
@@ -69,13 +66,6 @@ class LocalSearch:
         return start if study.best is None else study.best
 
 
-class _Move(NamedTuple):
-    """Devices for some units: [N] units, and one device or [N]."""
-
-    units: IntArray
-    devices: IntArray | int
-
-
 class _Annealing:
     """One run from one placement.
 
@@ -90,7 +80,7 @@ class _Annealing:
         self.study = study
         self.devices, self.key = devices.copy(), key
         self.price = price
-        self.moves = _Moves(study)
+        self.moves = Moves(study)
         self.ahead = 1
 
     @property
@@ -118,9 +108,9 @@ class _Annealing:
             each = max(self.study.spent - spent, 0.0) / len(moves)
             self.ahead = min(max(int(_SMALL_PART / max(each, _TINY_S)), 1), _AHEAD)
 
-    def _draw(self, count: int) -> list[_Move]:
+    def _draw(self, count: int) -> list[Move]:
         """Moves that change something; fewer only if many draws found none."""
-        found: list[_Move] = []
+        found: list[Move] = []
         for _ in range(_IDLE_DRAWS):
             move = self.moves.draw(self.devices)
             if move is not None and np.any(self.devices[move.units] != move.devices):
@@ -129,7 +119,7 @@ class _Annealing:
                     break
         return found
 
-    def _step(self, moves: list[_Move], temperature: float) -> None:
+    def _step(self, moves: list[Move], temperature: float) -> None:
         """Evaluates the moves, each from the present placement, and makes all or the best that are accepted."""
         rows = np.repeat(self.devices[None], len(moves), axis=0)
         for row, move in zip(rows, moves, strict=True):
@@ -146,7 +136,7 @@ class _Annealing:
         best = min(passed, key=energies.__getitem__)
         self.devices, self.key = rows[best], (int(over[best]), float(step_s[best]))
 
-    def _make_all(self, moves: list[_Move], energy: float, temperature: float) -> bool:
+    def _make_all(self, moves: list[Move], energy: float, temperature: float) -> bool:
         """Makes moves together if the outcome is accepted after a placement of `energy`; whether it was."""
         row = self.devices.copy()
         for move in moves:
@@ -157,84 +147,3 @@ class _Annealing:
         if accepted:
             self.devices, self.key = row, key
         return accepted
-
-
-class _Moves:
-    """Draws moves of four kinds, equally often.
-
-    Args:
-      study: gives the problem and the random generator.
-
-    Attributes:
-      done: part of a cycle that is over, from 0 to 1; moves get smaller with it.
-    """
-
-    def __init__(self, study: Study) -> None:
-        problem = study.problem
-        self.study = study
-        self.done = 0.0
-        self.near = Vicinity(problem)
-        self.may = problem.allowed
-        self.allowed = [np.flatnonzero(row).tolist() for row in problem.allowed]
-        compute = set(compute_devices(problem).tolist())
-        self.usual = [[d for d in row if d in compute] or row for row in self.allowed]
-        self.kinds = (self._cluster, self._swap, self._border, self._across)
-
-    def draw(self, devices: IntArray) -> _Move | None:
-        """A move of the placement [U], or None if the draw found none that is allowed."""
-        move = self.kinds[self._below(len(self.kinds))](devices)
-        return move if move is not None and self.may[move.units, move.devices].all() else None
-
-    def _cluster(self, devices: IntArray) -> _Move | None:
-        """A cluster to the device of a neighbour of one of its units, or to a random one."""
-        clusters = self.near.clusters[self._level()]
-        units = clusters[self._below(len(clusters))]
-        unit = int(units[self._below(len(units))])
-        near = self.near.neighbours(unit)
-        draw = float(self.study.rng.random())
-        if draw < 0.5 and len(near):
-            return _Move(units, int(devices[near[self._below(len(near))]]))
-        choice = self.allowed[unit] if draw > 1 - _ANY_DEVICE else self.usual[unit]
-        return _Move(units, choice[self._below(len(choice))])
-
-    def _swap(self, devices: IntArray) -> _Move | None:
-        """Two clusters of one level to each other's devices."""
-        clusters = self.near.clusters[self._level()]
-        one, other = (clusters[self._below(len(clusters))] for _ in range(2))
-        here, there = devices[one[0]], devices[other[0]]
-        if here == there:
-            return None
-        units = np.concatenate([one, other])
-        return _Move(units, np.repeat([there, here], [len(one), len(other)]).astype(np.int32))
-
-    def _border(self, devices: IntArray) -> _Move | None:
-        """A region on one side of an edge between two devices to the device on the other side."""
-        unit, device = self._cut(devices)
-        if unit < 0:
-            return None
-        size = round(self.near.size(self._level()) * (0.5 + float(self.study.rng.random())))
-        return _Move(self.near.region(devices, unit, max(size, 1)), device)
-
-    def _across(self, devices: IntArray) -> _Move | None:
-        """The cluster of a unit at an edge between two devices to the device on the other side."""
-        unit, device = self._cut(devices)
-        return None if unit < 0 else _Move(self.near.cluster(self._level(), unit), device)
-
-    def _cut(self, devices: IntArray) -> tuple[int, int]:
-        """A unit with an edge to another device, and that device; (-1, -1) if there is none."""
-        cut = np.flatnonzero(devices[self.near.src] != devices[self.near.dst])
-        if not len(cut):
-            return -1, -1
-        edge = cut[self._below(len(cut))]
-        ends = int(self.near.src[edge]), int(self.near.dst[edge])
-        unit, other = ends if self.study.rng.random() < 0.5 else ends[::-1]
-        return unit, int(devices[other])
-
-    def _level(self) -> int:
-        """A level near the one whose turn it is: the coarsest at first, single units at the end."""
-        count = len(self.near.clusters)
-        turn = (1.0 - self.done) * (count - 1) + _SPREAD * count * float(self.study.rng.standard_normal())
-        return min(max(round(turn), 0), count - 1)
-
-    def _below(self, count: int) -> int:
-        return int(self.study.rng.integers(count))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.critical_path import CriticalPath
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, Key
 from tfplace.simulate.options import DEFAULT
@@ -74,6 +75,21 @@ class SearchStudy:
         rows = self._within(unit_devices)
         self._record_all(rows, *self._search.told(rows, over[: len(rows)], step_s[: len(rows)]))
         return len(rows)
+
+    def critical_path(self, unit_device: IntArray) -> CriticalPath | None:
+        """What the step with [U] devices waits for; see `tfplace.study.base.Study`.
+
+        Raises:
+          BudgetSpentError: nothing of this study's budget is left.
+        """
+        ask = getattr(self._search.evaluator, "critical_path", None)
+        if ask is None:
+            return None
+        self._check()
+        path: CriticalPath
+        path, (over, step_s) = ask(unit_device)
+        self.tell(unit_device[None], np.array([over], np.int64), np.array([step_s]))
+        return path
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Says how a policy's training goes on."""

@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.cores import own_cores
+from tfplace.core.critical_path import CriticalPath
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key, StepCost
 from tfplace.core.timeline import Timeline
 from tfplace.errors import PlacementError, near_names
 from tfplace.simulate.batch import Kernel, Threads
 from tfplace.simulate.bounds import lower_bound
+from tfplace.simulate.critical import critical_path
 from tfplace.simulate.event import CHANGES, MOVED, SENT, Batch
 from tfplace.simulate.options import DEFAULT, Options
 
@@ -88,6 +90,15 @@ class Simulator:
             self._pool = self._pool or Threads(self._kernel, self.threads)
             self._pool.keys(batch, limit_s)
         return batch.over, batch.step_s
+
+    def critical_path(self, unit_device: ArrayLike) -> tuple[CriticalPath, Key]:
+        """What the step with unit u on device `unit_device[u]` waits for, and the key of that placement; [U] indices.
+
+        As with `key`, nothing is checked.
+        """
+        step_s = self._run(self.problem.spread(np.asarray(unit_device, np.int32)))
+        over = np.maximum(self._scratch.devices["peak"] - self._kernel.program.limit, 0).sum()
+        return critical_path(self._kernel.program, self._scratch), (int(over), step_s)
 
     @cached_property
     def bound_s(self) -> float:

@@ -239,6 +239,7 @@ def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
         slot.task = -1
         slot.until = np.inf
         slot.front = -1
+        slot.last = -1
     for c in range(len(s.channels)):
         s.channels[c].free = 0.0
     for d in range(len(s.devices)):
@@ -255,6 +256,8 @@ def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
         elif o.record:
             s.start[v] = 0.0
             s.finish[v] = 0.0
+        if o.record:
+            s.cause[v] = -1
     begin = 0
     for d in range(len(s.devices)):
         device = s.devices[d]
@@ -370,6 +373,8 @@ def _start(p: Program, s: Scratch, o: Flags, d: int, q: int, v: int, now: float,
     device = s.devices[d]
     seconds = p.seconds[v, d]
     slot = s.slots[q]
+    if o.record and s.ready[v] < now:
+        s.cause[v] = slot.last
     slot.task = v
     slot.until = now + seconds
     if o.parallel > 1:
@@ -410,6 +415,7 @@ def _finish(p: Program, s: Scratch, o: Flags, q: int, now: float) -> None:
     d = q // (o.parallel + (o.work == PREEMPT))
     slot.task = -1
     slot.until = np.inf
+    slot.last = task
     _touch(s, d)
     if o.parallel > 1 and (o.work != PREEMPT or q - d * (o.parallel + 1) < o.parallel):
         s.devices[d].tasks -= 1
@@ -441,6 +447,8 @@ def _finish_op(p: Program, s: Scratch, o: Flags, q: int, d: int, v: int, now: fl
             else:
                 s.missing[reader] -= 1
                 if s.missing[reader] == 0:
+                    if o.record:
+                        s.cause[reader] = v
                     if o.order == INLINE:
                         kept = _hand_on(p, s, q, d, reader, kept, now)
                     else:
@@ -496,7 +504,7 @@ def _release(p: Program, s: Scratch, m: int, d: int) -> None:
 def _make_ready(p: Program, s: Scratch, o: Flags, v: int, now: float) -> None:
     d = s.device[v]
     _touch(s, d)
-    if o.work == IN_TURN or o.order == LIFO:
+    if o.record or o.work == IN_TURN or o.order == LIFO:
         s.ready[v] = now
     if o.order == FIFO:
         _put_in_order(s, d, v, now)
@@ -685,6 +693,8 @@ def _transmit(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     transfer.start = begin
     transfer.end = end
     transfer.blocks = -1
+    if o.record:
+        s.behind[x] = blocker
     if o.work != NO_WORK:  # else it is the order of requests
         transfer.order = s.counter[WIRED]
         s.counter[WIRED] += 1
@@ -747,6 +757,8 @@ def _deliver(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
         if s.device[reader] == to and (not copy or p.crosses[r]):
             s.missing[reader] -= 1
             if s.missing[reader] == 0:
+                if o.record:
+                    s.cause[reader] = len(s.device) + x
                 _make_ready(p, s, o, reader, now)
 
 

@@ -46,9 +46,9 @@ DEVICE = _record(
 waits for its work; tasks at once; transfers going on; bytes in use now, after the last instant and at most; when
 transfers began to go on; seconds of transfers, ops and work; seconds of ops not yet started."""
 
-SLOT = _record(task="i4", share="i4", front="i4", back="i4", until="f8")
-"""Op, or number of ops + transfer whose work is done, or -1; number of tasks for which `until` holds; first and last of
-the ops kept for this slot; when the task finishes, infinite without one."""
+SLOT = _record(task="i4", last="i4", share="i4", front="i4", back="i4", until="f8")
+"""Op, or number of ops + transfer whose work is done, or -1; the task before; number of tasks for which `until` holds;
+first and last of the ops kept for this slot; when the task finishes, infinite without one."""
 
 TRANSFER = _record(
     message="i4", src="i4", dst="i4", copy="i4", blocks="i4", after="i4", next="i4", order="i4",
@@ -111,6 +111,7 @@ class Scratch(NamedTuple):
       start: [V] seconds.
       finish: [V] seconds.
       ready: [V] ready times.
+      cause: [V] what had to end last before the op could start: an op, or number of ops + transfer; -1 for none.
       next_op: [V] next of the same list of ready ops, or -1.
       queue: [V] `READY` ops, each device's in its own stretch.
       refs: [O, D] what still holds the copy of a message on a device.
@@ -120,6 +121,7 @@ class Scratch(NamedTuple):
       devices: [D] `DEVICE`.
       slots: [D * slots] `SLOT`, those of one device side by side.
       transfers: [M] `TRANSFER`, in the order of requests.
+      behind: [M] the transfer whose end each had to wait for, or -1.
       heap: [M] transfers on the wire, a binary heap by (end, order).
       channels: [C] `CHANNEL`.
       changes: [S] `CHANGE` of memory in use.
@@ -132,6 +134,7 @@ class Scratch(NamedTuple):
     start: FloatArray
     finish: FloatArray
     ready: FloatArray
+    cause: IntArray
     next_op: IntArray
     queue: RecordArray
     refs: IntArray
@@ -141,6 +144,7 @@ class Scratch(NamedTuple):
     devices: RecordArray
     slots: RecordArray
     transfers: RecordArray
+    behind: IntArray
     heap: IntArray
     channels: RecordArray
     changes: RecordArray
@@ -191,6 +195,7 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
         start=np.zeros(ops),
         finish=np.zeros(ops),
         ready=np.zeros(ops),
+        cause=_ints(ops),
         next_op=_ints(ops),
         queue=np.zeros(ops, READY),
         refs=_ints(messages, devices),
@@ -200,6 +205,7 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
         devices=np.zeros(devices, DEVICE),
         slots=np.zeros(devices * slots, SLOT),
         transfers=np.zeros(transfers, TRANSFER),
+        behind=_ints(transfers),
         heap=_ints(transfers),
         channels=np.zeros(channels, CHANNEL),
         changes=np.zeros(2 * (messages + transfers) + devices, CHANGE),

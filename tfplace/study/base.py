@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.critical_path import CriticalPath
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.workers.base import Controllers
@@ -68,6 +69,13 @@ class Study(Protocol):
 
         Returns:
           How many count: the first ones, if the budget has evaluations for some rows only; by the clock all of them.
+        """
+
+    def critical_path(self, unit_device: IntArray) -> CriticalPath | None:
+        """What the step with [U] devices waits for, one evaluation of the budget; None if the evaluator cannot tell.
+
+        Raises:
+          BudgetSpentError: nothing is left.
         """
 
     def log(self, metrics: Mapping[str, float]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.critical_path import CriticalPath
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.group.co_placement import merge
@@ -132,6 +133,14 @@ class Grouped:
         count = self._study.tell(self._ungrouped(unit_devices), over, step_s)
         self._keep_first(unit_devices[:count], over[:count], step_s[:count])
         return count
+
+    def critical_path(self, unit_device: IntArray) -> CriticalPath | None:
+        """See `Study.critical_path`; of groups."""
+        path = self._study.critical_path(self.ungroup(unit_device))
+        if path is None:
+            return None
+        reader = np.where(path.reader < 0, -1, self._label[path.reader])
+        return CriticalPath(self._label[path.unit], reader, path.seconds)
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """See `Study.log`."""

@@ -1,0 +1,62 @@
+"""Units that a model's name scopes put together, from its parts to single cells and layers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray, LongArray
+from tfplace.core.problem import Problem
+from tfplace.group.layers import earliest_start, join_neighbours, scope_parts, unit_edges, vote
+from tfplace.group.vicinity import members
+
+_ALMOST_ALL = 0.7
+"""Scopes that are this many times as many as units tell nothing that single units do not."""
+
+
+class NestedScopes:
+    """Scopes of every depth that tells more of them apart than the one before.
+
+    Unrolled recurrent networks are what this is for: no cluster of units that are near one another is a layer over all
+    its time steps, or a time step over all layers. A scope's backward ops belong to it; what has none, such as sums of
+    gradients, to that of the neighbour it shares the heaviest edge with. Graphs without scopes have no levels.
+
+    Args:
+      problem: what is placed.
+
+    Attributes:
+      labels: [U] scope of each unit per level, the widest first.
+      scopes: the units of each scope of each level, in the order in which an unlimited machine would start them.
+      place: [U] of each unit in that order.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.labels = _labels(problem)
+        self.place = _places(problem)
+        self.scopes = [[units[np.argsort(self.place[units])] for units in members(label)] for label in self.labels]
+
+    def around(self, level: int, unit: int) -> IntArray:
+        """The units of the scope that a unit is in at a level, in their order."""
+        return self.scopes[level][int(self.labels[level][unit])]
+
+
+def _labels(problem: Problem) -> list[IntArray]:
+    parts = scope_parts(problem)
+    src, dst, _ = unit_edges(problem)
+    labels: list[IntArray] = []
+    count = 1
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        scopes = ["/".join(part[:depth]) for part in parts]
+        label = vote(problem, scopes, sorted({*scopes} - {""}))
+        found, numbered = np.unique(join_neighbours(label, src, dst), return_inverse=True)
+        if count < len(found) <= _ALMOST_ALL * problem.num_units:
+            count = len(found)
+            labels.append(numbered.astype(np.int32))
+    return labels
+
+
+def _places(problem: Problem) -> LongArray:
+    start = earliest_start(problem, np.arange(problem.num_devices, dtype=np.int32))
+    first = np.array([start[ops].min() for ops in problem.grouping.members])
+    place = np.empty(problem.num_units, np.int64)
+    place[np.argsort(first, kind="stable")] = np.arange(problem.num_units)
+    return place

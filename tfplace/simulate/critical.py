@@ -1,0 +1,60 @@
+"""The critical path of a simulated step, back from its end, from what the kernel has written down."""
+
+# mypy: disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.critical_path import CriticalPath
+from tfplace.simulate.program import Program, Scratch
+
+
+def critical_path(p: Program, s: Scratch) -> CriticalPath:
+    """What the step in the scratch, recorded by the kernel, waited for from its end back to its beginning.
+
+    Where an op could have started neither before its device was free nor before what it reads was there, as both came
+    at the same time, it has waited for what it reads. The work of a transfer counts as the transfer.
+    """
+    most = len(s.device) + len(s.transfers)
+    unit, reader, seconds = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
+    count = _walk_back(p, s, unit, reader, seconds)
+    return CriticalPath(unit[:count], reader[:count], seconds[:count])
+
+
+@nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
+def _walk_back(p: Program, s: Scratch, unit: IntArray, reader: IntArray, seconds: FloatArray) -> int:
+    """Writes the path's ops that take time and its transfers; returns how many."""
+    ops = len(s.device)
+    task = -1
+    for v in range(ops):
+        if p.ops[v].reads >= 0 and (task < 0 or s.finish[v] > s.finish[task]):
+            task = v
+    count = 0
+    while task >= 0:
+        if task < ops:
+            taken = s.finish[task] - s.start[task]
+            unit[count], reader[count] = p.ops[task].unit, -1
+            task = s.cause[task]
+        else:
+            x = task - ops
+            transfer = s.transfers[x]
+            message = transfer.message
+            taken = transfer.end - transfer.start
+            unit[count], reader[count] = p.ops[p.messages[message].maker].unit, _reader(p, s, message, transfer.dst)
+            task = ops + s.behind[x] if s.behind[x] >= 0 else p.messages[message].maker
+        if taken > 0:
+            seconds[count] = taken
+            count += 1
+    return count
+
+
+@nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
+def _reader(p: Program, s: Scratch, message: int, device: int) -> int:
+    """The unit of the first reader of a message on a device."""
+    for r in range(p.messages[message].reader_first, p.messages[message + 1].reader_first):
+        if s.device[p.reader[r]] == device:
+            return int(p.ops[p.reader[r]].unit)
+    return -1
