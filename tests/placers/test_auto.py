@@ -122,7 +122,13 @@ def test_scouts_as_far_as_the_budget_goes():
 
     few, many = scouts(400), scouts(20_000)
     assert len(few) == 1
-    assert sum(name.startswith("cross_entropy from") for name in many) == 2
+    assert [name.split(" from ")[0] for name in many] == [
+        *["local_search"] * 3,
+        *["local_search after local_search"] * 2,
+        "local_search",
+    ]
+    assert many[1] == "local_search from one device"
+    assert len({*many}) == 6
     assert many[-1] == "local_search from the best"
 
 
@@ -182,4 +188,4 @@ def test_where_scouts_could_do_little_one_search_has_all_evaluations(monkeypatch
         monkeypatch.setattr("tfplace.placers.auto._LEAST", least)
         placer = Auto()
         Search(problem, Budget(evaluations=12_000), 0).run(placer, "auto")
-        assert any("cross_entropy" in note for note in placer.notes) == scouts
+        assert any("from one device" in note for note in placer.notes) == scouts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import itertools
 
@@ -15,7 +14,6 @@ from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
-from tfplace.study.moves import Moves
 from tfplace.testing import make_graph, make_problem, make_topology, random_graph, random_problem
 
 
@@ -93,35 +91,3 @@ def test_limits_change_no_decision(monkeypatch, seed):
     limited = search(problem, evaluations=1500)
     monkeypatch.setattr(local_search, "limit_for", lambda study, most_s: np.inf)
     assert search(problem, evaluations=1500).best_key == limited.best_key
-
-
-def test_moves_change_what_they_say():
-    """Each kind on a chain of two halves: clusters and regions are connected, and what is across a border goes over."""
-    names = [f"x{i:02}" for i in range(40)]
-    graph = make_graph(dict.fromkeys(names, 4), [f"{a} -> {b}" for a, b in itertools.pairwise(names)])
-    problem = make_problem(graph, make_topology(2))
-    moves = Moves(Search(problem, Budget(evaluations=100), 3).study("x"))
-    devices = np.repeat(np.arange(2, dtype=np.int32), 20)
-    seen = collections.Counter()
-    for kind in (moves._border, moves._across):
-        for _ in range(200):
-            move = kind(devices)
-            assert {19, 20} & {*move.units.tolist()}, "at the border"
-            assert move.units.max() - move.units.min() == len(move.units) - 1, "in one piece"
-            seen[int(move.devices)] += 1
-            if kind == moves._border:
-                assert np.all(devices[move.units] != move.devices), "only one side"
-    assert min(seen[0], seen[1]) > 100
-    swap = next(move for _ in range(100) if (move := moves._swap(devices)) is not None)
-    assert {*devices[swap.units].tolist()} == {*swap.devices.tolist()} == {0, 1}
-
-
-def test_no_move_leaves_what_is_allowed():
-    graph = make_graph(dict.fromkeys("abcdef", 4), ["a -> b", "b -> c", "c -> d", "d -> e"], cpu_only=["b"])
-    topology = make_topology(3, types=["CPU", "GPU", "GPU"])
-    problem = make_problem(graph, topology)
-    moves = Moves(Search(problem, Budget(evaluations=100), 0).study("x"))
-    devices = np.array([1, 0, 1, 2, 2, 1], np.int32)
-    drawn = [moves.draw(devices) for _ in range(500)]
-    assert all(problem.allowed[m.units, m.devices].all() for m in drawn if m is not None)
-    assert sum(m is not None for m in drawn) > 100

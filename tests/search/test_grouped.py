@@ -132,3 +132,13 @@ def test_the_command_places_groups(tmp_path, capfd):
     facts = json.loads(capfd.readouterr().out)
     assert facts["placer"] == "local_search on groups by merge (20 evaluations)"
     assert "20 units were placed as 2 groups (merge)" in facts["notes"]
+
+
+def test_the_critical_path_is_told_in_groups():
+    problem = chains(3)
+    study = Grouped(Search(problem, Budget(evaluations=10), 0).study("x"), np.repeat(np.arange(2, dtype=np.int32), 3))
+    path = study.critical_path(np.array([0, 1], np.int32))
+    assert {*path.unit.tolist()} <= {0, 1}
+    assert len(path.unit) == 3
+    assert {*path.reader.tolist()} == {-1}
+    assert path.seconds.sum() == study._study.best_key[1]

@@ -1,4 +1,4 @@
-"""Local search: simulated annealing that moves clusters, borders and pairs of every size, several moves at a time."""
+"""Local search: simulated annealing that moves parts of every size and shape, most of them off the critical path."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ _CYCLES = ((0.6, 1.0), (1.0, 0.3))
 class LocalSearch:
     """Anneals from the best of some starts until its budget is used up.
 
-    Every move takes a part of the graph whose size is that of the clusters of a random level of the hierarchy of
-    `tfplace.group.coarsen`, from single units to an eighth of the graph; the levels move from coarse to fine over the
-    budget, with a wide spread. See `_Moves` for the kinds. Slower placements are accepted with the Metropolis
-    probability, at a temperature that falls geometrically over three fifths of the budget, and once more, from less
-    heat and the best placement so far, over the rest. Placements that do not fit the memory may be passed through, at a
-    price that rises while the search is among them (`Price.adapt`). If there are at most 2,000 placements, all of them
-    are tried instead.
+    Two of three moves begin at a unit or a transfer on the critical path of the schedule, where alone a step can become
+    shorter; the others anywhere, or at an edge between two devices. A move takes what is around it: a cluster of the
+    hierarchy of `tfplace.group.coarsen`, or a region of that size, from single units to an eighth of the graph, from
+    coarse to fine over the budget, with a wide spread; or units of a scope of the model's names, of any depth. See
+    `tfplace.study.moves` for the kinds.
+
+    Slower placements are accepted with the Metropolis probability, at a temperature that falls geometrically over three
+    fifths of the budget, and once more, from less heat and the best placement so far, over the rest. Placements that do
+    not fit the memory may be passed through, at a price that rises while the search is among them (`Price.adapt`). If
+    there are at most 2,000 placements, all of them are tried instead.
 
     Departures from the textbook, for speed: up to eight moves from the present placement are evaluated at once, on all
     processors. Those that are accepted are made together, if the placement in which all are made is accepted after the
@@ -48,9 +51,11 @@ class LocalSearch:
 
     citation = (
         "S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi: Optimization by Simulated Annealing. Science 220, 1983; moves "
-        "over a hierarchy after C. Walshaw: Multilevel Refinement for Combinatorial Optimisation Problems. Annals of "
-        "Operations Research 131, 2004; borders after C. M. Fiduccia, R. M. Mattheyses: A Linear-Time Heuristic for "
-        "Improving Network Partitions. DAC 1982."
+        "on the critical path after P. J. M. van Laarhoven, E. H. L. Aarts, J. K. Lenstra: Job Shop Scheduling by "
+        "Simulated Annealing. Operations Research 40(1), 1992, section 3; over a hierarchy after C. Walshaw: "
+        "Multilevel Refinement for Combinatorial Optimisation Problems. Annals of Operations Research 131, 2004; "
+        "borders after C. M. Fiduccia, R. M. Mattheyses: A Linear-Time Heuristic for Improving Network Partitions. DAC "
+        "1982."
     )
 
     def __init__(self, starts: Sequence[IntArray] = (), hot: float = 5.0, cold: float = 0.25) -> None:

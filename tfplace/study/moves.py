@@ -31,9 +31,12 @@ class Move(NamedTuple):
 class Moves:
     """Draws moves: two of three take something off the critical path, the others are of four or five kinds alike.
 
-    The critical path is that of the schedule, which devices and channels that are busy belong to (`CriticalPath`): what
-    is not on it makes no step shorter. It is asked for once in a while, as it takes an evaluation; without one, as with
-    measured steps, all moves are of the other kinds.
+    The critical path is that of the schedule, which devices and channels that are busy belong to (`CriticalPath`): in a
+    job shop no change that leaves it as it is makes the schedule shorter (P. J. M. van Laarhoven, E. H. L. Aarts,
+    J. K. Lenstra: Job Shop Scheduling by Simulated Annealing, Operations Research 40(1), 1992, section 3), and nearly
+    none here, where the order on a device is that in which ops become ready. Departures: it is asked for once in a
+    while, as it takes an evaluation; other moves are drawn too, since they make room for the next one. Without a path,
+    as with measured steps, there are only those.
 
     Args:
       study: gives the problem, the critical path and the random generator.

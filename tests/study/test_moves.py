@@ -1,0 +1,126 @@
+"""Moves say what they change, keep to what is allowed, and take things off the critical path."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.group.test_nested import unrolled
+from tfplace.search.budget import Budget
+from tfplace.search.search import Search
+from tfplace.simulate.evaluate import Simulator
+from tfplace.study.moves import Moves
+from tfplace.testing import make_graph, make_problem, make_topology
+
+
+def moves_of(problem, seed=0, **settings):
+    return Moves(Search(problem, Budget(evaluations=10_000), seed, **settings).study("x"))
+
+
+def test_borders_are_crossed():
+    """Each kind on a chain of two halves: clusters and regions are connected, and what is across a border goes over."""
+    names = [f"x{i:02}" for i in range(40)]
+    graph = make_graph(dict.fromkeys(names, 4), [f"{a} -> {b}" for a, b in itertools.pairwise(names)])
+    moves = moves_of(make_problem(graph, make_topology(2)), 3)
+    devices = np.repeat(np.arange(2, dtype=np.int32), 20)
+    seen = collections.Counter()
+    for kind in (moves._border, moves._across):
+        for _ in range(200):
+            move = kind(devices)
+            assert {19, 20} & {*move.units.tolist()}, "at the border"
+            assert move.units.max() - move.units.min() == len(move.units) - 1, "in one piece"
+            seen[int(move.devices)] += 1
+            if kind == moves._border:
+                assert np.all(devices[move.units] != move.devices), "only one side"
+    assert min(seen[0], seen[1]) > 100
+    swap = next(move for _ in range(100) if (move := moves._swap(devices)) is not None)
+    assert {*devices[swap.units].tolist()} == {*swap.devices.tolist()} == {0, 1}
+
+
+def test_no_move_leaves_what_is_allowed():
+    graph = make_graph(dict.fromkeys("abcdef", 4), ["a -> b", "b -> c", "c -> d", "d -> e"], cpu_only=["b"])
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"])
+    problem = make_problem(graph, topology)
+    moves = moves_of(problem)
+    devices = np.array([1, 0, 1, 2, 2, 1], np.int32)
+    drawn = [moves.draw(devices) for _ in range(500)]
+    assert all(problem.allowed[m.units, m.devices].all() for m in drawn if m is not None)
+    assert sum(m is not None for m in drawn) > 100
+
+
+def test_a_scope_goes_without_what_may_not():
+    graph = make_graph(
+        {f"{scope}/{op}": 4 for scope in ("net/a", "net/b") for op in ("u", "v", "w")},
+        [f"net/{s}/{x} -> net/{s}/{y}" for s in "ab" for x, y in ("uv", "vw")],
+        cpu_only=["net/a/v"],
+    )
+    problem = make_problem(graph, make_topology(3, types=["CPU", "GPU", "GPU"]))
+    moves = moves_of(problem)
+    unit = int(problem.grouping.unit_of[graph.index["net/a/w"]])
+    sizes = {len(moves._of_scope(np.zeros(6, np.int32), unit, 1).units) for _ in range(100)}
+    assert sizes == {1, 2}
+
+
+def test_scopes_go_whole_or_in_stretches():
+    problem = make_problem(unrolled(), make_topology(2))
+    moves, devices = moves_of(problem), np.zeros(problem.num_units, np.int32)
+    devices[::2] = 1
+    seen = collections.Counter()
+    for _ in range(500):
+        move = moves._of_scope(devices, 5, 1)
+        inside = {len(units) for units in map(moves.nested.around, range(2), (5, 5)) if {*move.units} <= {*units}}
+        assert inside
+        seen[len(move.units) in inside] += 1
+    assert min(seen.values()) > 50
+
+
+def test_the_critical_path_is_taken_apart():
+    """Of two chains the long one is all that is moved, or what is around it."""
+    long, short = [f"x{i:02}" for i in range(30)], [f"y{i}" for i in range(5)]
+    pairs = [*itertools.pairwise(long), *itertools.pairwise(short)]
+    graph = make_graph(dict.fromkeys(long + short, 4), [f"{a} -> {b}" for a, b in pairs])
+    problem = make_problem(graph, make_topology(3), 1.0)
+    moves = moves_of(problem)
+    devices = np.repeat(np.array([0, 1], np.int32), [30, 5])
+    assert moves.path.refresh(devices)
+    drawn = [move for _ in range(200) if (move := moves._critical(devices)) is not None]
+    assert len(drawn) > 50
+    assert all(move.units.min() < 30 for move in drawn)
+
+
+def test_a_path_is_asked_for_once_in_a_while():
+    problem = make_problem(unrolled(), make_topology(2))
+    moves, devices = moves_of(problem), np.zeros(problem.num_units, np.int32)
+    for _ in range(500):
+        moves.draw(devices)
+    assert moves.study.evaluations == 1, "nothing has changed"
+    for _ in range(500):
+        moves.draw(devices.copy())
+    assert 1 + 500 * 0.5 / 33 < moves.study.evaluations < 1 + 500 * 0.8 / 33
+
+
+def test_without_a_path_there_are_other_moves():
+    class Silent:
+        """A simulator that does not tell what a step waits for."""
+
+        source, objective = "measured", "step time"
+
+        def __init__(self, problem):
+            self.problem = problem
+
+    problem = make_problem(unrolled(), make_topology(2))
+    moves, devices = moves_of(problem, evaluator=Silent(problem)), np.zeros(problem.num_units, np.int32)
+    assert sum(moves.draw(devices) is not None for _ in range(100)) > 20
+    assert moves.study.evaluations == 0
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_path_counts_as_an_evaluation(count):
+    problem = make_problem(unrolled(), make_topology(2))
+    search = Search(problem, Budget(evaluations=count), 0)
+    study = search.study("x")
+    path = study.critical_path(np.zeros(problem.num_units, np.int32))
+    assert search.evaluations == 1
+    assert search.best_key == study.best_key == Simulator(problem).key(np.zeros(problem.num_units, np.int32))
+    assert path.seconds.sum() == pytest.approx(search.best_key[1])
