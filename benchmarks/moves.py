@@ -1,0 +1,78 @@
+"""What `local_search` gains by moves on the critical path, and by moves of scopes.
+
+    python benchmarks/moves.py --graphs=out/graphs            # some minutes; rewrites moves.json
+    python benchmarks/moves.py --page=docs/comparison.md      # puts the table of moves.json there
+
+The same search with and without them, at equal numbers of evaluations; a critical path counts as one. Graphs are those
+of `python scripts/make_zoo.py --graphs=out/graphs`. Steps are simulated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+from unittest import mock
+
+import paged
+from variants import best_step_s, spread
+
+from tfplace.compare.tables import table
+from tfplace.report.progress import Stages
+
+GRAPHS = ("transformer", "inception_v3", "wavenet_2x18", "moe", "nmt_2", "gnmt_2", "nasnet", "amoebanet")
+TOPOLOGY, EVALUATIONS, SEEDS = "4xP100", 5_000, 3
+ARMS = {"neither": (False, False), "critical path": (True, False), "scopes": (False, True), "both": (True, True)}
+
+
+def measure(graphs):
+    """Graph -> seconds of one device, and of every arm, seed by seed."""
+    cells = [*itertools.product(GRAPHS, ARMS, range(SEEDS))]
+    found = {name: {arm: [] for arm in ARMS} for name in GRAPHS}
+    with multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool, Stages(quiet=False) as stages:
+        paths = [(graphs / f"{name}.npz", arm, seed) for name, arm, seed in cells]
+        for i, (step_s, single_s) in enumerate(pool.imap(run, paths)):
+            name, arm, seed = cells[i]
+            stages.stage(f"{name}, {arm}, seed {seed}: {1e3 * step_s:.2f} ms")
+            found[name][arm].append(step_s)
+            found[name]["single_s"] = single_s
+    return found
+
+
+def run(cell):
+    """Seconds of the step that a search finds, and of the best single device's."""
+    from tfplace.compare.cells import Case, problem_of
+    from tfplace.core.graph import OpGraph
+    from tfplace.placers.local_search import LocalSearch
+    from tfplace.placers.single import Single
+
+    path, arm, seed = cell
+    problem = problem_of(OpGraph.load(path), Case(path.stem, TOPOLOGY))
+    with only(*ARMS[arm]):
+        step_s = best_step_s(problem, LocalSearch(), "local_search", EVALUATIONS, seed)
+    return step_s, best_step_s(problem, Single(), "single", problem.num_devices, 0)
+
+
+@contextlib.contextmanager
+def only(critical, scopes):
+    """Without what is not wanted of `tfplace.study.moves`."""
+    with contextlib.ExitStack() as stack:
+        if not critical:
+            stack.enter_context(mock.patch("tfplace.study.moves._CRITICAL", 0.0))
+        if not scopes:
+            stack.enter_context(mock.patch("tfplace.group.nested._labels", return_value=[]))
+        yield
+
+
+def text(found):
+    """The table."""
+    lines = [
+        (name, f"{1e3 * one['single_s']:.1f} ms", *(spread(one[arm], one["single_s"]) for arm in ARMS))
+        for name, one in found.items()
+    ]
+    return table(("graph", "single", *ARMS), lines)
+
+
+if __name__ == "__main__":
+    paged.run("moves", measure, text)
