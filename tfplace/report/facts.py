@@ -10,6 +10,7 @@ import numpy as np
 
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
+from tfplace.report.waiting import waits, waits_line
 from tfplace.units import format_bytes, format_seconds
 
 # Step times closer than this fraction count as equal: the simulator is not that exact.
@@ -114,6 +115,12 @@ def wording(objective: str, source: str = SIMULATED) -> Wording:
         "the largest load",
         "load_s",
     )
+
+
+def said(placement: Placement) -> list[str]:
+    """Line by line: the step time, what the step waits for, and what the placer noted."""
+    lines = [step_line(placement), waits_line(placement), *placement.notes]
+    return [line for line in lines if line]
 
 
 def step_line(placement: Placement) -> str:
@@ -222,6 +229,7 @@ def placement_facts(placement: Placement) -> dict[str, Any]:
             wording(placement.cost.objective).key: predicted.step_s,
             "bound_s": placement.bound_s,
             "moved_bytes": predicted.moved_bytes,
+            "waits_for": [asdict(one) for one in waits(placement)],
             "devices": [asdict(row) for row in device_facts(placement)],
         }
     }

@@ -13,7 +13,7 @@ from tfplace.report.facts import (
     baseline_order,
     device_facts,
     misfit,
-    step_line,
+    said,
     title,
     verdict,
     versus,
@@ -98,7 +98,7 @@ def placement_html(placement: Placement, *, style: bool = True) -> str:
     parts = [f"<b>{escape(title(placement))}</b>", _devices(placement)]
     if placement.baselines:
         parts.append(_baselines(placement))
-    lines = "<br>".join(map(escape, (step_line(placement), *placement.notes)))
+    lines = "<br>".join(map(escape, said(placement)))
     parts += [f"<p>{lines}<br><b>{escape(verdict(placement))}</b></p>"]
     own = f"<style>{STYLE}</style>" if style else ""
     return f'<div class="tfplace">{own}{"".join(parts)}</div>'

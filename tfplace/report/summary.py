@@ -15,7 +15,7 @@ from tfplace.report.facts import (
     baseline_order,
     device_facts,
     misfit,
-    step_line,
+    said,
     title,
     verdict,
     versus,
@@ -49,7 +49,7 @@ def summary_tables(placement: Placement) -> RenderableType:
     parts: list[RenderableType] = [Text(title(placement), style="bold"), _devices(placement)]
     if placement.baselines:
         parts.append(_baselines(placement))
-    parts += [Text(line) for line in (step_line(placement), *placement.notes)]
+    parts += [Text(line) for line in said(placement)]
     parts.append(Text(verdict(placement), style="bold"))
     return Group(*parts)
 

@@ -1,0 +1,59 @@
+"""What a simulated step waits for: devices that compute and links that send, by their part of its critical path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfplace.core.placement import Placement
+from tfplace.core.stepcost import STEP_TIME
+from tfplace.simulate.evaluate import Simulator
+
+_TOLD = 5
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A part of a step's critical path.
+
+    Attributes:
+      what: the name of a device that computes, or of two, from one of which to the other something is sent.
+      seconds: for which the step waits for it.
+    """
+
+    what: str
+    seconds: float
+
+
+def waits(placement: Placement) -> list[Waiting]:
+    """What the step waits for, the longest first; nothing if the placement does not know its problem, or is no step's.
+
+    Source: the longest path through the schedule as in P. J. M. van Laarhoven, E. H. L. Aarts, J. K. Lenstra: Job Shop
+    Scheduling by Simulated Annealing, Operations Research 40(1), 1992, section 2, with transfers and their channels.
+    """
+    problem = placement.problem
+    if problem is None or placement.cost.objective != STEP_TIME:
+        return []
+    device = problem.gather(placement.op_device)
+    path, _ = Simulator(problem, threads=1).critical_path(device)
+    to = np.where(path.reader < 0, device[path.unit], device[path.reader])
+    seconds = np.zeros((problem.num_devices, problem.num_devices))
+    np.add.at(seconds, (device[path.unit], to), path.seconds)
+    names = problem.topology.device_names
+    found = [
+        Waiting(names[a] if a == b else f"{names[a]} to {names[b]}", float(seconds[a, b]))
+        for a, b in np.argwhere(seconds > 0).tolist()
+    ]
+    return sorted(found, key=lambda one: -one.seconds)
+
+
+def waits_line(placement: Placement) -> str:
+    """The largest parts, in one line; empty if there are none."""
+    found, step_s = waits(placement), placement.predicted.step_s
+    if not found or step_s <= 0:
+        return ""
+    shown = [f"{one.what} ({100 * one.seconds / step_s:.0f} %)" for one in found[:_TOLD]]
+    rest = sum(one.seconds for one in found[_TOLD:])
+    shown += [f"{len(found) - _TOLD} more ({100 * rest / step_s:.0f} %)"] if rest else []
+    return "it waits for " + ", ".join(shown)
