@@ -148,6 +148,7 @@ BY_BENCHMARKS = {
     "gdp_together": "docs/reproduction.md",
     "graph_files": "docs/models.md",
     "learning_longer": "docs/reproduction.md",
+    "moves": "docs/comparison.md",
     "same_seed": "docs/reproduction.md",
     "placeto_constants": "docs/policies.md",
 }
