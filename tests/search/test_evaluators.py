@@ -56,7 +56,7 @@ def test_failures_cost_a_trial_each_and_the_search_goes_on():
     flaky = Measuring(p, fails=lambda number, devices: rng.random() < 0.5)
     placement = search_placement(p, placer="local_search", budget=60, baselines=(), evaluator=flaky)
     assert placement.cost.failure is None
-    assert flaky.calls > 30  # what was measured is not measured again
+    assert flaky.calls > 20  # what was measured is not measured again
 
 
 def test_when_everything_fails_the_error_says_why():

@@ -8,7 +8,6 @@ import numpy as np
 
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import STEP_TIME
-from tfplace.simulate.evaluate import Simulator
 
 _TOLD = 5
 
@@ -35,6 +34,8 @@ def waits(placement: Placement) -> list[Waiting]:
     problem = placement.problem
     if problem is None or placement.cost.objective != STEP_TIME:
         return []
+    from tfplace.simulate.evaluate import Simulator  # with numba, which a command without a placement can do without
+
     device = problem.gather(placement.op_device)
     path, _ = Simulator(problem, threads=1).critical_path(device)
     to = np.where(path.reader < 0, device[path.unit], device[path.reader])
