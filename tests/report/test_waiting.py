@@ -23,7 +23,7 @@ def test_devices_and_links_by_their_seconds():
     problem = make_problem(graph, make_topology(2, bandwidth=1.0, latency=0.0), {"a": 1.0, "b": 2.0, "c": 3.0})
     init = np.array([0, 1, 1], np.int32)
     placement = dataclasses.replace(placed(problem), op_device=problem.expand(init), cost=Simulator(problem)(init))
-    assert waits(placement) == [Waiting("GPU:1", 5.0), Waiting("GPU:0 to GPU:1", 4.0), Waiting("GPU:0", 1.0)]
+    assert waits(placement) == (Waiting("GPU:1", 5.0), Waiting("GPU:0 to GPU:1", 4.0), Waiting("GPU:0", 1.0))
     assert waits_line(placement) == "it waits for GPU:1 (50 %), GPU:0 to GPU:1 (40 %), GPU:0 (10 %)"
     assert waits_line(placement) in placement.summary()
     assert waits_line(placement) in placement._repr_html_()
@@ -45,4 +45,4 @@ def test_nothing_is_said_without_a_problem_or_of_throughput():
     assert waits_line(cases.placement()) == ""
     assert "waits for" not in cases.placement().summary()
     problem = random_problem(np.random.default_rng(1), 30, 3)
-    assert waits(placed(problem, evaluator=OBJECTIVES["throughput"](problem))) == []
+    assert waits(placed(problem, evaluator=OBJECTIVES["throughput"](problem))) == ()

@@ -52,11 +52,14 @@ def test_a_measured_placement_goes_through_json():
 
 def test_failures_cost_a_trial_each_and_the_search_goes_on():
     p = problem()
-    rng = np.random.default_rng(0)
-    flaky = Measuring(p, fails=lambda number, devices: rng.random() < 0.5)
-    placement = search_placement(p, placer="local_search", budget=60, baselines=(), evaluator=flaky)
-    assert placement.cost.failure is None
-    assert flaky.calls > 20  # what was measured is not measured again
+    calls = []
+    for seed in range(8):  # how often a search comes back to the same placement is chance
+        rng = np.random.default_rng(0)
+        flaky = Measuring(p, fails=lambda number, devices, rng=rng: rng.random() < 0.5)
+        placement = search_placement(p, placer="local_search", budget=60, seed=seed, baselines=(), evaluator=flaky)
+        assert placement.cost.failure is None
+        calls.append(flaky.calls)
+    assert np.mean(calls) > 30 and max(calls) <= 60  # what was measured is not measured again
 
 
 def test_when_everything_fails_the_error_says_why():

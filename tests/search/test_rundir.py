@@ -97,6 +97,7 @@ def test_a_finished_run_is_told_again_without_any_evaluation(tmp_path):
     first, _ = run(tmp_path, "local_search", 300)
     again, asked = run(tmp_path, "local_search", 300)
     assert asked == 0
+    assert again.evaluator.paths == first.evaluator.paths
     assert again.best_key == first.best_key and again.history[-1].seconds <= again.seconds
 
 

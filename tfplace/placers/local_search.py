@@ -26,8 +26,8 @@ _CYCLES = ((0.6, 1.0), (1.0, 0.3))
 class LocalSearch:
     """Anneals from the best of some starts until its budget is used up.
 
-    Two of three moves begin at a unit or a transfer on the critical path of the schedule, where alone a step can become
-    shorter; the others anywhere, or at an edge between two devices. A move takes what is around it: a cluster of the
+    Two of three moves begin at a unit or a transfer on the critical path of the schedule, which is as long as the step;
+    the others anywhere, or at an edge between two devices. A move takes what is around it: a cluster of the
     hierarchy of `tfplace.group.coarsen`, or a region of that size, from single units to an eighth of the graph, from
     coarse to fine over the budget, with a wide spread; or units of a scope of the model's names, of any depth. See
     `tfplace.study.moves` for the kinds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,15 +26,18 @@ class Waiting:
     seconds: float
 
 
-def waits(placement: Placement) -> list[Waiting]:
+@functools.lru_cache(maxsize=1)
+def waits(placement: Placement) -> tuple[Waiting, ...]:
     """What the step waits for, the longest first; nothing if the placement does not know its problem, or is no step's.
+
+    Kept, since tables, page and JSON of one placement all tell it.
 
     Source: the longest path through the schedule as in P. J. M. van Laarhoven, E. H. L. Aarts, J. K. Lenstra: Job Shop
     Scheduling by Simulated Annealing, Operations Research 40(1), 1992, section 2, with transfers and their channels.
     """
     problem = placement.problem
     if problem is None or placement.cost.objective != STEP_TIME:
-        return []
+        return ()
     from tfplace.simulate.evaluate import Simulator  # with numba, which a command without a placement can do without
 
     device = problem.gather(placement.op_device)
@@ -46,7 +50,7 @@ def waits(placement: Placement) -> list[Waiting]:
         Waiting(names[a] if a == b else f"{names[a]} to {names[b]}", float(seconds[a, b]))
         for a, b in np.argwhere(seconds > 0).tolist()
     ]
-    return sorted(found, key=lambda one: -one.seconds)
+    return tuple(sorted(found, key=lambda one: -one.seconds))
 
 
 def waits_line(placement: Placement) -> str:

@@ -33,10 +33,10 @@ class Moves:
 
     The critical path is that of the schedule, which devices and channels that are busy belong to (`CriticalPath`): in a
     job shop no change that leaves it as it is makes the schedule shorter (P. J. M. van Laarhoven, E. H. L. Aarts,
-    J. K. Lenstra: Job Shop Scheduling by Simulated Annealing, Operations Research 40(1), 1992, section 3), and nearly
-    none here, where the order on a device is that in which ops become ready. Departures: it is asked for once in a
-    while, as it takes an evaluation; other moves are drawn too, since they make room for the next one. Without a path,
-    as with measured steps, there are only those.
+    J. K. Lenstra: Job Shop Scheduling by Simulated Annealing, Operations Research 40(1), 1992, section 3). Departures:
+    the order on a device is that in which ops become ready, so that other changes may; other moves are drawn too, for
+    that, and as they make room for the next; the path is asked for once in a while, as it takes an evaluation. Without
+    one, as with measured steps, there are only the others.
 
     Args:
       study: gives the problem, the critical path and the random generator.
