@@ -12,6 +12,7 @@ import tensorflow as tf
 import tfplace
 from tests.placing import placement_on, random_placement
 from tfplace.apply import variables
+from tfplace.apply.graph import FunctionGraph
 from tfplace.apply.variables import backend_variable, device_of
 from tfplace.errors import ApplyError, PlacementError
 from tfplace.extract import tf_internals
@@ -111,6 +112,32 @@ def test_constants_are_copied_to_their_readers_and_found_again(graph):
     placed.replace(first)
     placed(X)
     assert placed.actual().copies == copies
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("again", [False, True])
+def test_variables_go_back_when_placing_does_not_come_to_an_end(graph, net, again, error, monkeypatch):
+    """Placed for the first time, or once more."""
+    home = {v.name: device_of(v) for v in (net.w, net.b)}
+    first, second = random_placement(graph, DEVICES, seed=0), random_placement(graph, DEVICES, seed=1)
+    placed = tfplace.apply(graph, first) if again else None
+
+    def fails(self, devices):
+        assert {v.name: device_of(v) for v in (net.w, net.b)} != home
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FunctionGraph, "function", fails)
+        with pytest.raises(error):
+            placed.replace(second) if placed is not None else tfplace.apply(graph, first)
+    assert {v.name: device_of(v) for v in (net.w, net.b)} == home
+    if placed is not None:
+        assert not placed.stands and "restored" in repr(placed)
+        with pytest.raises(ApplyError, match="after restore"):
+            placed(X)
+        placed.replace(second)
+        placed(X)
+        placed.restore()
 
 
 def test_functions_traced_before_see_the_moved_variables(net, graph):

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from tests.report.test_html import Outline
-from tfplace.cli import BAD_INPUT, INFEASIBLE, PLACED, main
+from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERRUPTED, PLACED, main
 from tfplace.testing import make_graph
 
 OWN = """
@@ -66,6 +66,48 @@ def test_a_placer_of_ones_own(command, tmp_path, capfd, monkeypatch):
     for wrong, said in (("own_placr:Mine", "own_placr"), ("own_placer:Yours", "Yours")):
         assert main([*place, f"--placer={wrong}"]) == BAD_INPUT
         assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nothere", "module 'bad', which fails when it is imported: ModuleNotFoundError: No module named 'noth"),
+        ("class Mine(", "module 'bad', which fails when it is imported: SyntaxError"),
+        (OWN.replace("return", "return [][3]  #"), "placer 'bad:Mine', which failed: IndexError: list index out of"),
+        (OWN.replace("citation", "starts = property(lambda self: 1 / 0); citation"), "ZeroDivisionError"),
+    ],
+)
+def test_what_fails_in_a_placer_of_ones_own_is_told_as_such(source, said, command, tmp_path, capfd, monkeypatch):
+    (tmp_path / "bad.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "bad", raising=False)
+    init = ["--init=heft"] if "starts" in source else []
+    assert main(["place", *command[1:3], "--budget=5 evaluations", "--quiet", "--placer=bad:Mine", *init]) == BAD_INPUT
+    told = capfd.readouterr().err
+    assert said in told and "Traceback" not in told
+    if "failed" in said:
+        assert f"See {tmp_path / 'bad.py'}:6." in told
+
+
+@pytest.mark.parametrize(
+    ("stop", "code", "said"),
+    [
+        (KeyboardInterrupt, INTERRUPTED, "interrupted after the placers were run, before the page was written"),
+        (OSError(28, "No space left on device"), BAD_INPUT, "report.html, which could not be written (No space left"),
+    ],
+)
+def test_what_was_run_is_shown_though_the_page_is_not_written(stop, code, said, command, tmp_path, capfd, monkeypatch):
+    from tfplace.compare.comparison import Comparison
+
+    def fails(self, path):
+        raise stop
+
+    monkeypatch.setattr(Comparison, "save", fails)
+    assert main([*command, "--placers=metis", f"--out={tmp_path / 'out'}"]) == code
+    shown = capfd.readouterr()
+    assert said in shown.err
+    assert "12 ops in 12 units" in shown.out and "placement.json" in shown.out and "report.html" not in shown.out
 
 
 def test_groups(command, capfd):

@@ -32,6 +32,16 @@ def test_bad_input(argv, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_a_cache_that_takes_nothing_is_told_before_anything_is_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tfplace.measure.profile.profile_graph", lambda *args, **kwargs: pytest.fail("measured"))
+    argv = ["profile", "rnnlm_2", *SMALL, f"--output={tmp_path / 'profile.json'}", "--quiet"]
+    assert main([*argv, "--cache=/proc/cache.json"]) == BAD_INPUT
+    assert "cache /proc/cache.json, which could not be written" in capsys.readouterr().err
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
+    assert main(argv) == BAD_INPUT
+    assert "--cache=FILE, or --cache=none." in capsys.readouterr().err
+
+
 @pytest.mark.cluster
 def test_a_model_is_profiled_and_then_known(tmp_path, capsys, logical_cpus):
     out, cache = tmp_path / "profile.json", tmp_path / "cache.json"

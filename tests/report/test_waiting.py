@@ -10,6 +10,7 @@ from tfplace.registry import OBJECTIVES
 from tfplace.report.waiting import Waiting, waits, waits_line
 from tfplace.search.place import search_placement
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.options import Options
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
@@ -46,3 +47,10 @@ def test_nothing_is_said_without_a_problem_or_of_throughput():
     assert "waits for" not in cases.placement().summary()
     problem = random_problem(np.random.default_rng(1), 30, 3)
     assert waits(placed(problem, evaluator=OBJECTIVES["throughput"](problem))) == ()
+
+
+def test_nothing_is_said_of_a_step_that_is_simulated_by_other_rules():
+    problem = random_problem(np.random.default_rng(1), 60, 3)
+    placement = placed(problem, evaluator=Simulator(problem, Options(parallel=4)))
+    assert placement.cost.step_s != Simulator(problem)(problem.gather(placement.op_device)).step_s
+    assert waits(placement) == ()

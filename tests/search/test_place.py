@@ -20,6 +20,7 @@ from tfplace.search.place import search_placement
 from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.sources import formulate
+from tfplace.study.base import BudgetSpentError
 from tfplace.testing import make_graph, make_topology
 
 MIB = 2**20
@@ -69,6 +70,19 @@ def test_ctrl_c_returns_the_best_so_far():
     assert set(placement.devices.values()) == {"GPU:0"}
     (note,) = placement.notes
     assert note.startswith("interrupted after 1 evaluations, 0.") and "of a budget of 10 evaluations" in note
+
+
+@pytest.mark.parametrize("budget", [10, "0.01 s"])
+def test_a_placer_that_places_nothing_in_its_time_is_told(budget):
+    class Idle:
+        citation = ""
+
+        def place(self, study):
+            raise BudgetSpentError
+
+    PLACERS.add("idle", Idle)
+    with pytest.raises(InputError, match=r"a budget of .*, in which idle placed nothing"):
+        search_placement(two_towers(), placer="idle", budget=budget, baselines=())
 
 
 def test_ctrl_c_while_the_answer_is_evaluated_anew_keeps_what_the_search_saw():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tfplace.core.stepcost import MEASURED
-from tfplace.errors import InputError, UnknownNameError
+from tfplace.errors import ClusterError, InputError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
@@ -22,6 +22,7 @@ from tfplace.search.records import RECORD, Lines, Records
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.options import Options
 from tfplace.study.base import BudgetSpentError
 from tfplace.testing import random_problem
 
@@ -349,6 +350,53 @@ def test_an_interrupted_search_is_kept(tmp_path):
     assert float(best["step_s"]) == placement.cost.step_s
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["placer"] == "stopped" and config["seed"] == 0 and config["versions"]["tfplace"]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, ClusterError("a worker that is gone", "one")])
+@pytest.mark.parametrize("again", [0, 1])
+def test_one_that_ends_while_it_is_done_again_keeps_what_it_had_found(tmp_path, again, stop):
+    """The first placement that it tries is slow, the second one fast; told `again` of them, it ends once more."""
+    problem = problem_of()
+    best = Search(problem, Budget(evaluations=2000), 0)
+    local_search = PLACERS["local_search"]()
+    with contextlib.suppress(BudgetSpentError):
+        local_search.place(best.study("x"))
+    slow = problem.allowed.argmax(axis=1).astype(np.int32)
+    tries = 2
+
+    class Ending:
+        citation = ""
+
+        def place(self, study):
+            for devices in (slow, best.best)[:tries]:
+                study.key(devices)
+            raise stop
+
+    PLACERS.add("ending", Ending)
+    wanted = {"placer": "ending", "budget": 10, "baselines": (), "run_dir": tmp_path}
+    first = search_placement(problem, **wanted)
+    assert first.cost.step_s == best.best_key[1] < Simulator(problem).key(slow)[1]
+    tries = again
+    second = search_placement(problem, **wanted)
+    np.testing.assert_array_equal(second.op_device, first.op_device)
+    assert float(np.load(tmp_path / "best.npz")["step_s"]) == first.cost.step_s
+
+
+def test_a_damaged_best_that_was_deleted_is_no_dead_end(tmp_path):
+    """A search by the clock whose time is up, and whose best placement is lost, still places something."""
+    wanted = {"placer": "local_search", "budget": "0.2 s", "baselines": (), "run_dir": tmp_path}
+    search_placement(problem_of(), **wanted)
+    (tmp_path / "best.npz").unlink()
+    assert search_placement(problem_of(), **wanted).cost.step_s > 0
+
+
+def test_a_simulator_with_other_options_is_another_run(tmp_path):
+    wanted = {"placer": "heft", "budget": 10, "baselines": (), "run_dir": tmp_path}
+    problem = problem_of()
+    search_placement(problem, **wanted)
+    search_placement(problem, evaluator=Simulator(problem, Options()), **wanted)
+    with pytest.raises(InputError, match=r"a run with options .*parallel=2"):
+        search_placement(problem, evaluator=Simulator(problem, Options(parallel=2)), **wanted)
 
 
 def test_records_are_on_disk_without_being_closed(tmp_path):

@@ -48,6 +48,7 @@ class FunctionProgram:
         self._literals = tf_internals.literal_arguments(flat.concrete)
         self._positions = tuple(flat.concrete.function_type.parameters)
         self._placed_on: Mapping[str, str] = {}
+        self.placed = False
         self._function: Any = None
         self._ran: dict[str, str] | None = None
 
@@ -57,16 +58,29 @@ class FunctionProgram:
         return self._graph.devices.copies
 
     def place(self, devices: Mapping[str, str]) -> None:
-        """Puts ops and variables on devices; nothing is traced or imported."""
-        self._variables.move(devices)
-        self._function = self._graph.function(devices)
+        """Puts ops and variables on devices; nothing is traced or imported.
+
+        If the variables cannot be moved, nothing changes. If anything else fails, or somebody interrupts, they are
+        restored.
+        """
+        moved = False
+        try:
+            self._variables.move(devices)
+            moved = True
+            self._function = self._graph.function(devices)
+        except BaseException as error:
+            if moved or not isinstance(error, Exception):  # an interrupt may leave a part of them moved
+                self.restore()
+            raise
         self._placed_on = devices
         self._ran = None
+        self.placed = True
 
     def restore(self) -> None:
         """Moves the variables back to where they were before any program moved them."""
         self._variables.restore()
         self._function = None
+        self.placed = False
 
     @property
     def stands(self) -> bool:

@@ -35,7 +35,6 @@ class Placed:
         self.graph = graph
         self._program = program
         self._map = dict(devices or {})
-        self._restored = True
         self.replace(placement)
 
     @property
@@ -51,7 +50,7 @@ class Placed:
     @property
     def stands(self) -> bool:
         """Whether it can be called: not restored, and its variables not moved by another placed program since."""
-        return not self._restored and self._program.stands
+        return self._program.placed and self._program.stands
 
     def replace(self, placement: Placement) -> None:
         """Runs with another placement from the next call on; nothing is traced or imported again.
@@ -68,16 +67,14 @@ class Placed:
         devices = asked | {op: device for op, (device, _) in self._program.fixed.items()}
         self._program.place(devices)
         self._placement, self._names, self._asked, self._devices = placement, names, asked, devices
-        self._restored = False
 
     def restore(self) -> None:
         """Moves the variables back to where they were before any program was placed.
 
         The program cannot be called until `replace` places it again.
         """
-        if not self._restored:
+        if self._program.placed:
             self._program.restore()
-            self._restored = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step.
@@ -85,7 +82,7 @@ class Placed:
         Raises:
           ApplyError: after `restore()`, or when another placed program has moved the variables elsewhere.
         """
-        if self._restored:
+        if not self._program.placed:
             raise ApplyError(
                 "a call of a placed program after restore()",
                 "a program that is placed",
@@ -144,7 +141,7 @@ class Placed:
         )
 
     def __repr__(self) -> str:
-        state = "restored" if self._restored else f"on {', '.join(self._names)}"
+        state = f"on {', '.join(self._names)}" if self._program.placed else "restored"
         return f"Placed({self.graph.name!r}, {state})"
 
 

@@ -28,6 +28,10 @@ class Program(Protocol):
         """Puts the state back where it was before the first `place` of any program."""
 
     @property
+    def placed(self) -> bool:
+        """Whether it has been placed, and not restored since."""
+
+    @property
     def stands(self) -> bool:
         """Whether the state is where the last `place` has put it."""
 

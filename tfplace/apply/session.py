@@ -66,6 +66,11 @@ class SessionProgram:
         self._session, self._ran = session, None
 
     @property
+    def placed(self) -> bool:
+        """Whether there is a session."""
+        return self._session is not None
+
+    @property
     def stands(self) -> bool:
         """Always: nobody else has the session's variables."""
         return True

@@ -139,5 +139,8 @@ def _explain(error: Exception) -> int:
     if isinstance(error, InputError):
         complain(str(error))
         return BAD_INPUT
+    if isinstance(error, OSError) and error.filename is not None:  # such as a directory that may not be looked into
+        complain(f"received {error.filename!r} ({error.strerror}); expected a path that can be reached.")
+        return BAD_INPUT
     complain("internal error:\n" + "".join(traceback.format_exception(error)))
     return INTERNAL

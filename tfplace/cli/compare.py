@@ -72,30 +72,38 @@ def compare_command(argv: Sequence[str]) -> None:
     check_objective(fv.objective, SIMULATED)
     learned = [name for name in fv.placers if getattr(find_placer(name), "learned", False)]
     out = output_directory("out", fv.out)
-    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-        problem = read_problem(fv, stages, asked, gpus=asked.topology is None)
-        if any(not getattr(PLACERS[name], "plain_at_once", False) for name in learned):
-            load_tensorflow(gpus=False)  # quietly, before a policy does
-        from tfplace.compare.comparison import compare_placers
-        from tfplace.search.grouped import merged
+    comparison: Comparison | None = None
+    files: dict[str, str] = {}
+    try:
+        with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+            problem = read_problem(fv, stages, asked, gpus=asked.topology is None)
+            if any(not getattr(PLACERS[name], "plain_at_once", False) for name in learned):
+                load_tensorflow(gpus=False)  # quietly, before a policy does
+            from tfplace.compare.comparison import compare_placers
+            from tfplace.search.grouped import merged
 
-        if fv.grouper:
-            problem = merged(problem, fv.grouper, fv.groups)
-        comparison = compare_placers(
-            problem,
-            fv.placers or None,
-            objective=fv.objective,
-            budget=fv.budget,
-            seeds=fv.seeds,
-            groups=problem.num_units if fv.grouper else 0,
-            folder=out,
-            tell=stages.stage,
-            progress=stages.search,
-        )
-        files = {} if out is None else _files(comparison, out, stages)
-    from tfplace.compare.comparison_table import comparison_tables
-
-    present(fv, comparison.to_dict, lambda: comparison_tables(comparison), files)
+            if fv.grouper:
+                problem = merged(problem, fv.grouper, fv.groups)
+            comparison = compare_placers(
+                problem,
+                fv.placers or None,
+                objective=fv.objective,
+                budget=fv.budget,
+                seeds=fv.seeds,
+                groups=problem.num_units if fv.grouper else 0,
+                folder=out,
+                tell=stages.stage,
+                progress=stages.search,
+            )
+            if out is not None:
+                _write(comparison, out, stages, files)
+    except KeyboardInterrupt as stop:
+        if comparison is None:
+            raise
+        raise KeyboardInterrupt("interrupted after the placers were run, before the page was written") from stop
+    finally:
+        if comparison is not None:
+            _show(fv, comparison, files)
     if comparison.best is None and not comparison.whole:
         raise KeyboardInterrupt
     if comparison.best is None:
@@ -114,16 +122,22 @@ def _infeasible(comparison: Comparison) -> InfeasibleError:
     return InfeasibleError(f"No placement of {case} that fits was found.{nearest}", [], ways)
 
 
-def _files(comparison: Comparison, out: Path, stages: Stages) -> dict[str, str]:
-    """Writes the page; what is where."""
+def _show(fv: flags.FlagValues, comparison: Comparison, files: dict[str, str]) -> None:
+    from tfplace.compare.comparison_table import comparison_tables
+
+    present(fv, comparison.to_dict, lambda: comparison_tables(comparison), files)
+
+
+def _write(comparison: Comparison, out: Path, stages: Stages, files: dict[str, str]) -> None:
+    """Writes the page; `files` gets what is where."""
     from tfplace.compare.comparison import BEST, RUNS
 
-    files = {"runs": str(out / RUNS)} | ({} if comparison.best is None else {"placement": str(out / BEST)})
+    files |= {"runs": str(out / RUNS)} | ({} if comparison.best is None else {"placement": str(out / BEST)})
     stages.stage("writing")
     try:
         with writing(out / PAGE):
             comparison.save(out / PAGE)
     except MissingExtraError as error:
         stages.note(f"{PAGE} is not written: {error}")
-        return files
-    return {**files, "report": str(out / PAGE)}
+        return
+    files["report"] = str(out / PAGE)

@@ -60,6 +60,19 @@ def flag_value(name: str, text: str, read: Callable[[str], _Value]) -> _Value:
         raise InputError(f"--{name}={text}", error.expected, error.hint) from error
 
 
+def refuse_empty(fv: flags.FlagValues, *names: str) -> None:
+    """Refuses flags that are given with nothing, which would else count as not given.
+
+    Raises:
+      InputError: one is.
+    """
+    for name in names:
+        if fv[name].value == "":
+            raise InputError(
+                f"--{name}= with nothing", f"--{name}={name.upper()}, or none", "An unset variable, perhaps."
+            )
+
+
 def check_addresses(name: str, addresses: Iterable[str]) -> None:
     """Refuses what can be no worker's address, before anything is loaded.
 

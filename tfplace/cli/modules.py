@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
+import traceback
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tfplace.errors import SourceError
+from tfplace.errors import SourceError, TfplaceError
 from tfplace.registry import PLACERS
 
 _ZOO = "models"
@@ -54,7 +57,7 @@ def check_module(module: str) -> None:
     else:
         there = _spec(top) is not None or top in sys.modules
     if not there:
-        raise missing(module)
+        raise _missing(module)
 
 
 def find_placer(name: str) -> Any:
@@ -70,7 +73,26 @@ def find_placer(name: str) -> Any:
     return PLACERS[name]
 
 
-def missing(module: str) -> SourceError:
+@contextlib.contextmanager
+def blaming(name: str) -> Iterator[None]:
+    """Has what fails in a placer of the user's be the user's error.
+
+    Raises:
+      SourceError: instead of what is no error of tfplace's, if the placer's name is a "module:class".
+    """
+    try:
+        yield
+    except TfplaceError:
+        raise
+    except Exception as error:
+        if ":" not in name:
+            raise
+        raise SourceError(
+            f"placer {name!r}, which failed: {told(error)}", "a placer as in docs/own_placer.md", f"See {where(error)}."
+        ) from error
+
+
+def _missing(module: str) -> SourceError:
     """What to say of a module that is not there."""
     return SourceError(
         f"module {module!r}, which cannot be found",
@@ -83,8 +105,39 @@ def load_module(module: str) -> ModuleType:
     """Imports a module of the user's, those of the directory the command runs in first.
 
     Raises:
-      ImportError: there is none of that name.
+      SourceError: there is none of that name, or it fails.
     """
+    try:
+        return _imported(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise _unimportable(module, error) from error
+        raise _missing(module) from error
+    except (Exception, SystemExit) as error:
+        raise _unimportable(module, error) from error
+
+
+def told(error: BaseException) -> str:
+    """An error that is not ours, for a message about what it comes from."""
+    return f"{type(error).__name__}: {error}".rstrip(".")
+
+
+def where(error: BaseException) -> str:
+    """The file and line it comes from: the user's, though a library may have raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "site-packages" not in frame.filename][-1:] or frames[-1:]
+    return f"{own[0].filename}:{own[0].lineno}"
+
+
+def _unimportable(module: str, error: BaseException) -> SourceError:
+    return SourceError(
+        f"module {module!r}, which fails when it is imported: {told(error)}",
+        "an importable module",
+        f"`python -c 'import {module}'` shows where.",
+    )
+
+
+def _imported(module: str) -> ModuleType:
     if sys.path[0] not in ("", str(Path.cwd())):
         sys.path.insert(0, "")
     if module.partition(".")[0] == _ZOO and _is_here(module) and not _comes_from_here(_spec(_ZOO)):

@@ -14,8 +14,8 @@ from absl import flags
 from tfplace.cli import options
 from tfplace.cli.console import present, say
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
-from tfplace.cli.flagset import asks_for_help, flag_value, output_directory
-from tfplace.cli.modules import find_placer
+from tfplace.cli.flagset import asks_for_help, flag_value, output_directory, refuse_empty
+from tfplace.cli.modules import blaming, find_placer
 from tfplace.cli.problem import Asked, check_problem, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.files import write_whole, writing
@@ -62,7 +62,8 @@ def place_command(argv: Sequence[str]) -> None:
         say(options.usage())
         return
     fv = options.parse(argv)
-    asked, out = _check(fv)
+    with blaming(fv.placer):
+        asked, out = _check(fv)
     result = _Result()
     try:
         # Models print what they like while they are built; stdout is for the result.
@@ -83,6 +84,7 @@ def place_command(argv: Sequence[str]) -> None:
 def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
     """What flags can have wrong, said before the model is built; and the directory for files."""
     asked = check_problem(fv)
+    refuse_empty(fv, "init", "tensorboard", "weights")
     flag_value("budget", fv.budget, Budget.parse)
     check_evaluator(fv, asked.topology)
     find_placer(fv.placer)
@@ -114,23 +116,24 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
         stages.stage(f"starting the {fv.evaluator} evaluator")
     with open_evaluator(fv, problem) as judge:
         stages.stage("searching")
-        placement = result.placement = place(
-            problem,
-            placer=fv.placer,
-            budget=fv.budget,
-            seed=fv.seed,
-            progress=stages.search,
-            evaluator=judge,
-            grouper=fv.grouper or None,
-            groups=fv.groups if fv.grouper else None,
-            init=fv.init,
-            run_dir=fv.run_dir,
-            resume=fv.resume,
-            controllers=_controllers(fv),
-            weights=fv.weights,
-            fine_tune=fv.fine_tune,
-            tensorboard=fv.tensorboard,
-        )
+        with blaming(fv.placer):
+            placement = result.placement = place(
+                problem,
+                placer=fv.placer,
+                budget=fv.budget,
+                seed=fv.seed,
+                progress=stages.search,
+                evaluator=judge,
+                grouper=fv.grouper or None,
+                groups=fv.groups if fv.grouper else None,
+                init=fv.init,
+                run_dir=fv.run_dir,
+                resume=fv.resume,
+                controllers=_controllers(fv),
+                weights=fv.weights,
+                fine_tune=fv.fine_tune,
+                tensorboard=fv.tensorboard,
+            )
         if out is not None:
             with writing(out / "placement.json"):
                 placement.save(out / "placement.json")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from absl import flags
 
 from tfplace.cli import source
-from tfplace.cli.flagset import flag_value, model_flags, model_params, once, pairs
+from tfplace.cli.flagset import flag_value, model_flags, model_params, once, pairs, refuse_empty
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core import archive
 from tfplace.core.constraints import Constraints
@@ -64,6 +64,7 @@ def check_problem(fv: flags.FlagValues) -> Asked:
     """
     if not fv.model:
         raise InputError("no --model", "--model=NAME, PATH or module:function", "See tfplace models for names.")
+    refuse_empty(fv, "topology", "profile", "grouper")
     rules = constraints(fv)
     model_params(fv)
     topology = Topology.load(fv.topology) if fv.topology else None

@@ -25,10 +25,10 @@ from tfplace.cli.flagset import (
 )
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import is_archive
-from tfplace.core.files import writing
+from tfplace.core.files import check_writable, writing
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
-from tfplace.errors import InputError, SourceError
+from tfplace.errors import InputError, SourceError, UnwrittenError
 from tfplace.report.progress import Stages
 from tfplace.units import format_seconds
 
@@ -76,7 +76,8 @@ def profile_command(argv: Sequence[str]) -> None:
         source.find(model)
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         load_tensorflow(gpus=fv.device_type == "GPU")
-        done = [_profile(fv, stages, model) for model in models]
+        cache = _cache(fv)
+        done = [_profile(fv, stages, model, cache) for model in models]
     profile = Profile()
     for _, outcome in done:
         profile = profile.updated(outcome.device)
@@ -97,8 +98,22 @@ def _refuse_archive(model: str) -> None:
         )
 
 
-def _profile(fv: flags.FlagValues, stages: Stages, model: str) -> tuple[OpGraph, Outcome]:
-    from tfplace.measure.profile import default_cache, profile_graph
+def _cache(fv: flags.FlagValues) -> Path | None:
+    """Where measurements are kept, if anywhere; known to take a file before anything is measured."""
+    from tfplace.measure.profile import default_cache
+
+    if fv.cache == "none":
+        return None
+    cache = Path(fv.cache or default_cache())
+    try:
+        check_writable(cache)
+    except UnwrittenError as error:
+        raise InputError(f"cache {error.received}", error.expected, "--cache=FILE, or --cache=none.") from error
+    return cache
+
+
+def _profile(fv: flags.FlagValues, stages: Stages, model: str, cache: Path | None) -> tuple[OpGraph, Outcome]:
+    from tfplace.measure.profile import profile_graph
     from tfplace.sources import extract
 
     stages.stage(f"building {model}")
@@ -113,7 +128,7 @@ def _profile(fv: flags.FlagValues, stages: Stages, model: str) -> tuple[OpGraph,
         device_model,
         device_type=fv.device_type,
         batch=built.batch,
-        cache=None if fv.cache == "none" else Path(fv.cache or default_cache()),
+        cache=cache,
         steps=fv.steps,
         progress=stages.stage,
     )

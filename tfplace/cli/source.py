@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfplace.cli.modules import check_module, load_module, missing, zoo, zoo_names
+from tfplace.cli.modules import check_module, load_module, told, where, zoo, zoo_names
 from tfplace.core.archive import is_archive
 from tfplace.errors import SourceError, TfplaceError, UnknownNameError
 from tfplace.group.dnn_partitioning import is_workload
@@ -129,12 +128,10 @@ def _called(what: str, build: Callable[[], Any], values: Mapping[str, Any]) -> A
     except TfplaceError:
         raise
     except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = [frame for frame in frames if "site-packages" not in frame.filename][-1:] or frames[-1:]
         raise SourceError(
-            f"{what} with {_listed(values)}, which failed: {_told(error)}",
+            f"{what} with {_listed(values)}, which failed: {told(error)}",
             "a call that returns a model",
-            f"See {where[0].filename}:{where[0].lineno}.",
+            f"See {where(error)}.",
         ) from error
 
 
@@ -143,30 +140,11 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 
 def _user_function(module: str, function: str) -> Callable[..., Any]:
-    try:
-        found = load_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise _unimportable(module, error) from error
-        raise missing(module) from error
-    except (Exception, SystemExit) as error:
-        raise _unimportable(module, error) from error
+    found = load_module(module)
     build: Callable[..., Any] | None = getattr(found, function, None)
     if build is None or not callable(build):
         raise SourceError(f"{module}:{function}", f"a function of {module}", f"It has {', '.join(_functions(found))}.")
     return build
-
-
-def _unimportable(module: str, error: BaseException) -> SourceError:
-    return SourceError(
-        f"module {module!r}, which fails when it is imported: {_told(error)}",
-        "an importable module",
-        f"`python -c 'import {module}'` shows where.",
-    )
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(".")
 
 
 def _functions(module: Any) -> list[str]:

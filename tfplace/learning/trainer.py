@@ -95,7 +95,7 @@ class Training:
 
     def _all_together(self, workers: Workers, count: int, updates: float) -> None:
         """Synchronously: the mean of all gradients, in the controllers' order."""
-        while self.study.spent < 1 and self.updates < updates:
+        while self._goes_on(updates):
             parameters = self.parameters.values()
             futures = [workers.submit(trial, parameters, self._order(c)) for c in range(count)]
             self._learn({c: self._told(future.result()) for c, future in enumerate(futures)})
@@ -104,7 +104,7 @@ class Training:
     def _as_they_come(self, workers: Workers, updates: float) -> None:
         """Asynchronously: each gradient when it is there, by as many controllers as there are workers."""
         running: dict[Future[Trial], int] = {}
-        while self.study.spent < 1 and self.updates < updates:
+        while self._goes_on(updates):
             parameters = self.parameters.values()
             for controller in sorted({*range(workers.count)} - {*running.values()}):
                 running[workers.submit(trial, parameters, self._order(controller))] = controller
@@ -112,6 +112,10 @@ class Training:
             for future in sorted(ended, key=running.__getitem__):
                 self._learn({running.pop(future): self._told(future.result())})
                 self.study.keep(self._state)
+
+    def _goes_on(self, updates: float) -> bool:
+        """Whether there is budget left; the first trial, whose processes may take as long to start, always counts."""
+        return (self.study.spent < 1 or self.study.best is None) and self.updates < updates
 
     def _order(self, controller: int) -> Order:
         while len(self.baselines) <= controller:

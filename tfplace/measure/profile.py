@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfplace.core.arrays import FloatArray
+from tfplace.core.files import writing
 from tfplace.core.graph import OpGraph
 from tfplace.cost.flops import Op, rule_of
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile, ProfiledStep
@@ -98,6 +99,7 @@ def profile_graph(
     Raises:
       InputError: the cache is no profile, or no device of the type.
       ApplyError: the step cannot be run, or the device runs several ops at once.
+      UnwrittenError: the cache cannot be written; what was measured is lost.
     """
     known = Profile.load(cache) if cache is not None and Path(cache).exists() else Profile()
     key = model, device_type, tensorflow_version(), threads
@@ -123,8 +125,9 @@ def profile_graph(
     device = DeviceProfile(*key, {**found.ops, **before.ops}, before.updated(found).steps)
     profile = known.updated(device)
     if cache is not None:
-        Path(cache).parent.mkdir(parents=True, exist_ok=True)
-        profile.save(cache)
+        with writing(cache):
+            Path(cache).parent.mkdir(parents=True, exist_ok=True)
+            profile.save(cache)
     executions = [turns[0].stats.seconds.get(name, (0.0, 0))[1] for name in graph.op_names]
     # what decides over a loop's next turn runs once more than its body
     counted, trips = np.array(executions)[~graph.replicable], graph.trips[~graph.replicable]

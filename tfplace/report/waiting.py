@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +29,9 @@ class Waiting:
 
 @functools.lru_cache(maxsize=1)
 def waits(placement: Placement) -> tuple[Waiting, ...]:
-    """What the step waits for, the longest first; nothing if the placement does not know its problem, or is no step's.
+    """What the step waits for, the longest first.
+
+    Nothing if the placement does not know its problem, is no step's, or has a step simulated by other rules.
 
     Kept, since tables, page and JSON of one placement all tell it.
 
@@ -41,7 +44,9 @@ def waits(placement: Placement) -> tuple[Waiting, ...]:
     from tfplace.simulate.evaluate import Simulator  # with numba, which a command without a placement can do without
 
     device = problem.gather(placement.op_device)
-    path, _ = Simulator(problem, threads=1).critical_path(device)
+    path, (_, step_s) = Simulator(problem, threads=1).critical_path(device)
+    if not math.isclose(step_s, placement.predicted.step_s, rel_tol=1e-9):
+        return ()
     to = np.where(path.reader < 0, device[path.unit], device[path.reader])
     seconds = np.zeros((problem.num_devices, problem.num_devices))
     np.add.at(seconds, (device[path.unit], to), path.seconds)

@@ -29,6 +29,7 @@ from tfplace.search.shortage import infeasible
 from tfplace.search.starts import quickly_placed, start_from
 from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.options import DEFAULT
 from tfplace.study.base import Placer
 from tfplace.study.devices import single_device
 from tfplace.version import versions
@@ -217,6 +218,7 @@ def _names(baselines: Sequence[str]) -> tuple[str, ...]:
 
 def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, Any]:
     """What a run is of, as plain data."""
+    options = getattr(evaluator, "options", DEFAULT)
     return {
         "problem": problem.fingerprint,
         "graph": problem.graph.name,
@@ -225,7 +227,7 @@ def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, 
         "evaluator": evaluator.source,
         "objective": _objective(evaluator),
         "versions": versions(),
-    }
+    } | ({} if options == DEFAULT else {"options": repr(options)})
 
 
 def _digest_of(weights: str | Path | None) -> str | None:

@@ -16,7 +16,7 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key
-from tfplace.errors import ApplyError, ClusterError, UnwrittenError, WorkersError
+from tfplace.errors import ApplyError, ClusterError, InputError, UnwrittenError, WorkersError
 from tfplace.search.budget import Budget
 from tfplace.search.cache import Cache
 from tfplace.search.clock import Clock
@@ -235,6 +235,7 @@ class Search:
 
         Raises:
           PlacementError: the placer chose no devices that the units may be on.
+          InputError: the placer's time was up before it had placed anything.
           KeyboardInterrupt: stopped before any placement was found, or stopped and not interruptible.
           ApplyError, ClusterError, WorkersError, UnwrittenError: the evaluator, its controllers or the run's directory
             cannot go on, and there is no placement that ran, or as above.
@@ -249,19 +250,30 @@ class Search:
                 chosen = self._better(study, self.problem.check(placer.place(study)))
                 self._end(stage)
                 return chosen
-            assert study.best is not None  # the first evaluation is always allowed
+            if study.best is None:  # though the first evaluation is always allowed
+                raise InputError(
+                    f"a budget of {self.budget}, in which {stage} placed nothing", "enough for one placement"
+                )
             self._end(stage)
             return study.best
         except KeyboardInterrupt:
+            self._look_back(study)
             if study.best is None or not interruptible:
                 raise
             self.interrupted = True
             return study.best
         except CANNOT_GO_ON as error:
+            self._look_back(study)
             if study.best is None or study.best_key is None or not np.isfinite(study.best_key[1]) or not interruptible:
                 raise
             self.broken = error
             return study.best
+
+    def _look_back(self, study: SearchStudy) -> None:
+        """What the run has found counts, also where a search that does it again has not come as far."""
+        found = None if self._run is None else self._run.best
+        if found is not None and (study.best_key is None or found.key < study.best_key):
+            self.best, self.best_key = study.best, study.best_key = found
 
     def _end(self, stage: str) -> None:
         if self._run is not None:

@@ -178,7 +178,7 @@ class SearchStudy:
 
     def _is_spent(self) -> bool:
         # The first evaluation is always allowed, so that the smallest budget still ends in a placement.
-        return bool(self._search.position() >= self._until and self._search.evaluations)
+        return bool(self._search.position() >= self._until and self._search.best is not None)
 
     def _check(self) -> None:
         if self._is_spent():
