@@ -77,7 +77,7 @@ def test_a_placer_of_ones_own(command, tmp_path, capfd, monkeypatch):
         (OWN.replace("citation", "starts = property(lambda self: 1 / 0); citation"), "ZeroDivisionError"),
     ],
 )
-def test_what_fails_in_a_placer_of_ones_own_is_told_as_such(source, said, command, tmp_path, capfd, monkeypatch):
+def test_what_fails_in_a_placer_of_ones_own_is_told_as_such(source, said, command, *, tmp_path, capfd, monkeypatch):
     (tmp_path / "bad.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -97,7 +97,9 @@ def test_what_fails_in_a_placer_of_ones_own_is_told_as_such(source, said, comman
         (OSError(28, "No space left on device"), BAD_INPUT, "report.html, which could not be written (No space left"),
     ],
 )
-def test_what_was_run_is_shown_though_the_page_is_not_written(stop, code, said, command, tmp_path, capfd, monkeypatch):
+def test_what_was_run_is_shown_though_the_page_is_not_written(
+    stop, code, said, *, command, tmp_path, capfd, monkeypatch
+):
     from tfplace.compare.comparison import Comparison
 
     def fails(self, path):

@@ -77,6 +77,25 @@ def gone(pid):
     return False
 
 
+def test_an_interruption_waits_for_what_is_being_evaluated_only(problem, single, monkeypatch):
+    with GrapplerEvaluator(problem, workers=2) as several:
+        asked = []
+
+        def cost(process, op_device):
+            asked.append(process)
+            if process is several._processes[0]:
+                raise KeyboardInterrupt
+            time.sleep(0.2)
+            return several_cost
+
+        several_cost = Simulator(problem)(single)
+        monkeypatch.setattr(several, "_cost", cost)
+        assert several.at_once == 2
+        with pytest.raises(KeyboardInterrupt):
+            several.keys(np.repeat(single[None], 40, axis=0))
+        assert len(asked) <= 3
+
+
 def test_one_device_is_what_grappler_says_and_sends_nothing(evaluator, problem, single):
     cost = evaluator(single)
     own_s, with_transfers_s = evaluator.figures(single)

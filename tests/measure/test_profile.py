@@ -66,6 +66,37 @@ def test_an_op_merged_into_its_reader_shares_the_time(graph, outcome):
     assert times["Conv2D"] > times["BiasAdd"] > 0
 
 
+def test_the_gradient_of_a_convolutions_bias_is_computed_with_that_of_its_filter(graph):
+    work = {
+        v: {graph.op_types[u] for u in profiling._does_its_work(graph, v)}
+        for v, kind in enumerate(graph.op_types)
+        if kind == "BiasAddGrad"
+    }
+    of_convolutions = [kinds for kinds in work.values() if "Conv2DBackpropFilter" in kinds]
+    assert 0 < len(of_convolutions) < len(work)  # the others' are of dense layers
+    assert all(kinds == {"Conv2DBackpropFilter"} for kinds in of_convolutions)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_branch_that_is_not_taken_is_not_measured(taken, logical_cpus):
+    """What it would have taken is not known: not in this graph, and in no other one that has such an op."""
+
+    @tf.function
+    def step(x, flag):
+        return tf.cond(flag, lambda: tf.matmul(tf.nn.relu(x), x) + 1.0, lambda: x)
+
+    batch = (np.zeros((300, 300), "float32"), np.bool_(taken))
+    graph = tfplace.extract(step, batch)
+    found = profiling.profile_graph(graph, OneOpAtATime, MODEL, batch=batch, steps=3)
+    times = {text.partition("(")[0]: time.seconds for text, time in found.device.ops.items()}
+    assert ("MatMul" in times) == ("Relu" in times) == taken
+    assert "Merge" in times and times["Merge"] < 1e-3
+    if taken:
+        assert times["MatMul"] > times["Merge"]
+    else:
+        assert found.unrun > 0
+
+
 def test_work_takes_longer_than_none(graph, outcome):
     seconds = {text.partition("(")[0]: time.seconds for text, time in outcome.device.ops.items()}
     assert seconds["Conv2D"] > 5 * seconds["NoOp"]

@@ -156,3 +156,28 @@ def test_a_wrong_evaluator_is_refused():
         tfplace.place(p, evaluator="guess", progress=False)
     with pytest.raises(InputError, match="an evaluator of"):
         tfplace.place(p, evaluator=Simulator(replace(p)), progress=False)
+
+
+def test_slow_evaluators_are_asked_for_as_many_as_they_evaluate_side_by_side():
+    """So that a search ends soon after its time or Ctrl-C, and has what was evaluated until then."""
+    p = problem()
+    sizes = []
+
+    class Pairs(Simulator):
+        at_once = 2
+
+        def keys(self, unit_devices, limit_s=np.inf):
+            sizes.append(len(unit_devices))
+            if len(sizes) == 4:
+                raise KeyboardInterrupt
+            return super().keys(unit_devices, limit_s)
+
+    search = Search(p, Budget(evaluations=100), 0, evaluator=Pairs(p))
+    rows = np.random.default_rng(0).integers(0, 2, (9, p.num_units)).astype(np.int32)
+    _, step_s = search.study("x").keys(rows[:5])
+    assert sizes == [2, 2, 1] and search.evaluations == 5
+    np.testing.assert_array_equal(step_s, Simulator(p).keys(rows[:5])[1])
+    sizes[:] = [0, 0]
+    with pytest.raises(KeyboardInterrupt):
+        search.study("x").keys(rows)
+    assert search.evaluations == 7

@@ -109,6 +109,47 @@ def test_a_measured_run_loses_nothing_but_what_was_being_measured(tmp_path):
     assert run(tmp_path / "cut", "random_search", 50, source=MEASURED)[1] == whole - 20
 
 
+class Scaled(Counting):
+    """Measures ratios, and makes seconds of them by what its machine took at first."""
+
+    def __init__(self, problem, last, speed):
+        super().__init__(problem, last, MEASURED)
+        self.speed, self.scale_s = speed, None
+
+    def key(self, unit_device, limit_s=np.inf):
+        over, ratio = super().key(unit_device, limit_s)
+        self.scale_s = self.scale_s or self.speed
+        return over, ratio * self.scale_s
+
+
+def test_measured_steps_of_a_run_that_goes_on_are_in_one_scale(tmp_path):
+    """On a machine that has become three times slower, what is measured then is no worse for it."""
+    problem = problem_of()
+
+    def scaled(path, last, speed):
+        evaluator = Scaled(problem, last, speed)
+        with contextlib.suppress(KilledError):
+            search_placement(
+                problem,
+                placer="random_search",
+                budget=50,
+                baselines=("round_robin",),
+                evaluator=evaluator,
+                run_dir=path,
+            )
+        return float(np.load(path / "best.npz")["step_s"]), [step_s for _, step_s, _ in facts(path / "evaluations.bin")]
+
+    whole, seconds = scaled(tmp_path / "whole", 10**9, 1.0)
+    scaled(tmp_path / "cut", 25, 1.0)
+    again, seconds_again = scaled(tmp_path / "cut", 10**9, 3.0)
+    assert again == whole
+    assert seconds_again == seconds and len(seconds) == 50
+    assert json.loads((tmp_path / "cut" / "scale.json").read_text()) == 1.0
+    (tmp_path / "cut" / "scale.json").write_text("much")
+    with pytest.raises(InputError, match=r"scale\.json, which is damaged"):
+        scaled(tmp_path / "cut", 10**9, 3.0)
+
+
 def test_a_torn_record_and_a_torn_line_are_cut_off(tmp_path):
     whole, _ = run(tmp_path / "whole", "local_search", 300)
     run(tmp_path / "cut", "local_search", 300, last=150)

@@ -143,10 +143,10 @@ def _device(fv: flags.FlagValues) -> tuple[Callable[[], Backend], str]:
     """What opens the device, and its model."""
     from tfplace.measure.cluster import Cluster
     from tfplace.measure.local import LocalDevices
-    from tfplace.measure.rates import core_model, gpu_model
+    from tfplace.measure.rates import core_model, gpu_model, worker_model
 
     if fv.cluster:
-        return lambda: Cluster.connect([fv.cluster]), fv.device_model or "a worker's processor"
+        return lambda: Cluster.connect([fv.cluster]), fv.device_model or worker_model(fv.cluster)
     if fv.device_type == "GPU":
         return LocalDevices, fv.device_model or gpu_model(0)
     # one inter-op thread: ops that ran side by side would count one another's time

@@ -90,8 +90,12 @@ class GrapplerEvaluator:
         rows = [self.problem.spread(row) for row in np.asarray(unit_devices)]
         over, step_s = np.full(len(rows), FAILED_BYTES, np.int64), np.full(len(rows), np.inf)
 
+        stopped: list[bool] = []
+
         def share(worker: int) -> None:
             for i in range(worker, len(rows), len(self._processes)):
+                if stopped:
+                    return
                 over[i], step_s[i] = self._cost(self._processes[worker], rows[i]).key
 
         if self._threads is None:
@@ -101,9 +105,17 @@ class GrapplerEvaluator:
         try:
             for done in shares:
                 done.result()
+        except BaseException:
+            stopped.append(True)
+            raise
         finally:
             wait(shares)  # interrupted: a process is not to be asked by two threads
         return over, step_s
+
+    @property
+    def at_once(self) -> int:
+        """Placements that are evaluated side by side."""
+        return len(self._processes)
 
     def figures(self, unit_device: ArrayLike) -> tuple[float, float]:
         """Step seconds by Grappler alone and with transfers added; infinite where it failed.

@@ -53,6 +53,11 @@ class MeasuredEvaluator:
       devices: topology's device -> device of the backend; by default those of the same names, else in the same order.
       tolerance: share of a core that others may use during a step that counts; see `Interference.share`.
 
+    Attributes:
+      taken: samples of every placement that ran.
+      scale_s: the reference's median in the first evaluation; None before it. May be set to that of another evaluator,
+        so that both tell seconds of one scale.
+
     Raises:
       ApplyError: the step cannot run by itself, or the backend lacks a device.
     """
@@ -83,7 +88,7 @@ class MeasuredEvaluator:
         self._reference_units = self._units(reference)
         self._reference_program = self._program.twin() if self._reference_units is not None else None
         self._reference: Running | None = None
-        self._scale_s: float | None = None
+        self.scale_s: float | None = None
 
     def __repr__(self) -> str:
         return f"MeasuredEvaluator({self.problem.graph.name!r} on {self.backend!r})"
@@ -213,9 +218,9 @@ class MeasuredEvaluator:
     def _step_s(self, samples: Samples) -> float:
         if samples.ratio is None:
             return samples.median_s
-        if self._scale_s is None:
-            self._scale_s = float(np.median(samples.reference_s))
-        return samples.ratio * self._scale_s
+        if self.scale_s is None:
+            self.scale_s = float(np.median(samples.reference_s))
+        return samples.ratio * self.scale_s
 
     def _running_reference(self) -> Running | None:
         """The reference, started (again) if need be."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfplace.core.arrays import FloatArray
+from tfplace.core.arrays import BoolArray, FloatArray
 from tfplace.core.files import writing
 from tfplace.core.graph import OpGraph
 from tfplace.cost.flops import Op, rule_of
@@ -34,6 +34,8 @@ MAX_OVERLAP = 0.05
 """Share of an op's time that others may run in beside it before the measurement is refused."""
 
 ONE_THREAD = "1 intra-op, 1 inter-op"
+
+_MERGES = ("Merge", "RefMerge")
 
 Progress = Callable[[str], None]
 
@@ -237,12 +239,13 @@ def _collect(graph: OpGraph, turns: Sequence[_Turn], empty_s: float, key: tuple[
     table = np.array([[t.stats.seconds.get(name, (0.0, 0)) for name in graph.op_names] for t in turns])
     median, spread = np.median(table[:, :, 0], axis=0), _iqr(table[:, :, 0])
     executions = np.median(table[:, :, 1], axis=0).astype(int)
-    for v in np.flatnonzero((executions == 0) & ~graph.replicable).tolist():
-        executions[v] = max(1, int(graph.trips[v]))
-        median[v] = _take_share(graph, v, median)
+    for v in np.flatnonzero((executions == 0) & ~graph.replicable)[::-1].tolist():  # what reads it first
+        share = _take_share(graph, v, median, executions > 0)
+        if share is not None:
+            executions[v], median[v] = max(1, int(graph.trips[v])), share
     members: dict[str, list[int]] = {}
     for v, text in enumerate(signatures(graph)):
-        if not graph.replicable[v]:
+        if executions[v] > 0 and not graph.replicable[v]:  # else of a branch that was not taken: not measured
             members.setdefault(text, []).append(v)
     step = ProfiledStep(
         graph=graph.name,
@@ -257,16 +260,37 @@ def _collect(graph: OpGraph, turns: Sequence[_Turn], empty_s: float, key: tuple[
     return DeviceProfile(*key, ops, (step,))
 
 
-def _take_share(graph: OpGraph, v: int, seconds: FloatArray) -> float:
-    """Seconds of an op that was merged into a reader: taken from that reader's, by how many operations each makes."""
-    readers = graph.edge_dst[(graph.edge_src == v) & (graph.edge_tensor >= 0)]
-    if not len(readers):
-        return 0.0
-    reader = int(readers[np.argmax(seconds[readers])])
-    mine, its = (1.0 + rule_of(graph.op_types[u])[1](Op(graph, u)) for u in (v, reader))
-    share = float(seconds[reader]) * mine / (mine + its)
-    seconds[reader] -= share
+def _take_share(graph: OpGraph, v: int, seconds: FloatArray, ran: BoolArray) -> float | None:
+    """Seconds of an op that was merged into another: taken from that one's, by how many operations each makes.
+
+    None if nothing that ran can have done its work.
+    """
+    others = [u for u in _does_its_work(graph, v) if ran[u]]
+    if not others:
+        return None
+    other = max(others, key=seconds.__getitem__)
+    mine, its = (1.0 + rule_of(graph.op_types[u])[1](Op(graph, u)) for u in (v, other))
+    share = float(seconds[other]) * mine / (mine + its)
+    seconds[other] -= share
     return share
+
+
+def _does_its_work(graph: OpGraph, v: int) -> list[int]:
+    """What TensorFlow may have merged an op into.
+
+    That is an op that reads it; but for the gradient of a convolution's bias, which oneDNN computes with the gradient
+    of its filter (`MergeConv2DBackpropFilterWithBiasAddGrad` of TensorFlow's mkl_layout_pass.cc). A `Merge` reads what
+    did not run either.
+    """
+    carried = graph.edge_tensor >= 0
+    if graph.op_types[v] == "BiasAddGrad":
+        read = graph.edge_tensor[(graph.edge_dst == v) & carried]
+        beside = graph.edge_dst[np.isin(graph.edge_tensor, read) & carried].tolist()
+        filters = [u for u in beside if graph.op_types[u] == "Conv2DBackpropFilter"]
+        if filters:
+            return filters
+    readers = graph.edge_dst[(graph.edge_src == v) & carried].tolist()
+    return [u for u in readers if graph.op_types[u] not in _MERGES]
 
 
 def _pooled(rows: Sequence[int], median: FloatArray, spread: FloatArray, executions: Any, steps: int) -> OpTime:

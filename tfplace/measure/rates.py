@@ -13,6 +13,7 @@ from tfplace.cost.analytic import EFFICIENCY
 from tfplace.measure.backend import Backend
 from tfplace.measure.bench import Build, products, time_steps, value
 from tfplace.measure.machine import read_machine
+from tfplace.measure.sockets import split_address
 
 SIDE = 1024
 COPY_BYTES = 64 * 2**20
@@ -77,7 +78,12 @@ def device_model(backend: Backend, device: str) -> str:
         return gpu_model(spec.device_index)
     if spec.job == "localhost":
         return read_machine().model
-    return core_model() if backend.pids else "a worker's processor"
+    return core_model() if backend.pids else worker_model(getattr(backend, "addresses", ())[spec.task])
+
+
+def worker_model(address: str) -> str:
+    """What to call the product of a worker that is known by its address, "host:port", only: no other host's."""
+    return f"the processor of {split_address(address)[0]}"
 
 
 def core_model() -> str:

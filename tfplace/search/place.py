@@ -130,6 +130,8 @@ def search_placement(
             config = {**asked, "init": [digest([start]) for start in starts], **_config(problem, limit, evaluator)}
             # Before the baselines, which may take minutes: a directory of another search is refused at once.
             run = stack.enter_context(RunDirectory(run_dir, config, resume=resume))
+            if run.scale_s is not None and hasattr(evaluator, "scale_s"):
+                evaluator.scale_s = run.scale_s  # before anything is measured anew
             goes = limit.seconds is not None and goes_on(PLACERS[placer]()) and not run.has_checkpoint
             if run.best is not None and goes:
                 method.starts = (*starts, run.best.unit_device)  # type: ignore[attr-defined]

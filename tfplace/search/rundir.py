@@ -22,6 +22,7 @@ from tfplace.search.records import Lines, Records
 
 _FORMAT = 1
 _CHECKPOINT = "checkpoint.npz"
+_SCALE = "scale.json"
 
 FLUSH_S = 0.2
 """No more than this much of a search's quick evaluations is lost with its process."""
@@ -46,6 +47,7 @@ class RunDirectory:
         metrics.jsonl      what a policy says of its training
         best.npz           the best placement so far
         checkpoint.npz     the state of a policy that is being trained
+        scale.json         the seconds by which an evaluator multiplies the ratios that it measures
         lock               held by the process that is at work
 
     Args:
@@ -57,6 +59,7 @@ class RunDirectory:
     Attributes:
       records: every evaluation.
       best: the best placement found so far, or None.
+      scale_s: see `keep_scale`; None if nothing was kept.
 
     Raises:
       InputError: another process is at work there, the run there is of something else or not to go on, or a file is
@@ -76,6 +79,7 @@ class RunDirectory:
             self._improvements = opened.enter_context(contextlib.closing(Lines(self.path / "improvements.jsonl")))
             self._metrics = opened.enter_context(contextlib.closing(Lines(self.path / "metrics.jsonl")))
             self.best = self._read_best()
+            self.scale_s = self._read_scale()
             self._opened = opened.pop_all()
         self._unwritten = self._broken = False
         self._flushed = self._kept = time.monotonic()
@@ -119,6 +123,13 @@ class RunDirectory:
             self._improvements.add(evaluations, facts)
         if self.best is None or key < self.best.key:
             self.best, self._unwritten = Best(unit_device.copy(), key), True
+
+    def keep_scale(self, scale_s: float) -> None:
+        """Keeps, once, the seconds by which an evaluator multiplies ratios: a run that goes on is to have the same."""
+        if self.scale_s is None:
+            with self._writing():
+                write_whole(self.path / _SCALE, json.dumps(scale_s) + "\n")
+            self.scale_s = scale_s
 
     def log(self, evaluations: int, metrics: Mapping[str, float]) -> None:
         """Keeps what a policy says of its training."""
@@ -191,6 +202,13 @@ class RunDirectory:
         if best is None:
             return None
         return Best(best["unit_device"], (int(best["over"]), float(best["step_s"])))
+
+    def _read_scale(self) -> float | None:
+        path = self.path / _SCALE
+        try:
+            return float(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{path}, which is damaged", "a number of seconds", "Delete it.") from error
 
     def _write(self, name: str, arrays: Mapping[str, Any]) -> None:
         data = io.BytesIO()

@@ -157,6 +157,9 @@ class Search:
         self._told_s = None
         rest = unit_devices[len(over) :]
         new = evaluate(rest)
+        scale_s = getattr(self.evaluator, "scale_s", None)
+        if scale_s is not None:
+            self._run.keep_scale(scale_s)
         self._run.add(rest, *new, self.seconds, now=self.evaluator.source != SIMULATED)
         return np.concatenate([over, new[0]]), np.concatenate([step_s, new[1]])
 

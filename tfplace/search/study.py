@@ -161,6 +161,10 @@ class SearchStudy:
         rows = self._within(self.problem.rows(unit_devices))
         if self._search.evaluator.source == MEASURED:
             return self._one_by_one(rows, limit_s)
+        at_once = getattr(self._search.evaluator, "at_once", len(rows))
+        if at_once < len(rows):
+            parts = [self.keys(rows[i : i + at_once], limit_s) for i in range(0, len(rows), at_once)]
+            return np.concatenate([over for over, _ in parts]), np.concatenate([step_s for _, step_s in parts])
         over, step_s = self._search.ask(rows, limit_s)
         self._record_all(rows, over, step_s)
         return over, step_s
