@@ -29,7 +29,8 @@ def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
 
     Ops that only name, reshape or pass on a value, and ops whose GPU kernel works in host memory, cost the overhead
     alone; replicable constants cost nothing. Where an op has no kernel for a device's type the number is what such a
-    kernel would take.
+    kernel would take. What an op reads or writes through a variable's handle does not count, but for what it is given
+    and returns: of an Adam update that is the gradient alone.
 
     Args:
       graph: [V] ops.
