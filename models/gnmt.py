@@ -20,7 +20,8 @@ def build(
 
     The first encoder layer reads the source both ways; from the third layer on, encoder and decoder layers add their
     input to their output (section 3.1). The previous output of the first decoder layer attends to the encoder, and
-    every decoder layer and the softmax read the context (section 3, figure 1).
+    every decoder layer reads the context (section 3, figure 1). So does the softmax here, which public code of it has
+    read the last layer alone: with 1,024 units some 33 million weights more.
 
     Args:
       batch: pairs of sentences in a step.

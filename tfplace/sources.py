@@ -92,7 +92,7 @@ def formulate(
     if max_memory is not None and not isinstance(max_memory, Mapping):
         raise InputError(f"max_memory={max_memory!r}", 'a dict such as {"GPU:0": "10GiB"}')
     if max_memory:
-        constraints = replace(constraints, max_memory={**constraints.max_memory, **max_memory})
+        constraints = replace(constraints, max_memory=_overridden(topology, constraints.max_memory, max_memory))
     if costs is not None and profile is not None:
         raise InputError("costs and a profile", "one of the two")
     if profile is not None:
@@ -104,6 +104,20 @@ def formulate(
     if not isinstance(costs, CostTable):
         raise InputError(f"costs of type {type(costs).__name__}", "tfplace.core.costs.CostTable(compute_s, provenance)")
     return formulate_problem(graph, topology, costs, constraints)
+
+
+def _overridden(
+    topology: Topology, limits: Mapping[str, int | str], by: Mapping[str, int | str]
+) -> dict[str, int | str]:
+    """Limits of devices, but of those that others name, whatever the pattern, what these say."""
+    names = topology.device_names
+    taken = {names[d] for pattern in by for d in topology.match(pattern)}
+    out = dict(by)
+    for pattern, size in limits.items():
+        devices = [names[d] for d in topology.match(pattern)]
+        left = [name for name in devices if name not in taken]
+        out |= {pattern: size} if left == devices else dict.fromkeys(left, size)
+    return out
 
 
 def problem_of(

@@ -144,6 +144,9 @@ def test_constraints_of_every_kind_are_kept(graph, tmp_path):
     problem = replace(make_problem(graph, make_topology(2)), constraints=rules)
     problem.save(tmp_path / "p.npz")
     assert Problem.load(tmp_path / "p.npz").constraints == rules
+    with_a_set = replace(rules, forbid={"c": {"GPU:1"}}, colocate=({"b", "c"},))
+    replace(problem, constraints=with_a_set).save(tmp_path / "p.npz")
+    assert Problem.load(tmp_path / "p.npz").constraints == rules
 
 
 def test_the_same_graph_makes_the_same_bytes_and_no_other_file(graph, tmp_path):

@@ -11,6 +11,18 @@ from tests.extract import models
 from tfplace.errors import SourceError
 
 
+@pytest.mark.parametrize("given", [(64, 3), (2, 4), (2, 3, 1)])
+def test_a_batch_that_the_program_cannot_take(given):
+    concrete = tf.function(tf.exp).get_concrete_function(tf.TensorSpec([2, 3]))
+    with tf.Graph().as_default() as graph:
+        tf.exp(tf.compat.v1.placeholder(tf.float32, [2, 3], name="x"))
+    batch = tf.TensorSpec(given)
+    for source, tensors in ((concrete, batch), (graph.as_graph_def(), {"x": batch})):
+        with pytest.raises(SourceError, match=r"a batch with shape .* for input 'x'; expected one of \(2, 3\)"):
+            tfplace.extract(source, tensors)
+        assert tfplace.extract(source).tensor_bytes.max() == 24
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(SourceError, match="does not exist"):
         tfplace.extract(tmp_path / "none.pb")

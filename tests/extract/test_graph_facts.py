@@ -113,6 +113,37 @@ def test_lists_of_a_loop_hold_one_element_per_iteration():
         assert graph.tensor_bytes[graph.op_tensors[v]] == 7 * element > 0
 
 
+def test_lists_that_are_made_anew_in_each_turn_hold_one_turns_elements():
+    @tf.function
+    def step(x):
+        for _ in tf.range(10):
+            array = tf.TensorArray(tf.float32, 20, element_shape=[3])
+            for i in tf.range(20):
+                array = array.write(i, x * tf.cast(i, tf.float32))
+            x = tf.reduce_sum(array.stack(), axis=0)
+        return x
+
+    graph = tfplace.extract(step, tf.TensorSpec([3]))
+    (write,) = (v for v, op in enumerate(graph.op_types) if op == "TensorListSetItem")
+    assert graph.trips[write] == 200
+    assert graph.tensor_bytes[graph.op_tensors[write]] == 20 * 3 * 4
+
+
+def test_a_variable_with_an_open_dimension_is_as_large_as_it_is():
+    variable = tf.Variable(tf.zeros([100, 8]), shape=[None, 8])
+
+    @tf.function
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(variable, ids))
+        gradient = tape.gradient(loss, variable)
+        variable.scatter_sub(gradient)
+        return loss
+
+    graph = tfplace.extract(step, tf.TensorSpec([4], tf.int32))
+    assert [v.size_bytes for v in graph.variables] == [100 * 8 * 4]
+
+
 def test_known_batch_leaves_nothing_unknown_and_open_batch_is_reported_with_its_rule():
     model = models.keras_cnn()
     assert tfplace.extract(model, models.cnn_batch(4)).unknown == ()

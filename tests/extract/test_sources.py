@@ -192,6 +192,25 @@ def test_steps_made_of_assignments_are_fetched_and_initializers_are_not():
     assert not {"w/Assign", "r/Assign"} & set(extracted.op_names)
 
 
+@pytest.mark.parametrize("saver_def", [True, False])
+def test_savers_and_initializers_of_several_devices_are_left_out(saver_def):
+    """`tf.group` makes a NoOp for each device, and one that waits for them; a GraphDef does not say what saves."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [3], name="x")
+        variables = []
+        for i, resource in enumerate((True, False)):
+            with tf.device(f"/CPU:{i}"):
+                variables.append(v1.get_variable(f"v{i}", [3], use_resource=resource))
+        v1.group(v1.global_variables_initializer(), v1.local_variables_initializer(), name="begin")
+        saver = v1.train.Saver()
+        v1.group(*[v1.assign_add(v, x) for v in variables], name="train")
+        meta = v1.train.export_meta_graph(graph=graph, saver_def=saver.as_saver_def())
+    extracted = tfplace.extract(meta if saver_def else graph.as_graph_def())
+    assert "train" in extracted.fetches and not {"begin", "save/restore_all"} & {*extracted.fetches}
+    assert not types(extracted) & {"SaveV2", "RestoreV2", "RandomUniform"}
+
+
 def test_devices_are_written_into_the_saved_graph():
     graph = tfplace.extract(tf.function(tf.exp), tf.TensorSpec([3]))
     devices = dict.fromkeys(graph.op_names, "/device:GPU:1")

@@ -160,3 +160,12 @@ def test_what_formulate_of_the_api_refuses(tmp_path):
         tfplace.simulate(graph, {"a": "GPU:0"})
     with pytest.raises(InputError, match="costs and a profile"):
         tfplace.formulate(graph, "2xP100", costs=costs, profile="none.json")
+
+
+@pytest.mark.parametrize("given", [{"GPU:0": 80}, {"GPU:[0]": 80}])
+@pytest.mark.parametrize("before", [{"GPU:*": 50}, {"GPU:0": 50, "GPU:1": 50}])
+def test_max_memory_overrides_that_of_the_constraints_whatever_their_patterns(given, before):
+    problem = tfplace.formulate(graph(), TOPOLOGY, constraints=Constraints(max_memory=before), max_memory=given)
+    assert problem.memory_limit.tolist() == [64, 80, 50]
+    both = tfplace.formulate(graph(), TOPOLOGY, constraints=Constraints(max_memory=before), max_memory={"*": 60})
+    assert both.memory_limit.tolist() == [60, 60, 60]

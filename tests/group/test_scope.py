@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
+from tfplace.group.forward import forward_blocks
+from tfplace.group.layers import is_backward
 from tfplace.group.scope import scope
 from tfplace.testing import make_graph, make_problem, make_topology
 
@@ -42,6 +46,16 @@ def test_gradients_and_updates_are_in_the_group_of_their_layer():
         at = f"net/block{i // 2}/dense{i}"
         mine = {found[op] for op in (f"{at}/w", f"{at}/mul", f"gradient_tape/{at}/grad", f"sgd/update{i}")}
         assert len(mine) == 1
+
+
+def test_so_they_are_within_a_function_that_was_inlined():
+    problem = training()
+    plain = scope(problem, 6)
+    graph = dataclasses.replace(problem.graph, op_names=tuple(f"PartitionedCall/{n}" for n in problem.graph.op_names))
+    assert is_backward(graph.op_names[-1]) == is_backward(problem.graph.op_names[-1])
+    np.testing.assert_array_equal(scope(dataclasses.replace(problem, graph=graph), 6), plain)
+    blocks = [forward_blocks(dataclasses.replace(problem, graph=g))[0].tolist() for g in (problem.graph, graph)]
+    assert blocks[0] == blocks[1]
 
 
 def test_scopes_are_cut_where_they_tell_enough_apart():

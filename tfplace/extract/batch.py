@@ -80,6 +80,25 @@ def flat_shapes(batch: Any) -> list[tuple[int, ...] | None]:
     return shapes
 
 
+def check_shape(name: str, given: Any, declared: tf.TensorShape) -> None:
+    """Refuses a shape that an input cannot have.
+
+    Args:
+      name: of the input.
+      given: its shape by the batch; None if that tells none.
+      declared: its shape by the program.
+
+    Raises:
+      SourceError: it cannot.
+    """
+    if given is not None and not declared.is_compatible_with(given):
+        raise SourceError(
+            f"a batch with shape {tuple(given)} for input {name!r}",
+            f"one of {tuple(declared)}, with which the program was made",
+            "A batch fills dimensions that are open (None), and changes no others.",
+        )
+
+
 def shapes_by_name(names: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> dict[str, tuple[int, ...]]:
     """Argument op -> concrete shape, for those that have one.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grappler_bridge.optimize import optimize_graph
@@ -27,7 +27,6 @@ class FlatFunction:
       input_names: op names, in the order of `concrete.graph.inputs`: arguments, then captures.
       output_names: tensor names "op:k", in the order of the function's flat outputs.
       control_outputs: names of ops that must run besides.
-      colocation: op name -> colocation group, as the program asked for with `tf.compat.v1.colocate_with`.
     """
 
     concrete: Any
@@ -35,7 +34,6 @@ class FlatFunction:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     control_outputs: tuple[str, ...]
-    colocation: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fetches(self) -> tuple[str, ...]:
@@ -67,7 +65,8 @@ def flatten(concrete: Any) -> FlatFunction:
         tuple(controls),
     )
     optimised = shorten(graph_def, flat.fetches)
-    return replace(flat, graph_def=optimised, colocation=clean(optimised))
+    clean(optimised)
+    return replace(flat, graph_def=optimised)
 
 
 def _inline(call: Any) -> None:
@@ -94,18 +93,9 @@ def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
         return optimize_graph(flat, fetches, ("dependency", "pruning"))
 
 
-def clean(graph_def: Any) -> dict[str, str]:
-    """Removes what an earlier placement or an optimizer left in the nodes, in place.
-
-    Returns:
-      op name -> colocation group, for the ops that were in one.
-    """
-    groups: dict[str, str] = {}
+def clean(graph_def: Any) -> None:
+    """Removes what an earlier placement or an optimizer left in the nodes, in place."""
     for node in graph_def.node:
-        for label in node.attr["_class"].list.s if "_class" in node.attr else ():
-            if label.startswith(b"loc:@"):
-                groups[node.name] = label.decode()[len("loc:@") :]
         node.device = ""
         for attribute in ("_class", "_output_shapes", "_grappler_do_not_remove"):
             node.attr.pop(attribute, None)
-    return groups

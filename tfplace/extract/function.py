@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
 from tfplace.extract import tf_internals
-from tfplace.extract.batch import shapes_by_name
+from tfplace.extract.batch import check_shape, shapes_by_name
 from tfplace.extract.flatten import FlatFunction, flatten
 from tfplace.extract.metagraph import step_metagraph
 from tfplace.extract.opgraph import build_graph
@@ -78,7 +78,6 @@ def graph_from_function(
         fetches=flat.fetches,
         variables=_variables(flat),
         inference_def=_standalone(flat, given, constants=False),
-        colocation=flat.colocation,
         batch_size=_batch_size(flat, given),
         origin=FunctionOrigin(flat, description, given, model, owner),
     )
@@ -104,7 +103,8 @@ def _captured_variables(flat: FlatFunction) -> dict[str, Any]:
 def _variables(flat: FlatFunction) -> dict[str, tuple[str, int, bool]]:
     out = {}
     for op, variable in _captured_variables(flat).items():
-        elements = math.prod(d or 1 for d in variable.shape.as_list()) if variable.shape.rank is not None else 1
+        shape = variable.shape if variable.shape.is_fully_defined() else variable.value().shape  # as large as it is now
+        elements = math.prod(shape.as_list())
         label = variable.name.removesuffix(":0")
         out[op] = (label, elements * element_bytes(variable.dtype), bool(variable.trainable))
     return out
@@ -130,12 +130,15 @@ def _standalone(flat: FlatFunction, shapes: Mapping[str, tuple[int, ...]], *, co
             _make_constant(node, external, with_value=constants)
     for node in graph_def.node:
         if node.op == "VariableShape" and node.input[0] in variables and not constants:
-            _make_shape(node, variables[node.input[0]].shape)
+            shape = variables[node.input[0]].shape
+            if shape.is_fully_defined():
+                _make_shape(node, shape)
     for tensor in flat.concrete.graph.inputs:
         if tensor.op.name not in variables and tensor.dtype not in (tf.resource, tf.variant):
             node = nodes[tensor.op.name]
             if node.op == "Placeholder":
                 shape = shapes.get(tensor.op.name)
+                check_shape(tensor.op.name, shape, tensor.shape)
                 node.attr["shape"].shape.CopyFrom((tf.TensorShape(shape) if shape else tensor.shape).as_proto())
     return graph_def
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from tfplace.core.graph import OpGraph
 from tfplace.errors import SourceError, near_names
+from tfplace.extract.batch import check_shape
 from tfplace.extract.flatten import clean, shorten
 from tfplace.extract.nodes import Nodes, parse_input
 from tfplace.extract.opgraph import build_graph
@@ -24,6 +25,8 @@ SIGNATURE = "tfplace"
 
 REFERENCE_VARIABLES = {"VariableV2", "Variable"}
 _HANDLE_OPS = {"VarHandleOp", *REFERENCE_VARIABLES}
+_ASSIGNS = {"Assign", "AssignVariableOp"}
+_SAVING = {"SaveV2", "RestoreV2", "MergeV2Checkpoints"}
 INPUT_OPS = {"Placeholder", "PlaceholderWithDefault"}
 
 
@@ -80,7 +83,6 @@ class GraphOrigin:
       inputs: names of the placeholders left in it.
       outputs: names "op:k" of the results the file's signature names; empty if it names none.
       description: one line for people.
-      colocation: op name -> colocation group.
       checkpoint: prefix of the checkpoint that holds the variables' values; "" if the file has initializers instead.
     """
 
@@ -90,7 +92,6 @@ class GraphOrigin:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     description: str
-    colocation: Mapping[str, str] = field(default_factory=dict)
     checkpoint: str = ""
 
     def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
@@ -173,11 +174,14 @@ def graph_from_metagraph(
     for function in source.library.function:
         function.attr.pop("api_implements", None)
     flat = shorten(source, chosen)
-    colocation = clean(flat)
+    clean(flat)
     shapes = shapes or {}
     for node in flat.node:
         if node.name in shapes:
-            node.attr["shape"].shape.CopyFrom(tf.TensorShape(shapes[node.name]).as_proto())
+            given, declared = tf.TensorShape(shapes[node.name]), tf.TensorShape(node.attr["shape"].shape)
+            if declared.rank:  # without dimensions a placeholder may have any
+                check_shape(node.name, given, declared)
+            node.attr["shape"].shape.CopyFrom(given.as_proto())
     inputs = tuple(node.name for node in flat.node if node.op in INPUT_OPS)
     kept = {node.name for node in flat.node}
     outputs = tuple(o for o in outputs if parse_input(o)[0] in kept)
@@ -187,9 +191,8 @@ def graph_from_metagraph(
         fetches=chosen,
         variables=_file_variables(flat, meta),
         inference_def=flat,
-        colocation=colocation,
         batch_size=_first_dimension(flat),
-        origin=GraphOrigin(meta, flat, chosen, inputs, outputs, description, colocation, checkpoint),
+        origin=GraphOrigin(meta, flat, chosen, inputs, outputs, description, checkpoint),
     )
 
 
@@ -219,17 +222,28 @@ def _is_bookkeeping(nodes: Nodes, v: int, meta: Any) -> bool:
     saver = meta.saver_def
     if nodes.names[v] in (saver.restore_op_name, parse_input(saver.save_tensor_name)[0]):
         return True
-    if nodes.types[v] in ("SaveV2", "RestoreV2", "MergeV2Checkpoints"):
-        return True
-    # `tf.global_variables_initializer()` is a NoOp that only waits for assignments of initial values.
-    return _is_initial(nodes, v) or (
-        nodes.types[v] == "NoOp" and all(_is_initial(nodes, u) for u in nodes.control_inputs[v])
-    )
+    if nodes.types[v] == "NoOp":
+        # `tf.global_variables_initializer()` waits for assignments of initial values, what restores for those of saved
+        # ones; where they are on several devices, for a NoOp of each.
+        return all(_is_bookkeeping(nodes, u, meta) for u in nodes.control_inputs[v])
+    if nodes.types[v] == "Identity":  # the saver's result: the file's name, once it is written
+        return any(nodes.types[u] in _SAVING for u in nodes.control_inputs[v])
+    return nodes.types[v] in _SAVING or _is_initial(nodes, v) or _is_restored(nodes, v)
+
+
+def _is_restored(nodes: Nodes, v: int) -> bool:
+    """Whether an op assigns what was read from a checkpoint."""
+    if nodes.types[v] not in _ASSIGNS:
+        return False
+    value, _ = nodes.data_inputs[v][1]
+    while nodes.types[value] == "Identity":
+        value, _ = nodes.data_inputs[value][0]
+    return bool(nodes.types[value] == "RestoreV2")
 
 
 def _is_initial(nodes: Nodes, v: int) -> bool:
     """Whether an op is the assignment that is made with a variable; its name is then taken for any later one."""
-    if nodes.types[v] not in ("Assign", "AssignVariableOp"):
+    if nodes.types[v] not in _ASSIGNS:
         return False
     variable, _ = nodes.data_inputs[v][0]
     return nodes.names[v] == f"{nodes.names[variable]}/Assign"

@@ -22,6 +22,7 @@ from tfplace.extract.tf_internals import op_def
 REPLICABLE_BYTES = 64 * 1024
 
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case"}
+_NEW_LISTS = {"TensorListReserve", "EmptyTensorList", "TensorListFromTensor"}
 _LOOP_UNKNOWN = "loop iterations unknown, counted as one"
 
 
@@ -32,7 +33,6 @@ def build_graph(
     fetches: Sequence[str],
     variables: Mapping[str, tuple[str, int, bool]],
     inference_def: Any,
-    colocation: Mapping[str, str],
     batch_size: int,
     origin: Origin,
 ) -> OpGraph:
@@ -44,7 +44,6 @@ def build_graph(
       fetches: op names the step returns or must run.
       variables: handle op -> (variable name, bytes, trainable).
       inference_def: the same nodes as `graph_def`, with whatever makes shapes known (concrete inputs, VarHandleOps).
-      colocation: op name -> name of its `_class` group.
       batch_size: stands in for unknown dimensions.
       origin: kept in the graph.
     """
@@ -72,7 +71,7 @@ def build_graph(
         edge_slot=slot,
         edge_back=back,
         trips=loops.trips,
-        colocation=_group_ids(nodes, colocation),
+        colocation=np.full(len(nodes), -1, np.int32),
         resource=_resource_bonds(nodes, tensors),
         kernel_types=DEVICE_TYPES,
         has_kernel=np.array([[t in s.types for t in DEVICE_TYPES] for s in support], bool).reshape(len(nodes), -1),
@@ -152,13 +151,20 @@ def _output_dtypes(node: Any) -> list[Any] | None:
 
 
 def _list_bytes(nodes: Nodes, properties: Properties, trips: Any) -> dict[str, int]:
-    """Bytes of each TensorList when full: one element per execution of the ops that push to it or pop from it."""
+    """Bytes of each TensorList when full: one element per execution of the ops that push to it or pop from it.
+
+    That is per list: one that is made anew in each turn of an outer loop has its share of them.
+    """
     by_list: dict[int, int] = {}
+    made: dict[int, float] = {}
     for name, element in properties.list_element.items():
-        pushes = trips[nodes.index[name]]
+        v = nodes.index[name]
         size = int(np.prod(element.shape or (), dtype=np.int64)) * element_bytes(element.dtype)
-        by_list[id(element)] = max(by_list.get(id(element), 0), int(size * pushes))
-    return {name: by_list[id(element)] for name, element in properties.list_element.items()}
+        by_list[id(element)] = max(by_list.get(id(element), 0), int(size * trips[v]))
+        if nodes.types[v] in _NEW_LISTS:
+            made[id(element)] = max(made.get(id(element), 1.0), float(trips[v]))
+    full = {which: int(size / made.get(which, 1.0)) for which, size in by_list.items()}
+    return {name: full[id(element)] for name, element in properties.list_element.items()}
 
 
 _Edges = tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]  # src, dst, tensor, slot, back
@@ -195,18 +201,6 @@ def _resource_bonds(nodes: Nodes, tensors: _Tensors) -> IntArray:
                 root[find(v)] = find(u)
                 bound[u] = bound[v] = True
     return _number([find(v) if bound[v] else -1 for v in nodes.order])
-
-
-def _group_ids(nodes: Nodes, colocation: Mapping[str, str]) -> IntArray:
-    names: list[int] = []
-    ids: dict[str, int] = {}
-    for name in nodes.names:
-        group = colocation.get(name)
-        names.append(-1 if group is None else ids.setdefault(group, len(ids)))
-    for group, i in ids.items():
-        if group in nodes.index:
-            names[nodes.index[group]] = i
-    return _number(names)
 
 
 def _number(labels: Sequence[int]) -> IntArray:

@@ -10,7 +10,9 @@ from tfplace.core.arrays import BoolArray, FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow, mean_transfer_s
 
-_BACKWARD = re.compile(r"^(gradient_tape|gradients?)/")
+_BACKWARD = re.compile(r"(?:^|(?<=/))(gradient_tape|gradients?)/")
+"""Not only at the front: within a function that was inlined, names begin with that of its call."""
+
 _REWRITTEN = re.compile(r"^(ConstantFolding|ArithmeticOptimizer)/")
 _MOST_LAYERS = 400
 _WHOLE = 0.8
@@ -138,7 +140,7 @@ def _forward(problem: Problem) -> BoolArray:
 
 def is_backward(name: str) -> bool:
     """Whether an op of this name computes gradients."""
-    return _BACKWARD.match(_REWRITTEN.sub("", name)) is not None
+    return _BACKWARD.search(_REWRITTEN.sub("", name)) is not None
 
 
 def _in_order(problem: Problem, named: IntArray, label: IntArray, start: FloatArray) -> IntArray:
