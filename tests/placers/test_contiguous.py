@@ -218,3 +218,14 @@ def test_depth_first_order_is_topological(order):
 def test_too_many_ideals():
     assert all_ideals(10, np.zeros((0, 2), np.int32), 1023) is None
     assert len(all_ideals(10, np.zeros((0, 2), np.int32), 1024).member) == 1024
+
+
+def test_work_that_only_a_host_can_do_may_be_most_of_all():
+    """It is shared out among nobody; the chain goes on two GPUs, as its variables do not fit on one."""
+    seconds = np.array([[100.0, np.inf, np.inf], *[[100.0, 10.0, 10.0]] * 4])
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"], bandwidth=1e12, latency=0.0, memory=[2**40, 25, 25])
+    problem = problem_from_arrays(seconds, [[1, 2], [2, 3], [3, 4]], topology, memory_bytes=[0, 10, 10, 10, 10])
+    (over, load_s), _ = place(problem)
+    assert (over, load_s) == (0, 100.0)
+    run = Search(problem, Budget(evaluations=100), 0, evaluator=PipelineLoads(problem))
+    assert sorted(run.run(Contiguous(), "contiguous").tolist()) == [0, 1, 1, 2, 2]

@@ -168,3 +168,13 @@ def test_devices_alike():
     assert interchangeable(problem).tolist() == [0, 1, 1, 3]
     pinned = problem_from_arrays([[1, 1, 1, 1], [1, 2, 1, 1]], [[0, 1]], topology)
     assert interchangeable(pinned).tolist() == [0, 1, 2, 3]
+
+
+def test_nothing_is_proven_of_measured_steps_even_if_all_placements_were_tried():
+    problem = random_problem(np.random.default_rng(0), 4, 2)
+    for evaluator, proven in ((Measuring(problem), False), (Simulator(problem), True)):
+        run = Search(problem, Budget(evaluations=100), 0, evaluator=evaluator)
+        placer = Exact()
+        run.run(placer, "exact")
+        assert run.evaluations == 2**problem.num_units
+        assert ("nothing was proven" in placer.notes[0]) != proven and (placer.proven_s > 0) == proven

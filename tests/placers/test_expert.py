@@ -166,3 +166,9 @@ def test_the_better_of_rule_and_blocks_is_returned():
     placed = Expert().place(search.study("expert"))
     assert search.evaluations == 2
     assert search.best_key == search.evaluator.key(placed)
+
+
+def test_a_device_without_room_takes_no_block_and_spoils_no_other():
+    seconds, size = np.ones((6, 3)), np.full(6, 100.0)
+    block = _cut(seconds, np.zeros(7), size, np.array([0, 400, 400]))
+    assert sorted({*block.tolist()}) == [1, 2] and np.bincount(block).max() == 3

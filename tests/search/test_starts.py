@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tfplace.api import place
 from tfplace.core.constraints import Constraints
 from tfplace.errors import InputError, PlacementError, UnknownNameError
+from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.problem import formulate
+from tfplace.policies.post import Post, PostSettings
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.init import goes_on
 from tfplace.search.search import Search
-from tfplace.study.grouped import Grouped
+from tfplace.study.base import BudgetSpentError
+from tfplace.study.devices import single_devices
+from tfplace.study.grouped import Grouped, group_devices
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 POLICIES = (
@@ -132,3 +139,38 @@ def test_a_placement_of_another_graph_or_against_the_rules(problem, good):
     ruled = formulate(graph, topology, other.costs, Constraints(forbid={"a": [where]}))
     with pytest.raises(PlacementError, match=f"a on {where}"):
         place(ruled, init=free)
+
+
+def test_policies_on_groups_are_no_worse_than_what_groups_cannot_say(problem, good, logical_cpus):
+    search = Search(problem, Budget(evaluations=20), 0)
+    known = problem.gather(good.op_device)
+    with contextlib.suppress(BudgetSpentError):
+        Post(starts=[known], settings=PostSettings(groups=4)).place(search.study("post"))
+    assert search.best_key <= good.cost.key
+
+
+def test_a_group_goes_where_all_of_its_units_may_be():
+    problem = random_problem(np.random.default_rng(0), 6, 2)
+    allowed = problem.allowed.copy()
+    allowed[:] = True
+    allowed[0] = [True, False]
+    problem = dataclasses.replace(problem, allowed=allowed)
+    label = np.zeros(problem.num_units, np.int32)
+    devices = np.ones(problem.num_units, np.int32)
+    assert group_devices(problem, label, devices).tolist() == [0]
+
+
+def test_the_fastest_device_is_that_on_which_what_may_be_there_is_quickest():
+    """GPU:1 may run one op alone, for which it takes long."""
+    seconds = np.array([[1.0, 5.0], *[[1.0, np.inf]] * 9])
+    problem = problem_from_arrays(seconds, [[i, i + 1] for i in range(9)], make_topology(2))
+    assert single_devices(problem)[0].tolist() == [0] * 10
+    assert place(problem, placer="auto", budget=1, baselines=()).cost.step_s == 10.0
+
+
+@pytest.mark.parametrize("wrong", [[-1] * 80, [3] * 80, [0] * 79, [0.5] * 80])
+def test_a_critical_path_of_what_is_no_placement_is_refused(problem, wrong):
+    study = Search(problem, Budget(evaluations=5), 0).study("x")
+    with pytest.raises(PlacementError):
+        study.critical_path(np.array(wrong))
+    assert study.critical_path([0] * problem.num_units) is not None

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 
 from tests.simulate.varied import random_options, random_variation, varied_problems, with_overheads
 from tfplace.core.constraints import Constraints
+from tfplace.core.costs import CostTable
 from tfplace.simulate.bounds import lower_bound, memory_split
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulate.evaluate import Simulator, simulate_devices
 from tfplace.simulate.options import Options
+from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.simulate.program import compile_problem
 from tfplace.simulate.relaxation import relax
 from tfplace.simulate.room import devices_with_room, op_bytes
@@ -250,3 +252,17 @@ def test_no_placement_that_keeps_to_rules_on_everything_beats_the_bound(block):
         units = np.array([random_devices(rng, problem) for _ in range(20)])
         found = check_bound(problem, Options(), units)
         assert np.isfinite(found.seconds)
+
+
+def test_a_copied_constant_that_a_rule_made_a_unit_of_does_not_count():
+    """It does not run, whatever a cost table of the user's says of it."""
+    graph = make_graph({"c": 1, "a": 1}, ["c -> a"], replicable=["c"])
+    for rules in (Constraints(colocate=[["a", "c"]]), Constraints(pin={"c": "GPU:0"})):
+        problem = formulate(
+            graph, make_topology(2), constraints=rules, costs=CostTable(np.ones((2, 2)), ("given",) * 2)
+        )
+        bound = check_bound(problem, Options(), placements(problem))
+        assert bound.seconds == pytest.approx(1.0)
+        pipeline = PipelineLoads(problem)
+        assert all(pipeline.key(devices) == (0, 1.0) for devices in placements(problem))
+        assert simulate_devices(problem, {"a": "GPU:1" if rules.pin else "GPU:0"}).step_s == 1.0

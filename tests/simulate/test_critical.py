@@ -1,5 +1,6 @@
 """The critical path by hand, and against the timeline of the same step."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -100,3 +101,22 @@ def test_one_device_is_busy_all_the_time():
     path, key = Simulator(problem, Options()).critical_path(np.zeros(30, np.int32))
     assert sorted(path.unit.tolist()) == [*range(30)]
     assert key == (0, 30.0)
+
+
+def test_an_op_waits_for_the_work_of_sending_not_for_the_wire():
+    """b's input is sent off by its maker's device for 1 s, which v has to wait for; then it is 10 s on the wire."""
+    graph = make_graph({"a": 0, "f": 0, "b": 0, "v": 0}, ["a -> b", "f -> v"])
+    topology = make_topology(3, bandwidth=1e12, latency=0.0)
+    links = [
+        dataclasses.replace(link, latency_s=10.0, send_overhead_s=1.0)
+        if (link.src, link.dst) == ("GPU:0", "GPU:1")
+        else link
+        for link in topology.links
+    ]
+    problem = make_problem(
+        graph, dataclasses.replace(topology, links=tuple(links)), {"a": 1.0, "f": 1.5, "b": 0.1, "v": 20.0}
+    )
+    path, key = Simulator(problem).critical_path(np.array([0, 2, 1, 0], np.int32))
+    assert path.seconds.tolist() == [20.0, 1.0, 1.0]
+    assert sum(path.seconds) == key[1] == 22.0
+    assert path.reader.tolist() == [-1, 2, -1]

@@ -72,7 +72,7 @@ class Problem:
     @cached_property
     def unit_seconds(self) -> FloatArray:
         """[U, D] seconds all ops of each unit take on each device; infinite where the unit may not be."""
-        inside = self.grouping.unit_of >= 0
+        inside = (self.grouping.unit_of >= 0) & ~self.graph.replicable  # copied constants do not run
         seconds = np.zeros((self.num_units, self.num_devices))
         np.add.at(seconds, self.grouping.unit_of[inside], self.costs.compute_s[inside])
         return freeze(np.where(self.allowed, seconds, np.inf))

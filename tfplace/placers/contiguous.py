@@ -68,9 +68,10 @@ class Contiguous:
         if blocks < 2:
             return _best_single(study)
         line = _Solution(study, order, pieces, chain(depth_first_order(blocks, order.before)))
-        least_s = float(pieces.work.sum() / (pieces.weight @ pieces.number))
+        weight = float(pieces.weight @ pieces.number)
+        least_s = float(pieces.work.sum()) / weight if weight > 0 else 0.0  # nothing is known if others take longest
         # Pieces longer than the limit are not looked at, so it is first set low.
-        tries = (line.best(least_s * factor) for factor in (1.25, 2.5, 10.0, math.inf))
+        tries = (line.best(limit_s) for limit_s in (1.25 * least_s, 2.5 * least_s, 10.0 * least_s, math.inf))
         best = next((found for found in tries if found is not None), None)
         if best is not None:
             study.key(best)

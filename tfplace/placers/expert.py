@@ -222,7 +222,7 @@ def _cut(seconds: FloatArray, crossing: FloatArray, size_bytes: FloatArray, limi
     best[0] = 0.0
     cuts = np.zeros((blocks, count + 1), np.int64)
     for k in range(blocks):
-        over = np.maximum((size[None, :] - size[:, None]) / (_FULL * limit[k]) - 1.0, 0.0)
+        over = np.maximum((size[None, :] - size[:, None]) / max(_FULL * limit[k], 1.0) - 1.0, 0.0)
         cost = time[None, :, k] - time[:, None, k] + borders + worst * over
         reach = np.maximum(best[:, None], cost)
         reach[np.tril_indices(count + 1, -1)] = np.inf

@@ -130,7 +130,7 @@ class PlacetoScratch:
     def _run(self, study: Study, known: Pretrained | None = None) -> _Run:
         settings = self.settings if known is None else replace(self.settings, **known.settings)
         grouped = in_groups(study, settings.groups)
-        start = best_start(grouped, [grouped.group(s) for s in self.starts])[0] if self.starts else None
+        start = best_start(grouped, grouped.known(self.starts))[0] if self.starts else None
         return _Run(grouped, settings, start, known)
 
 

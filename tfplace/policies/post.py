@@ -98,7 +98,7 @@ class Post:
         """Draws and learns until the study's budget is used up."""
         grouped = in_groups(study, self.settings.groups)
         with contextlib.suppress(BudgetSpentError):
-            _Run(grouped, self.settings).go([grouped.group(start) for start in self.starts])
+            _Run(grouped, self.settings).go(grouped.known(self.starts))
         return best_of(study)
 
 

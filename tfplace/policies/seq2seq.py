@@ -70,8 +70,7 @@ class Seq2Seq:
         from tfplace.learning.trainer import train
 
         grouped = in_groups(study, self.settings.groups)
-        starts = [grouped.group(start) for start in self.starts]
-        train(grouped, starts, functools.partial(_learner, self.settings), self.settings.train)
+        train(grouped, grouped.known(self.starts), functools.partial(_learner, self.settings), self.settings.train)
         return best_of(study)
 
 

@@ -81,11 +81,13 @@ class SearchStudy:
 
         Raises:
           BudgetSpentError: nothing of this study's budget is left.
+          PlacementError: not devices of units.
         """
         ask = getattr(self._search.evaluator, "critical_path", None)
         if ask is None:
             return None
         self._check()
+        (unit_device,) = self.problem.rows(np.asarray(unit_device)[None])
         path: CriticalPath
         path, (over, step_s) = ask(unit_device)
         self.tell(unit_device[None], np.array([over], np.int64), np.array([step_s]))

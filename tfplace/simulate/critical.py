@@ -33,18 +33,27 @@ def _walk_back(p: Program, s: Scratch, unit: IntArray, reader: IntArray, seconds
         if p.ops[v].reads >= 0 and (task < 0 or s.finish[v] > s.finish[task]):
             task = v
     count = 0
+    later = -1  # the op that waited for the task
     while task >= 0:
         if task < ops:
             taken = s.finish[task] - s.start[task]
             unit[count], reader[count] = p.ops[task].unit, -1
-            task = s.cause[task]
+            later, task = task, s.cause[task]
         else:
             x = task - ops
             transfer = s.transfers[x]
             message = transfer.message
-            taken = transfer.end - transfer.start
-            unit[count], reader[count] = p.ops[p.messages[message].maker].unit, _reader(p, s, message, transfer.dst)
-            task = ops + s.behind[x] if s.behind[x] >= 0 else p.messages[message].maker
+            maker = p.messages[message].maker
+            unit[count], reader[count] = p.ops[maker].unit, _reader(p, s, message, transfer.dst)
+            if later >= 0 and s.device[later] == transfer.src and not transfer.copy:
+                # what kept the device from starting the op is the work of sending; the wire is busy after it
+                link = p.links[transfer.src, transfer.dst]
+                taken = p.ops[maker].trips * link.send_s + p.messages[message].volume * link.send_s_per_byte
+                task = maker
+            else:
+                taken = transfer.end - transfer.start
+                task = ops + s.behind[x] if s.behind[x] >= 0 else maker
+            later = -1
         if taken > 0:
             seconds[count] = taken
             count += 1

@@ -219,7 +219,7 @@ def _check_allowed(problem: Problem, op_device: IntArray) -> None:
     graph, names = problem.graph, problem.topology.device_names
     first_of_unit: dict[int, int] = {}
     for v, (unit, device) in enumerate(zip(problem.grouping.unit_of.tolist(), op_device.tolist(), strict=True)):
-        if unit < 0:
+        if unit < 0 or graph.replicable[v]:  # what is copied makes no difference
             continue
         if not problem.allowed[unit, device]:
             may = ", ".join(names[d] for d in np.flatnonzero(problem.allowed[unit]))

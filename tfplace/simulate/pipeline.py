@@ -64,7 +64,7 @@ class LoadProgram(NamedTuple):
 def compile_loads(problem: Problem) -> LoadProgram:
     """Lays a problem out for the kernels that count loads."""
     program, unit_of = compile_problem(problem), problem.grouping.unit_of
-    inside = unit_of >= 0
+    inside = (unit_of >= 0) & ~problem.graph.replicable  # copied constants do not run
     seconds = np.zeros((problem.num_units, problem.num_devices))
     np.add.at(seconds, unit_of[inside], problem.costs.compute_s[inside])
     messages = program.messages[:-1]
@@ -104,12 +104,12 @@ def _kept(problem: Problem, program: Program) -> tuple[FloatArray, FloatArray]:
 
 
 def _unit_bytes(problem: Problem, program: Program, maker: IntArray) -> LongArray:
-    """[U] variables, and every tensor made that is no view of another."""
+    """[U] variables, and every tensor made that is no view of another, nor a copied constant."""
     held = np.zeros(problem.num_units, np.int64)
     inside = problem.grouping.unit_of >= 0
     np.add.at(held, problem.grouping.unit_of[inside], problem.graph.persistent_bytes[inside])
     messages = program.messages[:-1]
-    own = (messages["alias"] < 0) & (maker >= 0)
+    own = (messages["alias"] < 0) & (maker >= 0) & ~problem.graph.replicable[messages["maker"]]
     np.add.at(held, maker[own], messages["size"][own])
     return held
 

@@ -35,5 +35,6 @@ def single_device(problem: Problem, device: int) -> IntArray:
 
 def single_devices(problem: Problem) -> list[IntArray]:
     """[D] of [U]: everything on one device, for each device, that with the least compute seconds first."""
-    order = np.argsort(problem.costs.compute_s.sum(axis=0), kind="stable")
-    return [single_device(problem, d) for d in order.tolist()]
+    placed, units = [single_device(problem, d) for d in range(problem.num_devices)], np.arange(problem.num_units)
+    order = np.argsort([problem.unit_seconds[units, devices].sum() for devices in placed], kind="stable")
+    return [placed[d] for d in order.tolist()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,9 @@ def group_devices(problem: Problem, label: IntArray, unit_device: IntArray) -> I
       unit_device: [U].
     """
     mean = np.nanmean(np.where(np.isfinite(problem.unit_seconds), problem.unit_seconds, np.nan), axis=1)
-    seconds = np.zeros((int(label.max(initial=-1)) + 1, problem.num_devices))
-    seconds[label] = np.where(problem.allowed, 0.0, -np.inf)  # all units of a group may be on the same
+    allowed = np.ones((int(label.max(initial=-1)) + 1, problem.num_devices), np.bool_)
+    np.logical_and.at(allowed, label, problem.allowed)
+    seconds = np.where(allowed, 0.0, -np.inf)
     np.add.at(seconds, (label, unit_device), mean + np.finfo(np.float64).tiny)
     return np.asarray(seconds.argmax(axis=1), np.int32)
 
@@ -176,6 +177,20 @@ class Grouped:
     def group(self, unit_device: IntArray) -> IntArray:
         """[U] devices of the study's units -> [G] of groups; see `group_devices`."""
         return group_devices(self._study.problem, self._label, unit_device)
+
+    def known(self, starts: Sequence[IntArray]) -> list[IntArray]:
+        """[G] devices of groups, for [U] placements known beforehand.
+
+        Those that part a group are evaluated as they are, so that the answer is no worse.
+
+        Raises:
+          BudgetSpentError: from the study.
+        """
+        grouped = [self.group(start) for start in starts]
+        for start, devices in zip(starts, grouped, strict=True):
+            if not np.array_equal(devices[self._label], start):
+                self._study.key(start)
+        return grouped
 
     def _ungrouped(self, unit_devices: IntArray) -> IntArray:
         return np.ascontiguousarray(unit_devices[:, self._label])
