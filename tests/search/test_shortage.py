@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from tfplace.core.constraints import Constraints
@@ -12,8 +14,10 @@ from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import make_graph, make_topology
 
 
-def shortage_of(graph, devices, rules=None, **topology):
+def shortage_of(graph, devices, rules=None, workspace=0, **topology):
     made = make_topology(2, **topology)
+    own = tuple(dataclasses.replace(device, workspace_bytes=workspace) for device in made.devices)
+    made = dataclasses.replace(made, devices=own)
     problem = formulate(graph, made, analytic_costs(graph, made), rules or Constraints())
     op_device = problem.expand(np.array(devices, np.int32))
     return infeasible(problem, op_device, Simulator(problem).devices(op_device), tried=1)
@@ -51,6 +55,18 @@ def test_ways_out_fit_the_case():
     ruled = shortage_of(chain(), [0] * 6, rules, memory=4000).ways_out
     assert ruled[0] == "Raise max_memory or lower the headroom: GPU:0 by 900 B, to 1.86 KiB."
     assert any("Drop pin" in way for way in ruled)
+
+
+def test_what_kernels_need_is_counted_in_the_way_out():
+    """It is taken off the device's memory, and off a limit too."""
+    plain = shortage_of(chain(), [0] * 6, workspace=100, memory=1000).ways_out
+    assert not any("max_memory" in way for way in plain)
+    rules = Constraints(max_memory={"GPU:0": 1000})
+    assert (
+        shortage_of(chain(), [0] * 6, rules, workspace=100, memory=4000).ways_out[0].endswith("by 1000 B, to 1.95 KiB.")
+    )
+    enough = Constraints(max_memory={"GPU:0": 2000})
+    assert shortage_of(chain(), [0] * 6, enough, workspace=100, memory=4000).shortages == ()
 
 
 def test_an_op_that_no_device_holds_is_named():

@@ -108,10 +108,12 @@ def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -
     ways = []
     total = int(cost.limit_bytes.sum())
     own = {d.name: d.memory_bytes for d in problem.topology.devices}
-    lowered = [s for s in shortages if s.limit_bytes < own[s.device] and s.need_bytes <= own[s.device]]
+    beside = {d.name: d.workspace_bytes for d in problem.topology.devices}  # is taken off any limit
+    needed = {s.device: s.need_bytes + beside[s.device] for s in shortages}
+    lowered = [s for s in shortages if s.limit_bytes + beside[s.device] < own[s.device] >= needed[s.device]]
     if lowered:
         needs = ", ".join(
-            f"{s.device} by {format_bytes(s.over_bytes)}, to {format_bytes(s.need_bytes)}" for s in lowered
+            f"{s.device} by {format_bytes(s.over_bytes)}, to {format_bytes(needed[s.device])}" for s in lowered
         )
         ways.append(f"Raise max_memory or lower the headroom: {needs}.")
     ways.append("Make the batch smaller: what a step computes shrinks with it, the weights do not.")
