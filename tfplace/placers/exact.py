@@ -78,7 +78,9 @@ class Exact:
                     self.proven_s = _best_s(study) if math.isfinite(_best_s(study)) else 0.0
                     self._say(_best_s(study), self.proven_s, "all placements were evaluated")
                 else:
-                    self.notes = ("exact: all placements were evaluated; nothing was proven, as only simulated steps stay the same",)
+                    self.notes = (
+                        "exact: all placements were evaluated; nothing was proven, as only simulated steps stay the same",
+                    )
             else:
                 self._search(study)
         return single_devices(study.problem)[0] if study.best is None else study.best
