@@ -79,7 +79,7 @@ class Exact:
                     self._say(_best_s(study), self.proven_s, "all placements were evaluated")
                 else:
                     self.notes = (
-                        "exact: all placements were evaluated; nothing was proven, as only simulated steps stay the same",
+                        "exact: all placements were evaluated; nothing was proven, as only simulated steps repeat",
                     )
             else:
                 self._search(study)
