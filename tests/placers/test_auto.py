@@ -122,9 +122,14 @@ def test_scouts_as_far_as_the_budget_goes():
 
     few, many = scouts(400), scouts(20_000)
     assert len(few) == 1
+    assert [name.split(" from ")[0] for name in many] == [
+        *["local_search"] * 3,
+        *["local_search after local_search"] * 2,
+        "local_search",
+    ]
     assert many[1] == "local_search from one device"
+    assert len({*many}) == 6
     assert many[-1] == "local_search from the best"
-    assert len({*many}) == len(many) == 4
 
 
 def test_a_quick_placement_that_is_a_little_too_large_is_a_better_start_than_the_host():

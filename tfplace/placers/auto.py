@@ -1,4 +1,4 @@
-"""Auto: every quick placer, short searches from several of them, and a long one from the best of all."""
+"""Auto: every quick placer, then searches from the best of them at several granularities."""
 
 from __future__ import annotations
 
@@ -52,19 +52,20 @@ _SCOUTING = 0.25
 _LEAST = 700
 """Evaluations without which a scout tells nothing."""
 
+_SURVIVORS, _SECOND = 2, 0.25
 _TOLD = 5
 _TINY = 1e-6
 
 
 class Auto:
-    """A portfolio: placers that are quick, short searches from several of them, a long one from the best of those.
+    """A portfolio: placers that are quick, short searches from several of them, longer ones from the best of those.
 
     1. The members run one after the other, as long as a part of the budget suffices: the constructive placers, and
        Placeto at once, with the weights of the package. One whose extra is not installed is passed over, and one that
        fails.
     2. Scouts search for a short while each, as many as can do something in it: `local_search` from the two best members
        and from the best single device.
-    3. It goes on from the best of all with what is left, in one search: it anneals anew, and slowly.
+    3. It goes on from what the two best scouts found, then from the best of all with what is left.
 
     It is never worse than any member that ran, since every placement a member evaluates counts, nor than the starts it
     is given. It stops early when the best placement reaches the lower bound. With a budget in evaluations nothing
@@ -164,24 +165,30 @@ class _Portfolio:
             self.found += [found] if found is not None else []
 
     def improve(self) -> None:
-        """Scouts, then a search from the best of all until the budget is spent."""
+        """Scouts, survivors, and the best of all until the budget is spent."""
         alone = self._alone()
-        self._scout(alone)
-        self._search(self._best() if self.searched else self._start(0, alone), 1.0)
+        scouted = self._scout(alone)
+        begin = self.study.spent
+        best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]
+        for i, found in enumerate(best):
+            self._search(found, begin + (1 - begin) * _SECOND * (i + 1) / len(best), "after")
+        self._search(self._best() if best else self._start(0, alone), 1.0)
 
-    def _scout(self, alone: _Found) -> None:
-        """Runs as many scouts as can do something in their time."""
+    def _scout(self, alone: _Found) -> list[_Found]:
+        """What the first scouts find, as many as can do something in their time."""
         study = self.study
         scouts: Sequence[int] = SCOUTS
         end = study.spent + (1 - study.spent) * _SCOUTING
         if study.left.evaluations is not None:
             scouts = scouts[: int(_SCOUTING * study.left.evaluations / _LEAST)]
-        while len(scouts) > 1 or (self.searched and scouts):  # a lone one would have none to be compared with
+        found: list[_Found | None] = []
+        while len(scouts) > 1 or (found and scouts):  # a lone one would have none to be compared with
             rank, *scouts = scouts
             spent, made = study.spent, study.evaluations
-            self._search(self._start(rank, alone), spent + (end - spent) / (len(scouts) + 1))
+            found.append(self._search(self._start(rank, alone), spent + (end - spent) / (len(scouts) + 1)))
             pace = (study.evaluations - made) / max(study.spent - spent, _TINY)
             scouts = scouts[: int((end - study.spent) * pace / _LEAST)]
+        return [f for f in found if f is not None]
 
     def _alone(self) -> _Found:
         """Everything on the fastest device, whether it fits or not."""
@@ -207,17 +214,18 @@ class _Portfolio:
         ranked = sorted(self.found, key=lambda f: price(f.key))
         return ranked[min(rank, len(ranked) - 1)]
 
-    def _search(self, start: _Found, until: float) -> None:
+    def _search(self, start: _Found, until: float, word: str = "from") -> _Found | None:
         """A search that ends when `until` of the budget is spent."""
         spent, placer = self.study.spent, PIPELINE_SEARCH if self.pipelined else SEARCH
         if self.settled() or spent >= until:
-            return
-        name = f"{placer} from {start.name}"
+            return None
+        name = f"{placer} {word} {start.name}"
         share = self.study.share((until - spent) / (1 - spent), name)
         found = _run(PLACERS[placer](starts=[start.devices]), share, name, start.origin)
         if found is not None:
             self.searched.append(found)
             self.log.append(f"{name}: {_shown(found.key)}, {100 * (self.study.spent - spent):.0f} % of the budget")
+        return found
 
     def settled(self) -> bool:
         """Whether the best placement fits and cannot be faster."""
