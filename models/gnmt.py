@@ -20,8 +20,7 @@ def build(
 
     The first encoder layer reads the source both ways; from the third layer on, encoder and decoder layers add their
     input to their output (section 3.1). The previous output of the first decoder layer attends to the encoder, and
-    every decoder layer reads the context (section 3, figure 1). So does the softmax here, which public code of it has
-    read the last layer alone: with 1,024 units some 33 million weights more.
+    every decoder layer reads the context (section 3, figure 1), and so does the softmax here.
 
     Args:
       batch: pairs of sentences in a step.
@@ -50,8 +49,8 @@ def build(
         "Wu et al. 2016; placed as GNMT by HDP (as NMT), GDP, GO, EAGLE, Mars, Baechi",
         "batch, units and SGD of TensorFlow's NMT tutorial (wmt16_gnmt_8_layer), as the placement papers give only "
         "layers; 64 word pieces, not its 50, so that 8 layers are over 50,000 ops as in GDP; the decoder starts from "
-        "zeros; all sentences have full length, so nothing is masked; no dropout; full softmax; no Adam phase; Keras's "
-        "initial weights",
+        "zeros; the softmax reads the context beside the last layer, not that alone; all sentences have full length, so "
+        "nothing is masked; no dropout; full softmax; no Adam phase; Keras's initial weights",
     )
 
 

@@ -144,6 +144,30 @@ def test_a_variable_with_an_open_dimension_is_as_large_as_it_is():
     assert [v.size_bytes for v in graph.variables] == [100 * 8 * 4]
 
 
+@pytest.mark.parametrize("as_function", [True, False])
+def test_ops_that_the_program_wants_together_are_a_group(as_function):
+    """One that names two others is beside both; a constant that is copied is beside nothing."""
+    v1 = tf.compat.v1
+
+    def step(a, b):
+        with v1.colocate_with(a), v1.colocate_with(b):
+            c = tf.exp(a, name="c")
+        with v1.colocate_with(a):
+            k = tf.constant([1.0, 2.0, 3.0], name="k")
+        return tf.add(c, b * k, name="d")
+
+    if as_function:
+        extracted = tfplace.extract(tf.function(step), (tf.TensorSpec([3]), tf.TensorSpec([3])))
+    else:
+        with tf.Graph().as_default() as graph:
+            step(v1.placeholder(tf.float32, [3], name="a"), v1.placeholder(tf.float32, [3], name="b"))
+        extracted = tfplace.extract(graph.as_graph_def())
+    bonds = {name: extracted.colocation[v] for name, v in extracted.index.items()}
+    assert bonds["a"] == bonds["b"] == bonds["c"] >= 0
+    assert bonds["k"] == bonds["d"] == -1
+    assert extracted.replicable[extracted.index["k"]]
+
+
 def test_known_batch_leaves_nothing_unknown_and_open_batch_is_reported_with_its_rule():
     model = models.keras_cnn()
     assert tfplace.extract(model, models.cnn_batch(4)).unknown == ()

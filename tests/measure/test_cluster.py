@@ -29,6 +29,7 @@ from tfplace.core.stepcost import FailureKind
 from tfplace.errors import ClusterError
 from tfplace.measure import cluster as cluster_module
 from tfplace.measure.cluster import Cluster
+from tfplace.measure.rates import device_model
 from tfplace.measure.sockets import SO_ATTACH_FILTER, answers, hear_loopback_only, split_address
 
 pytestmark = pytest.mark.cluster
@@ -170,6 +171,7 @@ def test_connecting_to_workers_that_run_already(cluster, monkeypatch):
         with Cluster.connect([address, other]) as far:
             assert far.devices == (FIRST, SECOND)
             assert far.pids == far.cores == ()
+            assert device_model(far, FIRST) == "the processor of 127.0.0.1"
             for one, two in zip(trained(far), expected, strict=True):
                 np.testing.assert_array_equal(one, two)
             graph, init, _, _ = training_graph()

@@ -79,6 +79,7 @@ def save(thing: OpGraph | Problem, path: str | Path) -> None:
         raise SourceError(f"{str(path)!r}", f"a path that ends in {SUFFIX!r}")
     header, parts = _pack_problem(thing) if isinstance(thing, Problem) else _pack_graph(thing)
     header = {"format": f"{FORMAT}/{FORMAT_VERSION}", "tfplace": VERSION} | header
+    # a rule may name devices or patterns in a set
     text = np.frombuffer(json.dumps(header, default=sorted).encode(), np.uint8)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grappler_bridge.optimize import optimize_graph
@@ -27,6 +27,7 @@ class FlatFunction:
       input_names: op names, in the order of `concrete.graph.inputs`: arguments, then captures.
       output_names: tensor names "op:k", in the order of the function's flat outputs.
       control_outputs: names of ops that must run besides.
+      colocation: op name -> colocation group; see `colocation_groups`.
     """
 
     concrete: Any
@@ -34,6 +35,7 @@ class FlatFunction:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     control_outputs: tuple[str, ...]
+    colocation: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fetches(self) -> tuple[str, ...]:
@@ -63,6 +65,7 @@ def flatten(concrete: Any) -> FlatFunction:
         tuple(tensor.op.name for tensor in graph.inputs),
         tuple(tensor.name for tensor in outputs),
         tuple(controls),
+        colocation_groups(graph_def),  # now: Grappler drops them
     )
     optimised = shorten(graph_def, flat.fetches)
     clean(optimised)
@@ -91,6 +94,25 @@ def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
         flat = optimize_graph(graph_def, fetches, ("function", "pruning"))
         take_exact_constants(flat, optimize_graph(flat, fetches, ("constfold",)))
         return optimize_graph(flat, fetches, ("dependency", "pruning"))
+
+
+def colocation_groups(graph_def: Any) -> dict[str, str]:
+    """Op name -> the colocation group that a program asked for, such as with `tf.compat.v1.colocate_with`.
+
+    An op that names several others joins their groups.
+    """
+    into: dict[str, str] = {}
+
+    def group(name: str) -> str:
+        while (other := into.setdefault(name, name)) != name:
+            name = other
+        return name
+
+    for node in graph_def.node:
+        for label in node.attr["_class"].list.s if "_class" in node.attr else ():
+            if label.startswith(b"loc:@"):
+                into[group(node.name)] = group(label.decode()[len("loc:@") :])
+    return {name: group(name) for name in [*into]}
 
 
 def clean(graph_def: Any) -> None:

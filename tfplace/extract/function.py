@@ -78,6 +78,7 @@ def graph_from_function(
         fetches=flat.fetches,
         variables=_variables(flat),
         inference_def=_standalone(flat, given, constants=False),
+        colocation=flat.colocation,
         batch_size=_batch_size(flat, given),
         origin=FunctionOrigin(flat, description, given, model, owner),
     )

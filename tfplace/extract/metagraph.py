@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from tfplace.core.graph import OpGraph
 from tfplace.errors import SourceError, near_names
 from tfplace.extract.batch import check_shape
-from tfplace.extract.flatten import clean, shorten
+from tfplace.extract.flatten import clean, colocation_groups, shorten
 from tfplace.extract.nodes import Nodes, parse_input
 from tfplace.extract.opgraph import build_graph
 from tfplace.extract.shapes import element_bytes
@@ -191,6 +191,7 @@ def graph_from_metagraph(
         fetches=chosen,
         variables=_file_variables(flat, meta),
         inference_def=flat,
+        colocation=colocation_groups(meta.graph_def),
         batch_size=_first_dimension(flat),
         origin=GraphOrigin(meta, flat, chosen, inputs, outputs, description, checkpoint),
     )

@@ -33,6 +33,7 @@ def build_graph(
     fetches: Sequence[str],
     variables: Mapping[str, tuple[str, int, bool]],
     inference_def: Any,
+    colocation: Mapping[str, str],
     batch_size: int,
     origin: Origin,
 ) -> OpGraph:
@@ -44,6 +45,7 @@ def build_graph(
       fetches: op names the step returns or must run.
       variables: handle op -> (variable name, bytes, trainable).
       inference_def: the same nodes as `graph_def`, with whatever makes shapes known (concrete inputs, VarHandleOps).
+      colocation: op name -> colocation group.
       batch_size: stands in for unknown dimensions.
       origin: kept in the graph.
     """
@@ -53,6 +55,7 @@ def build_graph(
     tensors = _Tensors(nodes, properties, loops.trips, batch_size)
     src, dst, tensor, slot, back = _edges(nodes, tensors.index)
     support = [kernel_support(node) for node in nodes.defs]
+    replicable = _replicable(nodes, tensors)
     unknown = [*tensors.unknown]
     unknown += [UnknownShape(tensors.index[v, 0], nodes.names[v], (), _LOOP_UNKNOWN) for v in loops.unknown]
     return OpGraph(
@@ -71,12 +74,12 @@ def build_graph(
         edge_slot=slot,
         edge_back=back,
         trips=loops.trips,
-        colocation=np.full(len(nodes), -1, np.int32),
+        colocation=_group_ids(nodes, colocation, replicable),
         resource=_resource_bonds(nodes, tensors),
         kernel_types=DEVICE_TYPES,
         has_kernel=np.array([[t in s.types for t in DEVICE_TYPES] for s in support], bool).reshape(len(nodes), -1),
         host_memory=np.array([s.host_memory for s in support], bool),
-        replicable=_replicable(nodes, tensors),
+        replicable=replicable,
         variables=tuple(
             Variable(label, nodes.index[op], size, trainable) for op, (label, size, trainable) in variables.items()
         ),
@@ -201,6 +204,13 @@ def _resource_bonds(nodes: Nodes, tensors: _Tensors) -> IntArray:
                 root[find(v)] = find(u)
                 bound[u] = bound[v] = True
     return _number([find(v) if bound[v] else -1 for v in nodes.order])
+
+
+def _group_ids(nodes: Nodes, colocation: Mapping[str, str], replicable: BoolArray) -> IntArray:
+    """[V] id of the colocation group of each op, or -1; what is copied to its readers is beside nothing else."""
+    ids: dict[str, int] = {}
+    groups = [None if copied else colocation.get(n) for n, copied in zip(nodes.names, replicable.tolist(), strict=True)]
+    return _number([-1 if group is None else ids.setdefault(group, len(ids)) for group in groups])
 
 
 def _number(labels: Sequence[int]) -> IntArray:

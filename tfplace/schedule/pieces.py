@@ -100,7 +100,7 @@ def make_pieces(problem: Problem, most: int) -> tuple[Order, Pieces]:
     held = np.zeros(count, np.int64)
     np.add.at(by_block, block[block >= 0], seconds[block >= 0][:, one])
     np.add.at(held, block[block >= 0], loads.unit_bytes[block >= 0])
-    weight = relax(problem.unit_seconds).weight[one]
+    weight = relax(problem.unit_seconds[block >= 0]).weight[one]  # what is in no block is not shared out
     touched = np.concatenate([maker, reader])
     order = np.argsort(touched, kind="stable")
     messages = np.concatenate([np.arange(len(maker)), np.repeat(np.arange(len(maker)), np.diff(first))])

@@ -161,9 +161,10 @@ class SearchStudy:
         """
         self._check()
         rows = self._within(self.problem.rows(unit_devices))
-        if self._search.evaluator.source == MEASURED:
-            return self._one_by_one(rows, limit_s)
-        at_once = getattr(self._search.evaluator, "at_once", len(rows))
+        # Slow ones may be interrupted, break down or use the time up: what was evaluated by then is recorded.
+        at_once = (
+            1 if self._search.evaluator.source == MEASURED else getattr(self._search.evaluator, "at_once", len(rows))
+        )
         if at_once < len(rows):
             parts = [self.keys(rows[i : i + at_once], limit_s) for i in range(0, len(rows), at_once)]
             return np.concatenate([over for over, _ in parts]), np.concatenate([step_s for _, step_s in parts])
@@ -176,11 +177,6 @@ class SearchStudy:
         if self._search.budget.evaluations is None:
             return unit_devices
         return unit_devices[: max(round(self._until - self._search.position()), 1)]
-
-    def _one_by_one(self, unit_devices: IntArray, limit_s: float) -> tuple[LongArray, FloatArray]:
-        """Measuring is slow, and may be interrupted or break down: what was measured by then is recorded."""
-        keys = [self.key(row, limit_s) for row in unit_devices]
-        return np.array([over for over, _ in keys], np.int64), np.array([step_s for _, step_s in keys])
 
     def _is_spent(self) -> bool:
         # The first evaluation is always allowed, so that the smallest budget still ends in a placement.
