@@ -49,7 +49,7 @@ def build(
         "Wu et al. 2016; placed as GNMT by HDP (as NMT), GDP, GO, EAGLE, Mars, Baechi",
         "batch, units and SGD of TensorFlow's NMT tutorial (wmt16_gnmt_8_layer), as the placement papers give only "
         "layers; 64 word pieces, not its 50, so that 8 layers are over 50,000 ops as in GDP; the decoder starts from "
-        "zeros; the softmax reads the context beside the last layer, not that alone; all sentences have full length, so "
+        "zeros; the softmax reads the context beside the last layer; all sentences have full length, so "
         "nothing is masked; no dropout; full softmax; no Adam phase; Keras's initial weights",
     )
 
