@@ -121,6 +121,10 @@ class Scaled(Counting):
         self.scale_s = self.scale_s or self.speed
         return over, ratio * self.scale_s
 
+    def keys(self, unit_devices, limit_s=np.inf):
+        over, step_s = zip(*map(self.key, unit_devices), strict=True)
+        return np.array(over), np.array(step_s)
+
 
 def test_measured_steps_of_a_run_that_goes_on_are_in_one_scale(tmp_path):
     """On a machine that has become three times slower, what is measured then is no worse for it."""

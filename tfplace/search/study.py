@@ -162,9 +162,8 @@ class SearchStudy:
         self._check()
         rows = self._within(self.problem.rows(unit_devices))
         # Slow ones may be interrupted, break down or use the time up: what was evaluated by then is recorded.
-        at_once = (
-            1 if self._search.evaluator.source == MEASURED else getattr(self._search.evaluator, "at_once", len(rows))
-        )
+        judge = self._search.evaluator
+        at_once = 1 if judge.source == MEASURED else getattr(judge, "at_once", len(rows))
         if at_once < len(rows):
             parts = [self.keys(rows[i : i + at_once], limit_s) for i in range(0, len(rows), at_once)]
             return np.concatenate([over for over, _ in parts]), np.concatenate([step_s for _, step_s in parts])
