@@ -1,12 +1,13 @@
 """Every error tfplace raises on purpose.
 
 Each says what was received, what was expected and what to do next; all derive from `TfplaceError`, so a caller can
-catch the family at once.
+catch the family at once. At the end: how to tell errors that are somebody else's.
 """
 
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -149,3 +150,15 @@ def near_names(name: str, known: Iterable[str], limit: int = 5) -> list[str]:
     bare = name.strip("*?")
     near += [k for k in known if bare and bare.lower() in k.lower() and k not in near]
     return near[:limit]
+
+
+def told(error: BaseException) -> str:
+    """An error that is not ours, for a message about what it comes from."""
+    return f"{type(error).__name__}: {error}".rstrip(".")
+
+
+def where(error: BaseException) -> str:
+    """The file and line it comes from: the user's, though a library may have raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "site-packages" not in frame.filename][-1:] or frames[-1:]
+    return f"{own[0].filename}:{own[0].lineno}"

@@ -6,14 +6,13 @@ import contextlib
 import importlib
 import importlib.util
 import sys
-import traceback
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tfplace.errors import SourceError, TfplaceError
+from tfplace.errors import SourceError, TfplaceError, told, where
 from tfplace.registry import PLACERS
 
 _ZOO = "models"
@@ -115,18 +114,6 @@ def load_module(module: str) -> ModuleType:
         raise _missing(module) from error
     except (Exception, SystemExit) as error:
         raise _unimportable(module, error) from error
-
-
-def told(error: BaseException) -> str:
-    """An error that is not ours, for a message about what it comes from."""
-    return f"{type(error).__name__}: {error}".rstrip(".")
-
-
-def where(error: BaseException) -> str:
-    """The file and line it comes from: the user's, though a library may have raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "site-packages" not in frame.filename][-1:] or frames[-1:]
-    return f"{own[0].filename}:{own[0].lineno}"
 
 
 def _unimportable(module: str, error: BaseException) -> SourceError:

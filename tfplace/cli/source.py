@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfplace.cli.modules import check_module, load_module, told, where, zoo, zoo_names
+from tfplace.cli.modules import check_module, load_module, zoo, zoo_names
 from tfplace.core.archive import is_archive
-from tfplace.errors import SourceError, TfplaceError, UnknownNameError
+from tfplace.errors import SourceError, TfplaceError, UnknownNameError, told, where
 from tfplace.group.dnn_partitioning import is_workload
 
 SUFFIXES = (".json", ".meta", ".npz", ".pb", ".pbtxt")

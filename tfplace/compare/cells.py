@@ -7,7 +7,6 @@ import functools
 import hashlib
 import os
 import time
-import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_origin, get_type_hints
@@ -19,7 +18,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs
-from tfplace.errors import TfplaceError
+from tfplace.errors import TfplaceError, told, where
 from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.registry import OBJECTIVES, PLACERS
@@ -336,7 +335,7 @@ def run_placer(
         method = PLACERS[placer]() if trained is None else trained.placer_for(case)
         chosen = search.run(method, placer, interruptible=False)
     except excused as error:
-        trouble = str(error) if isinstance(error, TfplaceError) else _where(error)
+        trouble = str(error) if isinstance(error, TfplaceError) else f"{told(error)} (see {where(error)})"
     took, used = time.perf_counter() - wall, _cpu_s() - cpu
     if chosen is not None and search.best is None:  # a placer that evaluates nothing
         search.record(chosen, search.evaluator.key(chosen), placer)
@@ -364,12 +363,6 @@ def code_of(placer: str) -> str:
     """Digest of somebody's own placer: what an earlier version of it found is not what this one finds."""
     source = PLACERS.source(placer)
     return hashlib.sha256(source.encode()).hexdigest()[:16] if source else ""
-
-
-def _where(error: Exception) -> str:
-    """An error that is a mistake in somebody's placer, and the line it comes from."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (line {last.lineno} of {last.filename})"
 
 
 def _cpu_s() -> float:
