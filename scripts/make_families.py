@@ -23,7 +23,9 @@ from tfplace.cli.scripts import script  # noqa: E402
 
 _GRAPHS = flags.DEFINE_string("graphs", None, "Directory for the files.", required=True)
 _ONLY = flags.DEFINE_list("only", list(families.names()), "Which families.")
-_SEED = flags.DEFINE_integer("seed", 0, "Another one draws other families of the same kinds.")
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Another one draws other families of the same kinds, for a folder of their own in the directory.", 0
+)
 _CHILD = flags.DEFINE_bool("child", False, "Build here; used by the script itself.")
 
 
@@ -47,7 +49,7 @@ def _build(family: str) -> None:
     import tfplace
     from tfplace.group.colocation import colocate
 
-    folder = Path(_GRAPHS.value)
+    folder = Path(_GRAPHS.value) / (f"seed{_SEED.value}" if _SEED.value else "")
     folder.mkdir(parents=True, exist_ok=True)
     test = families.split(family, _SEED.value)[1]
     for index in range(families.SIZE):

@@ -108,7 +108,7 @@ def test_what_cannot_be_run_by_its_name_is_told(ran, graphs):
     assert "by gdp_tuned, but gdp_tuned, my.module:Placer cannot be run again by name" in best.notes[0]
     path = results(graphs / "own", [ran[0], *own])
     assert best_of(path, graphs)[0] == "my.module:Placer cannot be run again by name"
-    trained = results(graphs / "trained", ran, trained={"random_search": "d", "single": "d"})
+    trained = results(graphs / "trained", [ran[0], *(dataclasses.replace(run, code="d") for run in ran[1:])])
     assert best_of(trained, graphs)[0] == "random_search, single cannot be run again by name"
     unfit = [ran[0], *(dataclasses.replace(run, step_s=None) for run in ran[1:])]
     assert best_of(results(graphs / "unfit", unfit), graphs)[0] == "nothing fits"

@@ -171,6 +171,23 @@ def made_by(path):
     return {n: line["made_by"] for n, line in enumerate(lines) if "made_by" in line}
 
 
+def test_a_search_that_shared_its_processor_is_run_again(tmp_path):
+    path, graph = tmp_path / "runs.jsonl", make_graph({"a": 1, "b": 1}, ["a -> b"])
+    graph.save(tmp_path / "branches.npz")
+    journal = Journal(path, {"budget": "60 s"})
+    journal.add(Facts(CASE, 2, 2, 3, 1.0, graph.fingerprint))
+    shared = {"whole": (60.0, 59.9), "half": (60.0, 30.0), "ended": (20.0, 10.0)}
+    for seed, (seconds, cpu_s) in enumerate(shared.values()):
+        journal.add(dataclasses.replace(run("annealing", 2.0, seed=seed), seconds=seconds, cpu_s=cpu_s))
+    given = [(tmp_path / "branches.npz", CASE)], [("annealing", seed) for seed in range(3)]
+    assert [task.seed for task in tasks(*given, Budget(seconds=60.0), journal)] == [1]
+    assert tasks(*given, Budget(evaluations=20), journal) == []
+    journal.add(dataclasses.replace(run("annealing", 1.0, seed=1), seconds=60.0, cpu_s=60.0))
+    again = Journal(path, {"budget": "60 s"})
+    assert tasks(*given, Budget(seconds=60.0), again) == []
+    assert again.runs[CASE, "annealing", 1].step_s == 1.0
+
+
 def test_a_journal_says_what_made_its_results_wherever_that_changes(tmp_path, monkeypatch):
     path = tmp_path / "runs.jsonl"
     flags = ["--jobs=2", f"--graphs={tmp_path}/graphs", "--out", str(path), "--budget=60 s"]

@@ -14,13 +14,13 @@ CASE, OTHER = Case("g", "2xP100"), Case("other", "2xP100")
 HEADER = {"budget": "2 s", "simulated": True}
 
 
-def results(path, *cells, header=HEADER, fingerprints=("f", "f")):
+def results(path, *cells, header=HEADER, fingerprints=("f", "f"), codes=None):
     """A file with two cases, and runs of the first: (placer, seed, step seconds)."""
     journal = Journal(path, header)
     for case, fingerprint in zip((CASE, OTHER), fingerprints, strict=True):
         journal.add(Facts(case, 8, 8, 3, 1.0, fingerprint))
     for placer, seed, step_s in cells:
-        journal.add(Run(CASE, placer, seed, step_s, 0, 1, 0.1, 0.1))
+        journal.add(Run(CASE, placer, seed, step_s, 0, 1, 0.1, 0.1, code=(codes or {}).get(placer, "")))
     return path
 
 
@@ -58,9 +58,9 @@ def test_results_of_other_graphs_and_budgets_are_not_mixed(tmp_path):
 
 def test_weights_are_told_apart_by_the_name_of_their_policy(tmp_path):
     files = [
-        results(tmp_path / f"{n}.jsonl", ("heft", 0, 4.0), header={**HEADER, "trained": trained})
-        for n, trained in enumerate(({"mine": "1", "both": "3"}, {"yours": "2", "both": "3"}, {"mine": "2"}))
+        results(tmp_path / f"{n}.jsonl", *((name, 0, 4.0) for name in codes), codes=codes)
+        for n, codes in enumerate(({"mine": "1", "both": "3"}, {"yours": "2", "both": "3", "heft": ""}, {"mine": "2"}))
     ]
     assert read_together(files[:2]).rows
-    with pytest.raises(InputError, match="results of mine '1'"):
+    with pytest.raises(InputError, match="results of mine for g '1'"):
         read_together([files[0], files[2]])

@@ -50,13 +50,39 @@ def test_without_a_file_that_is_what_the_cell_says(graph, trained):
 
 
 def test_other_weights_or_more_learning_are_other_results(trained, tmp_path):
-    digest = trained.digest(["cells_3"])
-    assert digest == trained.digest(["cells_4", "cells_3"]) != replace(trained, fine_tune=1).digest(["cells_3"])
+    code = trained.code("cells_3")
+    assert code == trained.code("cells_4") != replace(trained, fine_tune=1).code("cells_3")
     with pytest.raises(InputError, match="without_rows"):
-        trained.digest(["rows_3"])
+        trained.code("rows_3")
     network = Sweep(np.random.default_rng(1), hidden=4, rounds=1)
     Pretrained("placeto", {}, [v.numpy() for v in network.variables], {}).save(tmp_path / "without_cells.npz")
-    assert trained.digest(["cells_3"]) != digest
+    assert trained.code("cells_3") != code
+
+
+def test_what_is_trained_anew_is_run_again_and_nothing_else(graph, trained, tmp_path):
+    others = tmp_path / "without_rows.npz"
+    others.write_bytes((tmp_path / "without_cells.npz").read_bytes())
+    given = []
+    for name in ("cells_3", "rows_3"):
+        graph.save(tmp_path / f"{name}.npz")
+        given.append((tmp_path / f"{name}.npz", Case(name, "2xP100")))
+
+    def todo():
+        journal = Journal(tmp_path / "found.jsonl", {"budget": str(BUDGET), "simulated": True})
+        return tasks(given, [("single", 0), ("elsewhere", 0)], BUDGET, journal, trained={"elsewhere": trained}), journal
+
+    assert run_all(*todo()) == []
+    assert todo()[0] == []
+    network = Sweep(np.random.default_rng(1), hidden=4, rounds=1)
+    settings = {"groups": 16, "hidden": 4, "rounds": 1}
+    Pretrained("placeto", settings, [v.numpy() for v in network.variables], {}).save(others)
+    again, journal = todo()
+    assert again == [Task(*given[1], BUDGET, "elsewhere", 0, trained)]
+    assert run_all(again, journal) == []
+    assert todo()[0] == []
+    others.unlink()
+    with pytest.raises(InputError, match="without_rows"):
+        todo()
 
 
 def test_weights_of_another_policy_are_no_placer(trained):

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import hashlib
 import os
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_origin, get_type_hints
@@ -23,7 +22,7 @@ from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.clock import worked_s
+from tfplace.search.clock import Clock, worked_s
 from tfplace.search.progress import Improvement
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
@@ -80,6 +79,9 @@ unless they are named."""
 STRIDE = 0.001
 """What part shorter than the last one kept a step has to be to be kept in a run's trail."""
 
+SHARE = 0.95
+"""What part of a processor is the whole of one, as far as searches that end by the clock are concerned."""
+
 _ONE_SEED = {*CONSTRUCTIVE} - {"random"}
 
 
@@ -133,8 +135,8 @@ class Trained:
     def _weights(self, graph: str) -> str:
         return self.weights.format(family=graph.rpartition("_")[0])
 
-    def digest(self, graphs: Iterable[str]) -> str:
-        """Of the weights of some graphs, and of what is done with them.
+    def code(self, graph: str) -> str:
+        """Digest of the weights for a graph and of what is done with them: what others find is not what these find.
 
         Raises:
           InputError: there are no such weights, or they are no weights of this policy.
@@ -142,9 +144,8 @@ class Trained:
         from tfplace.learning.pretrained import Pretrained
 
         content = hashlib.sha256(f"{self.placer} {self.fine_tune}".encode())
-        for weights in sorted({self._weights(graph) for graph in graphs}):
-            for value in Pretrained.find(weights, self.placer).values:
-                content.update(np.ascontiguousarray(value).tobytes())
+        for value in Pretrained.find(self._weights(graph), self.placer).values:
+            content.update(np.ascontiguousarray(value).tobytes())
         return content.hexdigest()[:16]
 
 
@@ -189,8 +190,8 @@ class Run:
       step_s: simulated step seconds; None if it found nothing that fits, or could not run.
       over_bytes: what the best placement exceeds the memory by.
       evaluations: placements simulated.
-      seconds: wall-clock seconds.
-      cpu_s: processor seconds, but for those of compiling kernels; in older results with them, and in hundredths.
+      seconds: by the clock, but for those of compiling kernels; in older results with them.
+      cpu_s: the same of the processor; in older results in hundredths.
       trail: (evaluations, seconds, step seconds, stage) of the first and the last placement that fits and was better
         than all before, and of those between that were better than the one before by a part of `stride`.
       trouble: why the placer could not run; empty if it could.
@@ -198,7 +199,8 @@ class Run:
         results.
       ran_s: for each of `trail`, and last for the whole run, the step seconds of all placements evaluated until then:
         what it would take to run one step of each; empty in older results.
-      code: digest of a placer that is not tfplace's own; empty for those that are.
+      code: digest of a placer, or of weights, that are not tfplace's own: what an earlier version of them found is not
+        what this one finds. Empty for those that are.
       stride: see `trail`; older results do not tell theirs, which is this.
     """
 
@@ -217,13 +219,18 @@ class Run:
     code: str = ""
     stride: float = 0.01
 
-    def stands(self, code: str = "") -> bool:
-        """Whether it need not be run again: what could not run may be able to by now, and the placer may be another.
+    def stands(self, code: str = "", budget: Budget | None = None) -> bool:
+        """Whether it need not be run again.
+
+        What could not run may be able to by now; the placer may be another; and a search that the clock ended may have
+        shared its processor, and so come less far than others.
 
         Args:
           code: of the placer as it is now.
+          budget: that it had; if None, nothing is asked about the processor.
         """
-        return not self.trouble and self.code == code
+        by_clock = budget is not None and budget.seconds is not None and self.seconds >= budget.seconds
+        return not self.trouble and self.code == code and not (by_clock and self.cpu_s < SHARE * self.seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -328,15 +335,16 @@ def run_placer(
     Raises:
       KeyboardInterrupt: what was found by then is the search's.
     """
-    wall, cpu = time.perf_counter(), _cpu_s()
-    trouble = ""
+    clock, cpu = Clock(), _cpu_s()
+    trouble = code = ""
     chosen = None
     try:
+        code = code_of(placer) if trained is None else trained.code(case.graph)
         method = PLACERS[placer]() if trained is None else trained.placer_for(case)
         chosen = search.run(method, placer, interruptible=False)
     except excused as error:
         trouble = str(error) if isinstance(error, TfplaceError) else f"{told(error)} (see {where(error)})"
-    took, used = time.perf_counter() - wall, _cpu_s() - cpu
+    took, used = clock.seconds, _cpu_s() - cpu
     if chosen is not None and search.best is None:  # a placer that evaluates nothing
         search.record(chosen, search.evaluator.key(chosen), placer)
     over, step_s = search.best_key or (0, float("inf"))
@@ -354,13 +362,13 @@ def run_placer(
         trouble=trouble,
         failed=search.failed,
         ran_s=tuple(float(f"{seconds:.6g}") for seconds in (*(f.ran_s for f in kept), search.ran_s)),
-        code="" if trained is not None else code_of(placer),
+        code=code,
         stride=STRIDE,
     )
 
 
 def code_of(placer: str) -> str:
-    """Digest of somebody's own placer: what an earlier version of it found is not what this one finds."""
+    """Digest of somebody's own placer; see `Run.code`."""
     source = PLACERS.source(placer)
     return hashlib.sha256(source.encode()).hexdigest()[:16] if source else ""
 

@@ -55,7 +55,8 @@ def find_again(
     for n, row in enumerate(found.rows):
         facts = row.facts
         fits = sorted((run for name in row.runs for run in row.ran(name) if run.step_s is not None), key=_least)
-        run = next((run for run in fits if _known(run, found.trained)), None)
+        # one whose name says all; and a module that is named in a file of results is none to import
+        run = next((run for run in fits if run.placer in {*PLACERS} and not run.code), None)
         if run is None:
             best[facts.case] = _by_name(fits) if fits else "nothing fits"
             continue
@@ -117,14 +118,6 @@ def _again(search: Search, facts: Facts, run: Run, shorter: list[Run]) -> Placem
 def _least(run: Run) -> tuple[float, float]:
     assert run.step_s is not None
     return run.step_s, run.seconds
-
-
-def _known(run: Run, trained: frozenset[str]) -> bool:
-    """Whether the name alone says what is run: not of weights that are not here, nor of somebody's own placer.
-
-    A module that is named in a file of results is none to import.
-    """
-    return run.placer in {*PLACERS} and run.placer not in trained and not run.code
 
 
 def _compared(run: Run, now_s: float, budget: Budget) -> str:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.core.files import writing
 from tfplace.errors import InputError
+from tfplace.search.budget import Budget
 from tfplace.version import versions
 
 try:
@@ -61,17 +62,18 @@ class Journal:
         self._made_by = self._maker
         self._take(result)
 
-    def done(self, case: Case, placer: str, seed: int, code: str = "") -> bool:
+    def done(self, case: Case, placer: str, seed: int, code: str = "", budget: Budget | None = None) -> bool:
         """Whether there is a run that stands.
 
         Args:
           case: where.
           placer: its name.
           seed: of the run.
-          code: of the placer as it is now.
+          code: as in `Run.stands`.
+          budget: as there.
         """
         run = self.runs.get((case, placer, seed))
-        return run is not None and run.stands(code)
+        return run is not None and run.stands(code, budget)
 
     @functools.cached_property
     def _maker(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def tasks(
     *,
     trained: Mapping[str, Trained] | None = None,
 ) -> list[Task]:
-    """Every cell that the journal lacks: the cases' facts, then seed by seed and case by case.
+    """Every cell of which the journal has no run that stands: the cases' facts, then seed by seed and case by case.
 
     Args:
       cases: with the file of each one's graph.
@@ -56,7 +56,7 @@ def tasks(
       trained: what stands behind names that are no placers'.
 
     Raises:
-      InputError: the journal's results are of another graph of the same name.
+      InputError: the journal's results are of another graph of the same name; or as `Trained.code`.
       UnknownNameError: no such placer.
     """
     for graph, case in cases:
@@ -69,11 +69,16 @@ def tasks(
             )
     wanted = [Task(graph, case, budget) for graph, case in cases if case not in journal.facts]
     behind = trained or {}
-    codes = {name: "" if name in behind else code_of(name) for name in dict.fromkeys(name for name, _ in runs)}
+    codes = {
+        (name, graph): behind[name].code(graph) if name in behind else code_of(name)
+        for name in dict.fromkeys(name for name, _ in runs)
+        for graph in dict.fromkeys(case.graph for _, case in cases)
+    }
     # everything once before anything twice, so that a part of it is a fair picture
     for now in sorted({seed for _, seed in runs}):
         for graph, case in cases:
-            todo = [cell for cell in runs if cell[1] == now and not journal.done(case, *cell, codes[cell[0]])]
+            of_now = [(name, seed) for name, seed in runs if seed == now]
+            todo = [cell for cell in of_now if not journal.done(case, *cell, codes[cell[0], case.graph], budget)]
             wanted += [Task(graph, case, budget, *cell, behind.get(cell[0])) for cell in todo]
     return wanted
 

@@ -47,9 +47,10 @@ class SuiteRun:
             Topology.preset(name)  # says which there are
         self.suite = suite
         self._models = suite.models or (held_out_members() if suite.held_out else tuple(zoo.names()))
-        header = {"budget": str(Budget.parse(suite.budget)), "simulated": True}
-        trained = {name: one.digest(self._models) for name, one in suite.trained.items() if name in suite.placers}
-        self.journal = Journal(out, {**header, "trained": trained} if trained else header)
+        for name in {*suite.trained} & {*suite.placers}:
+            for model in self._models:
+                suite.trained[name].code(model)  # says now, not after an hour, what weights are missing
+        self.journal = Journal(out, {"budget": str(Budget.parse(suite.budget)), "simulated": True})
         self._graphs = graphs
         self._loads = loads
 

@@ -24,12 +24,10 @@ class Together:
     Attributes:
       budget: of each run.
       rows: case by case, with the runs of all files.
-      trained: names that are no placers': policies with weights of their own.
     """
 
     budget: str
     rows: tuple[Standing, ...]
-    trained: frozenset[str] = frozenset()
 
 
 def read_together(paths: Sequence[Path], *, cases: str = "", placers: Sequence[str] = ()) -> Together:
@@ -41,7 +39,8 @@ def read_together(paths: Sequence[Path], *, cases: str = "", placers: Sequence[s
       placers: only these; all if empty.
 
     Raises:
-      InputError: one is no file of results, or they are not of one budget, or of different graphs of one name.
+      InputError: one is no file of results, or they are not of one budget, or of different graphs, weights or placers
+        of one name.
       UnknownNameError: no file has a run of such a placer.
     """
     journals = [Journal(path, header_of(path)) for path in paths]
@@ -61,8 +60,7 @@ def read_together(paths: Sequence[Path], *, cases: str = "", placers: Sequence[s
             if run.case in journal.facts and run.case in facts and (not placers or run.placer in placers):
                 runs.setdefault(run.case, {}).setdefault(run.placer, {})[run.seed] = run
     rows = [Standing(facts[case][0], _by_seed(runs[case])) for case in facts if case in runs]
-    trained = frozenset(name for journal in journals for name in _trained(journal))
-    return Together(str(journals[0].header.get("budget", "unknown length")), tuple(rows), trained)
+    return Together(str(journals[0].header.get("budget", "unknown length")), tuple(rows))
 
 
 def _by_seed(runs: Mapping[str, Mapping[int, Run]]) -> dict[str, tuple[Run, ...]]:
@@ -88,10 +86,10 @@ def header_of(path: Path) -> dict[str, Any]:
 
 
 def _check_alike(one: Journal, other: Journal) -> None:
-    """Refuses runs under other conditions; policies with weights of their own are told apart by their names."""
-    ours, theirs = ({**journal.header, **_trained(journal)} for journal in (one, other))
-    of_one = {*_trained(one)} ^ {*_trained(other)}
-    for what in sorted({*ours, *theirs} - {"trained"} - of_one):
+    """Refuses runs under other conditions, and of weights or placers that have one name and are others."""
+    ours, theirs = ({**journal.header, **_codes(journal)} for journal in (one, other))
+    of_one = {*_codes(one)} ^ {*_codes(other)}
+    for what in sorted({*ours, *theirs} - of_one):
         if ours.get(what) != theirs.get(what):
             raise InputError(
                 f"{one.path} with results of {what} {ours.get(what)!r}, {other.path} of {theirs.get(what)!r}",
@@ -100,10 +98,13 @@ def _check_alike(one: Journal, other: Journal) -> None:
             )
 
 
-def _trained(journal: Journal) -> Mapping[str, Any]:
-    """Digests of weights by the names of their policies."""
-    found = journal.header.get("trained")
-    return found if isinstance(found, dict) else {}
+def _codes(journal: Journal) -> Mapping[str, str]:
+    """Digests of what is not tfplace's own, with each family's weights for themselves."""
+    found = {}
+    for run in journal.runs.values():
+        if run.code:
+            found[f"{run.placer} for {run.case.graph.rpartition('_')[0] or run.case.graph}"] = run.code
+    return found
 
 
 def _check_same(one: Facts, path: Path, other: Facts, other_path: Path) -> None:

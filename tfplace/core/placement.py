@@ -182,7 +182,9 @@ class Placement:
         return html
 
     def timeline(self) -> Timeline:
-        """When each op runs and each tensor moves, simulated.
+        """When each op runs and each tensor moves, simulated by the default rules.
+
+        `tfplace.simulate.evaluate.Simulator(problem, options).timeline(placement.op_device)` does it by others.
 
         Raises:
           PlacementError: loaded from a file without its graph.
