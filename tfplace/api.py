@@ -60,11 +60,13 @@ def place(
       batch: as in `extract`.
       placer: a registered placer's name, or "module:class" of one's own (docs/own_placer.md).
       budget: seconds ("30s", 30.0) or a number of simulated placements (an int or "500 evaluations").
-      seed: random seed; with a budget in evaluations the same seed gives the same placement.
+      seed: random seed; with a budget in evaluations the same seed gives the same placement, of placers that learn with
+        TensorFlow on as many cores.
       constraints: as in `formulate`.
       max_memory: as in `formulate`.
       profile: as in `formulate`.
-      baselines: placers whose results are reported beside it; by default every single device and the cheap placers.
+      baselines: placers whose results are reported beside it and beside every single device; by default round_robin,
+        expert and heft.
       progress: True shows a bar on a terminal or in a notebook, False shows nothing; a function is called as the search
         goes on, with the best so far.
       evaluator: who tells what a placement costs: "simulated", "grappler", "measured" (on this process's devices), a

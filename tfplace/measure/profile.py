@@ -50,7 +50,7 @@ class Outcome:
       ran: whether the step had to be run.
       new: signatures measured now.
       unrun: ops that did not run by themselves. TensorFlow merges some (a convolution and its bias) into one of their
-        readers, with which they then share its time; others were of a branch not taken, and count as nothing.
+        readers, with which they then share its time; others were of a branch not taken, and are not measured.
       miscounted: ops that ran more or less often than the graph says.
       rejected: traced steps left out because something else used the processor.
     """
