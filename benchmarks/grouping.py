@@ -139,7 +139,8 @@ def tables(data):
         "| grouper | groups | " + " | ".join(f"{m} ({sizes[m]})" for m in models) + " |",
         "|---|---:|" + "---:|" * len(models),
     ]
-    best = {m: min(r["median_ms"] for r in rows if r["model"] == m and r["asked"] and r["median_ms"]) for m in models}
+    fits = [r for r in rows if r["asked"] and r["median_ms"]]
+    best = {m: min((r["median_ms"] for r in fits if r["model"] == m), default=None) for m in models}
     for grouper, asked in dict.fromkeys((r["grouper"], r["asked"]) for r in rows):
         cells = [cell(found.get((m, grouper, asked)), best[m]) for m in models]
         lines.append(f"| {grouper} | {asked or ''} | " + " | ".join(cells) + " |")
@@ -159,7 +160,7 @@ def cell(entry, best_ms):
 
 def _means_table(rows):
     medians = {(r["model"], r["grouper"], r["asked"]): r["median_ms"] for r in rows}
-    models = list(dict.fromkeys(r["model"] for r in rows))
+    models = [m for m in dict.fromkeys(r["model"] for r in rows) if medians.get((m, "none", None))]
     alone = [medians[m, "none", None] for m in models]
     groupers = list(dict.fromkeys(r["grouper"] for r in rows if r["asked"]))
     yield f"Geometric means over the {len(models)} models, relative to the search on single units:"
@@ -168,7 +169,7 @@ def _means_table(rows):
     yield "|---:|" + "---:|" * len(groupers)
     for asked in dict.fromkeys(r["asked"] for r in rows if r["asked"]):
         ratios = {g: [medians.get((m, g, asked)) for m in models] for g in groupers}
-        cells = ("" if None in ms else f"{mean_ratio(ms, alone):.2f}" for ms in ratios.values())
+        cells = ("" if None in ms or not ms else f"{mean_ratio(ms, alone):.2f}" for ms in ratios.values())
         yield f"| {asked} | " + " | ".join(cells) + " |"
 
 

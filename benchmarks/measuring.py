@@ -80,9 +80,11 @@ def neighbour(core, busy_s, idle_s):
     """A process that is busy on a core now and then."""
     code = NEIGHBOUR.format(core=core, busy_s=busy_s, idle_s=idle_s)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        yield
-        process.kill()
+        try:
+            process.stdout.readline()
+            yield
+        finally:
+            process.kill()
 
 
 def beside_others(problem, split, backend):

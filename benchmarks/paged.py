@@ -29,7 +29,7 @@ def run(name, measure, text):
     page = flags.DEFINE_string("page", None, "A page whose table is rewritten; nothing is run.")
 
     def main(argv):
-        with script(argv):
+        with script(argv, stopped="Stopped; nothing was written."):
             path = Path(out.value)
             if page.value:
                 Page(page.value, name.replace("_", "-")).write(text(json.loads(path.read_text())))

@@ -20,17 +20,20 @@ import sys
 import time
 from pathlib import Path
 
-from tfplace.compare.cells import seeds_of
-from tfplace.compare.tables import replace_between
-from tfplace.core.files import write_whole
-from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
-from tfplace.group.dnn_partitioning import load_workload
-from tfplace.registry import OBJECTIVES
-from tfplace.search.place import search_placement
-from tfplace.version import versions
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tfplace.compare.cells import seeds_of  # noqa: E402
+from tfplace.compare.tables import replace_between  # noqa: E402
+from tfplace.core.files import write_whole  # noqa: E402
+from tfplace.core.stepcost import STEP_TIME, THROUGHPUT  # noqa: E402
+from tfplace.group.dnn_partitioning import load_workload  # noqa: E402
+from tfplace.registry import OBJECTIVES  # noqa: E402
+from tfplace.search.place import search_placement  # noqa: E402
+from tfplace.version import versions  # noqa: E402
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "objectives.md"
+PAGE = ROOT / "docs" / "objectives.md"
 RESULTS = HERE / "results.json"
 REFERENCE = json.loads((HERE / "reference.json").read_text())
 WORKLOADS = tuple(sorted(REFERENCE))

@@ -107,6 +107,15 @@ def test_ops_that_only_a_host_can_run_do_not_break_the_pipeline():
     assert over == 0 and load_s < 4.5
 
 
+def test_what_takes_no_time_stays_where_it_may_be():
+    """The last op takes none, and may not be where the one before it has to be."""
+    topology = make_topology(4, types=["GPU"] * 4, bandwidth=1e12, latency=0.0)
+    seconds = [[5, 5, 5, 5], [5, 5, 5, 5], [5, np.inf, np.inf, np.inf], [np.inf, 0, np.inf, np.inf]]
+    problem = problem_from_arrays(seconds, [(0, 1), (1, 2), (2, 3)], topology, edge_bytes=1)
+    (over, load_s), _ = place(problem)
+    assert over == 0 and load_s == pytest.approx(5.0)
+
+
 def test_devices_of_many_kinds_have_coarser_pieces():
     problem = random_problem(np.random.default_rng(0), 600, 16, unit=1e-3, ties=False)
     run = Search(problem, Budget(evaluations=5), 0, evaluator=PipelineLoads(problem))

@@ -1,8 +1,10 @@
 """Exact: brute force on tiny problems, bounds that hold, and what it says of them."""
 
+import contextlib
 import itertools
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +153,69 @@ def test_without_or_tools(monkeypatch):
     problem = load_workload(WORKLOADS / "thr-layer-bert24-inf.json")
     with pytest.raises(InputError, match=r"pip install 'tfplace\[exact\]'"):
         search(problem, THROUGHPUT)
+
+
+def test_what_starting_takes_counts():
+    """CP-SAT has what is left when its model is there, and no less than a moment."""
+    code = """
+import numpy as np
+from tfplace.group.arrays import problem_from_arrays
+from tfplace.schedule import cp_model
+from tfplace.testing import make_topology
+problem = problem_from_arrays(np.ones((3, 2)), [(0, 1)], make_topology(2))
+sat = cp_model.load_cp_sat()
+
+class Solver(sat.CpSolver):
+    def solve(self, *asked):
+        status = super().solve(*asked)
+        print(self.parameters.max_time_in_seconds, self.status_name(status))
+        return status
+
+sat.CpSolver = Solver
+cp_model.time.time = lambda: 100.0
+for until in (107.0, 90.0):
+    model = cp_model.throughput_model(problem, np.zeros(3, np.int32), 3.0)
+    cp_model.solve(model, cp_model.Limits(until, 1.0, 1))
+"""
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said == "7.0 OPTIMAL\n0.1 OPTIMAL\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it ends with its work")
+def test_its_process_ends_with_the_search():
+    code = """
+import time
+import numpy as np
+from tfplace.core.stepcost import THROUGHPUT
+from tfplace.group.arrays import problem_from_arrays
+from tfplace.schedule import cp_process
+from tfplace.schedule.cp_model import Limits
+from tfplace.testing import make_topology
+problem = problem_from_arrays(np.random.default_rng(0).random((300, 4)), [], make_topology(4))
+cp_process.ask(problem, THROUGHPUT, np.zeros(300, np.int32), 300.0, Limits(time.time() + 300, 1.0, 1))
+"""
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as asking:
+        child = wait_for(lambda: child_that_solves(asking.pid))
+        asking.kill()
+    wait_for(lambda: not Path(f"/proc/{child}").exists())
+
+
+def child_that_solves(parent):
+    """Its number, once it has begun to use several threads."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and int(fields[17]) > 1:
+                return stat.parent.name
+    return None
+
+
+def wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
 
 
 def test_a_process_that_fails_proves_nothing(monkeypatch):

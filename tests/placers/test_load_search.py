@@ -67,6 +67,13 @@ def test_memory_comes_first():
     assert np.bincount(devices).tolist() == [2, 2]
 
 
+def test_memory_counts_where_nothing_takes_time():
+    topology = make_topology(2, memory=80, bandwidth=1e9, latency=1e-6)
+    problem = problem_from_arrays(np.zeros((12, 2)), [(v, v + 1) for v in range(11)], topology, memory_bytes=9)
+    _, run = search(problem)
+    assert run.best_key[0] == 0
+
+
 @pytest.mark.parametrize("name", [name for name in sorted(REFERENCE) if name.startswith("thr-")])
 def test_public_workloads(name):
     """Within 2 % of the best known with few evaluations; the benchmark says what a minute brings."""

@@ -299,6 +299,24 @@ def test_what_went_another_way_is_not_held_against_an_asynchronous_run(problem, 
     assert again.evaluations == 256 and len(norms) == 14
 
 
+class Idle(Here):
+    """There is nothing to do."""
+
+    def start(self, make):
+        workers = super().start(make)
+        workers.submit = pytest.fail
+        return workers
+
+
+def test_an_asynchronous_run_that_is_over_is_over_without_a_checkpoint_too(problem, tmp_path):
+    with RunDirectory(tmp_path, {}, keep_s=1e9) as directory:
+        first, _ = run(problem, "seq2seq", Controllers(Here(2), asynchronous=True), directory=directory)
+    (tmp_path / "checkpoint.npz").unlink(missing_ok=True)
+    with RunDirectory(tmp_path, {}, keep_s=1e9) as directory:
+        again, _ = run(problem, "seq2seq", Controllers(Idle(2), asynchronous=True), directory=directory)
+    assert (again.evaluations, again.best_key) == (first.evaluations, first.best_key) and again.evaluations == 256
+
+
 def test_placers_without_controllers_are_refused(problem):
     with pytest.raises(InputError, match="controllers with placer 'post'; expected one of hierarchical, seq2seq"):
         search_placement(problem, placer="post", budget=10, controllers=Controllers(Here(2)))

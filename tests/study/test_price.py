@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 
 import numpy as np
@@ -71,6 +72,21 @@ def test_searches_end_where_the_memory_suffices(placer, seed):
     with contextlib.suppress(BudgetSpentError):
         placer(starts=[np.zeros(24, np.int32)]).place(study)
     assert study.best_key == (0, 14 * 4.0)
+
+
+@pytest.mark.parametrize("placer", [Annealing, Brkga, CrossEntropy, LocalSearch])
+def test_memory_has_a_price_where_nothing_takes_time(placer):
+    ops = [f"op{i:02}" for i in range(24)]
+    graph = make_graph(
+        dict.fromkeys(ops, 1),
+        [f"{a} -> {b}" for a, b in itertools.pairwise(ops)],
+        variables=dict.fromkeys(ops, 10),
+    )
+    problem = make_problem(graph, make_topology(2, memory=[140, 140], latency=1e-6), np.zeros((24, 2)))
+    study = study_of(problem)
+    with contextlib.suppress(BudgetSpentError):
+        placer(starts=[np.zeros(24, np.int32)]).place(study)
+    assert study.best_key[0] == 0
 
 
 def test_a_search_begins_from_the_best_that_fits():

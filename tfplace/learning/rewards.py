@@ -84,7 +84,7 @@ class Reward:
         return np.asarray(-_SCALES[self.settings.scale](units), np.float64)
 
     def adapt(self, over: LongArray) -> None:
-        """Has the price of a missing byte follow the batch: up if more than half of it does not fit, else down."""
+        """Has the price of a missing byte follow the batch: up if half of it or more does not fit, else down."""
         if len(over):
             self._price.adapt(fits=bool(np.median(over) == 0))
 

@@ -115,7 +115,7 @@ class Training:
 
     def _goes_on(self, updates: float) -> bool:
         """Whether there is budget left; the first trial, whose processes may take as long to start, always counts."""
-        return (self.study.spent < 1 or self.study.best is None) and self.updates < updates
+        return (self.study.spent < 1 or not self.study.evaluations) and self.updates < updates
 
     def _order(self, controller: int) -> Order:
         while len(self.baselines) <= controller:

@@ -70,7 +70,7 @@ class Brkga:
     starts with the given placements, as far as groups can express them (each group goes where its first unit is). From
     REGAL: no key for the priority of an op, since the simulator has an order of its own; one key per group for the
     device instead of one per op and device; groups. Placements that do not fit the memory are ranked with a price for
-    what is missing, which rises while more than half of the elite are such (`Price.adapt`).
+    what is missing, which rises while half of the elite or more are such (`Price.adapt`).
 
     Args:
       starts: [U] placements in the first population; by default everything on each device in turn.

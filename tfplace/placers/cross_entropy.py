@@ -32,7 +32,7 @@ class CrossEntropy:
     of some placements, where Post's is uniform (`lean=0`); smoothing, where Post replaces the distribution
     (`smoothing=1`); mixed in is the blind draw of `tfplace.study.draws.device_share`, which is uniform but for a host
     beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing,
-    which rises while more than half of the elite are such (`Price.adapt`).
+    which rises while half of the elite or more are such (`Price.adapt`).
 
     Args:
       starts: [U] placements; by default everything on each device in turn. Groups are parted where the best of them

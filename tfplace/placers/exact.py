@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 
 import numpy as np
 
@@ -112,7 +113,7 @@ class Exact:
             self.notes = ("exact: too little of the budget was left for CP-SAT, so nothing was proven",)
             return
         limits = Limits(
-            None if seconds is None else (seconds - _STARTING_S) * _PROVE,
+            None if seconds is None else time.time() + (seconds - _STARTING_S) * _PROVE,
             _WORK * max(evaluations or 0, 1),
             len(own_cores()),
         )

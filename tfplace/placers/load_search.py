@@ -236,14 +236,14 @@ def _over(p: LoadProgram, s: State) -> int:
 
 @kernel
 def _energy(p: LoadProgram, s: State, scale: float, total: float) -> float:
+    over = _over(p, s)
+    price = scale * (_OVER_S + _OVER_ALL_S * over / total) if over else 0.0
     largest = s.load.max()
     if largest <= 0:
-        return 0.0
+        return price
     norm = 0.0
     for d in range(len(s.load)):
         norm += (s.load[d] / largest) ** 16
-    over = _over(p, s)
-    price = scale * (_OVER_S + _OVER_ALL_S * over / total) if over else 0.0
     return largest * norm ** (1.0 / _POWER) + price
 
 
@@ -314,6 +314,8 @@ def anneal(b: Board, s: State, temperature: float, moves: int) -> None:
     s.before[:] = s.units
     place_all(p, s, s.before)  # sums of many differences drift
     scale, total = s.load.max(), max(float(p.limit[b.usual].sum()), 1.0)
+    if scale <= 0:
+        scale = 1.0  # where nothing takes time, what does not fit has a price all the same
     energy = _energy(p, s, scale, total)
     best_over, best_load = _over(p, s), s.load.max()
     for _ in range(moves):

@@ -83,7 +83,7 @@ def _partitioned(
 
 
 def _swapped(study: Study, devices: IntArray, best: IntArray, key: Key) -> IntArray:
-    """[U] after exchanging the contents of pairs of devices, as long as a pass over all pairs shortens the step."""
+    """[U] after exchanging the contents of pairs of devices, once each, wherever that shortens the step."""
     for a, b in itertools.islice(itertools.combinations(devices.tolist(), 2), _MOST_SWAPS):
         swap = np.arange(study.problem.num_devices, dtype=np.int32)
         swap[[a, b]] = b, a

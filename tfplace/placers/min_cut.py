@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tfplace.core.arrays import IntArray
-from tfplace.core.stepcost import Key
-from tfplace.group.mapping import static_mapping
-from tfplace.group.parts import fit_variables
-from tfplace.group.unit_graph import unit_graph
 from tfplace.study.base import Study
-from tfplace.study.devices import compute_devices, settle
-
-_TOLERANCES = (0.01, 0.05, 0.2, 0.5)
+from tfplace.study.devices import compute_devices
+from tfplace.study.mapping import best_mapping
 
 
 class MinCut:
@@ -33,12 +26,4 @@ class MinCut:
         Raises:
           InputError: pyscotch is not installed.
         """
-        problem = study.problem
-        graph, devices = unit_graph(problem), compute_devices(problem)
-        tried: list[tuple[Key, int, IntArray]] = []
-        for tolerance in _TOLERANCES:
-            mapped = static_mapping(problem, graph, devices, tolerance)
-            wanted = np.where(mapped < 0, devices[0], mapped)
-            placed = fit_variables(problem, graph, settle(problem, wanted))
-            tried.append((study.key(placed), len(tried), placed))
-        return min(tried, key=lambda each: each[:2])[2]
+        return best_mapping(study, compute_devices(study.problem))

@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.stepcost import Key
-from tfplace.group.mapping import static_mapping
-from tfplace.group.parts import fit_variables
-from tfplace.group.unit_graph import unit_graph
 from tfplace.study.base import Study
-from tfplace.study.devices import settle
-
-_TOLERANCES = (0.01, 0.05, 0.2, 0.5)
+from tfplace.study.mapping import best_mapping
 
 
 class Scotch:
@@ -41,11 +35,4 @@ class Scotch:
         Raises:
           InputError: pyscotch is not installed.
         """
-        problem = study.problem
-        graph, devices = unit_graph(problem), np.arange(problem.num_devices, dtype=np.int32)
-        tried: list[tuple[Key, int, IntArray]] = []
-        for tolerance in _TOLERANCES:
-            wanted = static_mapping(problem, graph, devices, tolerance)
-            placed = fit_variables(problem, graph, settle(problem, wanted))
-            tried.append((study.key(placed), len(tried), placed))
-        return min(tried, key=lambda each: each[:2])[2]
+        return best_mapping(study, np.arange(study.problem.num_devices, dtype=np.int32))

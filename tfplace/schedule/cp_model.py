@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,9 @@ _TICKS = 1_000_000
 _NAMED = 40
 """Of the largest units, the first not on one of several devices alike is on the next: without that, every placement
 would be searched once for each way to name the devices."""
+
+_LEAST_S = 0.1
+"""For CP-SAT, however late it is: to say at least what bound there is."""
 
 _TRANSFERS = 20_000
 """With more possible transfers than this, links are as wide as needed: it is their latency that counts."""
@@ -73,12 +77,13 @@ class Limits:
     """How long CP-SAT may go on.
 
     Attributes:
-      seconds: of the clock; None for a limit by `work`, with which the answer is always the same.
-      work: deterministic seconds, as CP-SAT counts its steps; used, on one thread, without `seconds`.
-      threads: with `seconds`.
+      until: when it ends at the latest, as `time.time()` tells it, so that to start and to build the model counts too;
+        None for a limit by `work`, with which the answer is always the same.
+      work: deterministic seconds, as CP-SAT counts its steps; used, on one thread, without `until`.
+      threads: with `until`.
     """
 
-    seconds: float | None
+    until: float | None
     work: float
     threads: int
 
@@ -97,10 +102,11 @@ def solve(model: Model, limits: Limits) -> Answer:
         model.cp.add_hint(variable, value)
     solver = cp_model.CpSolver()
     solver.parameters.random_seed = 1
-    if limits.seconds is None:
+    if limits.until is None:
         solver.parameters.num_workers, solver.parameters.max_deterministic_time = 1, limits.work
     else:
-        solver.parameters.num_workers, solver.parameters.max_time_in_seconds = limits.threads, limits.seconds
+        solver.parameters.num_workers = limits.threads
+        solver.parameters.max_time_in_seconds = max(limits.until - time.time(), _LEAST_S)
     found: list[IntArray] = []
 
     class _Keep(cp_model.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from tfplace.core.stepcost import STEP_TIME
 from tfplace.errors import MissingExtraError
 from tfplace.schedule.cp_model import Answer, Limits, solve, step_model, throughput_model
 from tfplace.simulate.evaluate import timeline_of
+from tfplace.workers.child import end_with
 
 _GRACE_S = 120.0
 """To start, to build the model and to stop."""
@@ -61,11 +63,11 @@ def ask(problem: Problem, objective: str, start: IntArray, start_s: float, limit
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         done = subprocess.run(
-            [sys.executable, "-m", __name__],
+            [sys.executable, "-m", __name__, str(os.getpid())],
             input=pickle.dumps(question),
             capture_output=True,
             env={**os.environ, "PYTHONPATH": path},
-            timeout=None if limits.seconds is None else limits.seconds + _GRACE_S,
+            timeout=None if limits.until is None else max(limits.until - time.time(), 0.0) + _GRACE_S,
             start_new_session=True,  # Ctrl-C is for the search, which then ends this process
             check=True,
         )
@@ -87,5 +89,6 @@ def answer(question: Question) -> Answer:
 
 
 if __name__ == "__main__":
+    end_with(int(sys.argv[1]))
     sys.modules["tfplace.schedule.cp_process"] = sys.modules["__main__"]  # under which name the question was written
     sys.stdout.buffer.write(pickle.dumps(answer(pickle.load(sys.stdin.buffer))))

@@ -90,7 +90,7 @@ def make_pieces(problem: Problem, most: int) -> tuple[Order, Pieces]:
     kind = _kinds(problem, seconds, out, into)
     one = np.unique(kind, return_index=True)[1]
     may: NDArray[np.bool_] = np.asarray(problem.allowed[:, paying].any(axis=1))
-    block, before = _without(may, *_without_idle_leaves(loads, units, before))
+    block, before = _without(may, *_without_idle_leaves(loads, units, before, problem.allowed))
     found = int(block.max(initial=-1)) + 1
     if found > most:
         block, before = _stretches(block, before, loads.seconds.mean(axis=1), most)
@@ -145,11 +145,13 @@ def _kinds(problem: Problem, seconds: FloatArray, out: FloatArray, into: FloatAr
     return kind
 
 
-def _without_idle_leaves(loads: LoadProgram, block: IntArray, before: IntArray) -> tuple[IntArray, IntArray]:
+def _without_idle_leaves(
+    loads: LoadProgram, block: IntArray, before: IntArray, allowed: NDArray[np.bool_]
+) -> tuple[IntArray, IntArray]:
     """Joins blocks of no seconds that a single other block exchanges anything with to that block.
 
-    Such a block adds nothing but a transfer where it is apart, so this loses no solution. If not everything fits every
-    device, only blocks of no bytes are joined.
+    Such a block adds nothing but a transfer where it is apart, so this loses no solution, as long as it may be wherever
+    the other may. If not everything fits every device, only blocks of no bytes are joined.
     """
     count = int(block.max(initial=-1)) + 1
     near: list[set[int]] = [set() for _ in range(count)]
@@ -162,13 +164,18 @@ def _without_idle_leaves(loads: LoadProgram, block: IntArray, before: IntArray) 
     tight = loads.unit_bytes.sum() + loads.size.sum() > loads.limit.min()
     busy = np.zeros(count)
     np.add.at(busy, block, loads.seconds.max(axis=1) + (loads.unit_bytes if tight else 0))
+    may = np.ones((count, allowed.shape[1]), np.bool_)
+    np.logical_and.at(may, block, allowed)
     into = list(range(count))
     leaves = [b for b in range(count) if busy[b] == 0 and len(near[b]) == 1]
     while leaves:
         leaf = leaves.pop()
         if len(near[leaf]) != 1:
             continue
-        other = near[leaf].pop()
+        (other,) = near[leaf]
+        if np.any(may[other] & ~may[leaf]):
+            continue
+        near[leaf].clear()
         into[leaf] = other
         near[other].discard(leaf)
         if busy[other] == 0 and len(near[other]) == 1:

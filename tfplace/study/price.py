@@ -40,7 +40,8 @@ class Price:
 
     def __init__(self, study: Study, start: Key, weight: float = 1.0) -> None:
         problem = study.problem
-        self.scale_s = start[1] if math.isfinite(start[1]) else float(problem.unit_seconds.min(axis=1).sum())
+        step_s = start[1] if math.isfinite(start[1]) else float(problem.unit_seconds.min(axis=1).sum())
+        self.scale_s = step_s or 1.0  # where nothing takes time, what does not fit has a price all the same
         # a host's memory, often far larger than what is short, would make all of that look small
         limit_bytes = max(float(problem.memory_limit[compute_devices(problem)].sum()), 1.0)
         self._first_s, self._byte_s = _OVER_S * self.scale_s, _OVER_ALL_S * self.scale_s / limit_bytes

@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main(descriptor: int, parent: int) -> None:
     """Does tasks until there are no more."""
-    _end_with(parent)
+    end_with(parent)
     os.set_inheritable(descriptor, False)  # what a task starts is not to hold it open
     with Connection(descriptor) as pipe:
         sys.path[:], cores = pipe.recv()
@@ -71,7 +71,7 @@ def _failure(error: BaseException) -> bytes:
     return pickle.dumps((False, told))
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Lets the kernel end this process when the parent does, also in the middle of native code; Linux only.
 
     Elsewhere the process ends at its next look at the closed pipe.
