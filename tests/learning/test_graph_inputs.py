@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from tfplace.core.costs import CostTable
 from tfplace.core.topology import Topology
+from tfplace.group.arrays import problem_from_arrays
 from tfplace.learning.features import unit_edges
-from tfplace.learning.graph_inputs import DEVICE_FEATURES, GRAPH_FEATURES, UNIT_FEATURES, graph_inputs
-from tfplace.testing import random_problem
+from tfplace.learning.graph_inputs import DEVICE_FEATURES, GRAPH_FEATURES, UNIT_FEATURES, WAVES, graph_inputs
+from tfplace.testing import make_topology, random_problem
 from tfplace.testing.graphs import random_graph
+
+SPEED = 3 + WAVES
+"""The column of devices that tells it."""
 
 problems = st.builds(
     lambda seed, ops, devices, tight: random_problem(np.random.default_rng(seed), ops, devices, unit=1e-3, tight=tight),
@@ -82,3 +86,15 @@ def test_a_machine_that_is_slower_in_everything_looks_the_same(factor):
         if name != "devices":
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-3, atol=1e-3, err_msg=name)
     np.testing.assert_allclose(one.devices, other.devices, rtol=1e-3, atol=1e-3)
+
+
+def test_a_device_on_which_ops_may_not_be_is_not_taken_for_the_fastest():
+    """Its speed is told by what others take, and does not depend on the unit of time."""
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"])
+    slow = problem_from_arrays(np.tile([4.0, 1.0, 1.0], (9, 1)), [], topology)
+    none = problem_from_arrays(np.tile([np.inf, 1.0, 1.0], (9, 1)), [], topology)
+    one = problem_from_arrays(np.vstack([np.tile([np.inf, 1.0, 1.0], (8, 1)), [[4.0, 1.0, 1.0]]]), [], topology)
+    (cpu, gpu, _), *others = (graph_inputs(problem).devices[:, SPEED] for problem in (slow, none, one))
+    assert cpu > gpu
+    for cpu_s, gpu_s, _ in others:
+        assert gpu == gpu_s <= cpu_s < cpu

@@ -254,10 +254,11 @@ def _same_shape(allowed: ArrayLike, seconds: FloatArray) -> BoolArray:
 
 
 def _finite(seconds: FloatArray) -> FloatArray:
-    """The seconds, with 0 where they are infinite: nothing is ever run there."""
+    """The seconds; where they are infinite, and nothing is ever run, the least of the op's, so that sums stay fair."""
     if np.any(np.isnan(seconds)) or np.any(seconds < 0):
         raise GraphError("negative seconds, or seconds that are no numbers", "compute_s of at least 0, or infinite")
-    return np.where(np.isfinite(seconds), seconds, 0.0)
+    least = seconds.min(axis=1, keepdims=True)
+    return np.where(np.isfinite(seconds), seconds, np.where(np.isfinite(least), least, 0.0))
 
 
 def _restrict(problem: Problem, may: BoolArray) -> Problem:
