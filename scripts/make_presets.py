@@ -1,11 +1,12 @@
-"""Writes tfplace/core/presets/*.json: a CPU with 2, 4 or 8 GPUs of the papers' kinds. Run after any change here."""
+"""Writes tfplace/core/presets/*.json: a CPU with 2, 4 or 8 GPUs, the papers' and today's. Run after any change here."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import app
 
@@ -41,6 +42,24 @@ CPUS: dict[str, dict[str, Any]] = {
         "source": "20 cores x 2.2 GHz x 32 float32 operations per cycle (two AVX2 fused multiply-adds); four channels "
         "of DDR4-2400; GDP names a Broadwell, and this one is half of a DGX-1's host. Estimates: memory, op_overhead.",
     },
+    "Rome": {
+        "model": "AMD EPYC 7742",
+        "memory": "512GiB",
+        "flops": {"float32": "4.608TFLOP/s", "float64": "2.304TFLOP/s"},
+        "memory_bandwidth": "204.8GB/s",
+        "op_overhead": "2us",
+        "source": "64 cores x 2.25 GHz x 32 float32 operations per cycle (two AVX2 fused multiply-adds); eight "
+        "channels of DDR4-3200; half of a DGX A100's host. Estimate: op_overhead.",
+    },
+    "Sapphire Rapids": {
+        "model": "Intel Xeon Platinum 8480C",
+        "memory": "1TiB",
+        "flops": {"float32": "7.168TFLOP/s", "float64": "3.584TFLOP/s"},
+        "memory_bandwidth": "307.2GB/s",
+        "op_overhead": "2us",
+        "source": "56 cores x 2.0 GHz x 64 float32 operations per cycle (two AVX-512 fused multiply-adds); eight "
+        "channels of DDR5-4800; half of a DGX H100's host. Estimate: op_overhead.",
+    },
 }
 PCIE_7_6 = {
     "bandwidth": "7.6GB/s",
@@ -52,12 +71,17 @@ PCIE_12 = {
     "latency": "25us",
     "source": f"Estimate: three quarters of PCIe 3.0 x16's 15.75 GB/s, as large copies reach; {LATENCY}.",
 }
-# Kind -> product, CPU, PCIe link, GPUs on one board (a K80 board carries two behind its own switch).
-KINDS: dict[str, tuple[str, str, dict[str, str], int]] = {
-    "K80": ("Tesla K80", "Haswell", PCIE_7_6, 2),
-    "P100": ("Tesla P100-PCIE-16GB", "Broadwell", PCIE_12, 1),
-    "V100-PCIe": ("Tesla V100-PCIE-16GB", "Broadwell", PCIE_12, 1),
-    "V100-NVLink": ("Tesla V100-SXM2-16GB", "Broadwell", PCIE_12, 1),
+PCIE_25 = {
+    "bandwidth": "25GB/s",
+    "latency": "25us",
+    "source": "Measured peak of an A100's PCIe 4.0 x16 (the authors of BaM, github.com/ZaidQureshi/bam/issues/54); "
+    f"{LATENCY}.",
+}
+PCIE_54 = {
+    "bandwidth": "54GB/s",
+    "latency": "25us",
+    "source": "Estimate: p2pBandwidthLatencyTest measures 53 to 56 GB/s between RTX PRO 6000 on PCIe 5.0 x16 "
+    f"(github.com/voipmonitor/rtx6kpro); {LATENCY}.",
 }
 MIXED = ("V100-PCIe", "P100")
 # NVLinks between two GPUs: doubled between all four of a fully connected board, and a DGX-1V's hybrid cube mesh.
@@ -67,7 +91,18 @@ MESH = {
 }
 
 
-def nvlinks(count: int) -> list[dict[str, Any]]:
+class Kind(NamedTuple):
+    """What boxes of one GPU product are made of."""
+
+    product: str
+    cpu: str
+    pcie: dict[str, str]
+    uplinks: int = 2  # x16 links to the CPU, if there are as many boards
+    per_board: int = 1  # a K80 board carries two GPUs behind its own switch
+    nvlinks: Callable[[int], list[dict[str, Any]]] = lambda count: []
+
+
+def paired(count: int) -> list[dict[str, Any]]:
     """A link entry for each direction of each NVLinked pair, on a port of its own."""
     pairs = MESH if count == 8 else {(a, b): 2 for a in range(count) for b in range(a + 1, count)}
     return [
@@ -85,9 +120,53 @@ def nvlinks(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def pcie_links(count: int, per_board: int, numbers: dict[str, str]) -> list[dict[str, Any]]:
-    """Two x16 uplinks to the CPU (a Xeon E5 has 40 lanes), GPUs spread evenly over them."""
-    uplinks = min(2, max(1, count // per_board))
+def switched(bandwidth: str, source: str) -> Callable[[int], list[dict[str, Any]]]:
+    """NVSwitch: one entry for all GPUs, each with one NVLink port that its transfers share."""
+    return lambda count: [
+        {
+            "src": "GPU:*",
+            "dst": "GPU:*",
+            "bandwidth": bandwidth,
+            "latency": "25us",
+            "port": "nvlink",
+            "source": f"{source}; {LATENCY}.",
+        }
+    ]
+
+
+KINDS = {
+    "K80": Kind("Tesla K80", "Haswell", PCIE_7_6, per_board=2),
+    "P100": Kind("Tesla P100-PCIE-16GB", "Broadwell", PCIE_12),
+    "V100-PCIe": Kind("Tesla V100-PCIE-16GB", "Broadwell", PCIE_12),
+    "V100-NVLink": Kind("Tesla V100-SXM2-16GB", "Broadwell", PCIE_12, nvlinks=paired),
+    "A100-NVLink": Kind(
+        "NVIDIA A100",
+        "Rome",
+        PCIE_25,
+        uplinks=4,
+        nvlinks=switched(
+            "260GB/s",
+            "12 NVLink 3.0 of 25 GB/s each through NVSwitch; 519 GB/s measured in both directions together "
+            "(p2pBandwidthLatencyTest, github.com/NVIDIA/nccl-tests/issues/100)",
+        ),
+    ),
+    "H100-NVLink": Kind(
+        "NVIDIA H100",
+        "Sapphire Rapids",
+        PCIE_54,
+        uplinks=4,
+        nvlinks=switched(
+            "375GB/s",
+            "18 NVLink 4.0 of 25 GB/s each through NVSwitch; 371 to 377 GB/s measured in one direction "
+            "(p2pBandwidthLatencyTest, github.com/NVIDIA/nccl/issues/1264)",
+        ),
+    ),
+}
+
+
+def pcie_links(count: int, kind: Kind) -> list[dict[str, Any]]:
+    """As many x16 uplinks to the CPU as the box has (a Xeon E5's 40 lanes give two), GPUs spread evenly over them."""
+    uplinks = min(kind.uplinks, max(1, count // kind.per_board))
     per_uplink = count // uplinks
     shared = per_uplink > 1
     behind = [range(u * per_uplink, (u + 1) * per_uplink) for u in range(uplinks)]
@@ -97,7 +176,7 @@ def pcie_links(count: int, per_board: int, numbers: dict[str, str]) -> list[dict
         ends += [(pattern[u], "CPU:0", [f"uplink{u}/up"]), ("CPU:0", pattern[u], [f"uplink{u}/down"])]
         ends += [(pattern[u], pattern[v], [f"uplink{u}/up", f"uplink{v}/down"]) for v in range(uplinks) if v != u]
     return [
-        {"src": src, "dst": dst, **numbers, "port": "pcie"} | ({"shared": channels} if shared and channels else {})
+        {"src": src, "dst": dst, **kind.pcie, "port": "pcie"} | ({"shared": channels} if shared and channels else {})
         for src, dst, channels in ends
     ]
 
@@ -110,18 +189,18 @@ def gpu(product: str) -> dict[str, Any]:
 
 def preset(kind: str, count: int) -> dict[str, Any]:
     """The whole file of `count` GPUs of `kind`."""
-    product, cpu, pcie, per_board = KINDS[kind]
-    links = pcie_links(count, per_board, pcie) + (nvlinks(count) if kind.endswith("NVLink") else [])
-    what = "GK210 GPUs, two of which make one Tesla K80 board" if kind == "K80" else product
-    return box(f"{count}x{kind}", cpu, f"{count} {what}", [product] * count, links)
+    made = KINDS[kind]
+    links = pcie_links(count, made) + made.nvlinks(count)
+    what = "GK210 GPUs, two of which make one Tesla K80 board" if kind == "K80" else made.product
+    return box(f"{count}x{kind}", made.cpu, f"{count} {what}", [made.product] * count, links)
 
 
 def mixed(kinds: tuple[str, str], count: int) -> dict[str, Any]:
     """The whole file of `count` GPUs of each of two kinds with the same host and PCIe, side by side on each uplink."""
-    (first, cpu, pcie, _), (second, *_) = (KINDS[kind] for kind in kinds)
-    links = pcie_links(2 * count, 1, pcie)
+    first, second = (KINDS[kind] for kind in kinds)
     name = "+".join(f"{count}x{kind}" for kind in kinds)
-    return box(name, cpu, f"{count} {first} and {count} {second}", [first, second] * count, links)
+    what = f"{count} {first.product} and {count} {second.product}"
+    return box(name, first.cpu, what, [first.product, second.product] * count, pcie_links(2 * count, first))
 
 
 def box(name: str, cpu: str, what: str, products: list[str], links: list[dict[str, Any]]) -> dict[str, Any]:

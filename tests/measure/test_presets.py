@@ -1,4 +1,5 @@
 import importlib.util
+import itertools
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from tfplace import Topology
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = ("K80", "P100", "V100-PCIe", "V100-NVLink")
+KINDS = ("K80", "P100", "V100-PCIe", "V100-NVLink", "A100-NVLink", "H100-NVLink")
 
 
 MIXED = ("2xV100-PCIe+2xP100", "4xV100-PCIe+4xP100")
@@ -30,12 +31,13 @@ def test_preset_loads_with_sources(name):
 
 @pytest.mark.parametrize("count", [2, 4, 8])
 def test_newer_gpus_are_faster(count):
-    k80, p100, pcie, nvlink = (Topology.preset(f"{count}x{kind}") for kind in KINDS)
-    for slower, faster in ((k80, p100), (p100, pcie), (pcie, nvlink)):
+    boxes = [Topology.preset(f"{count}x{kind}") for kind in KINDS]
+    for slower, faster in itertools.pairwise(boxes):
         a, b = slower.devices[1], faster.devices[1]
         assert a.flops["float32"] < b.flops["float32"]
         assert a.memory_bandwidth <= b.memory_bandwidth
-    assert k80.bandwidth[1, 2] < p100.bandwidth[1, 2] == pcie.bandwidth[1, 2] < nvlink.bandwidth[1, 2]
+    k80, p100, pcie, *nvlinked = (box.bandwidth[1, 2] for box in boxes)
+    assert k80 < p100 == pcie < nvlinked[0] < nvlinked[1] < nvlinked[2]
 
 
 @pytest.mark.parametrize("name", MIXED)
@@ -48,16 +50,30 @@ def test_two_kinds_together_are_side_by_side(name):
     np.testing.assert_array_equal(topology.bandwidth, alone.bandwidth)
 
 
-def test_uplinks_are_shared_and_nvlinks_are_not():
-    def channels(topology, src, dst):
-        row = topology.channels[topology.index(src), topology.index(dst)]
-        return {topology.channel_names[c] for c in row if c >= 0}
+def channels(topology, src, dst):
+    row = topology.channels[topology.index(src), topology.index(dst)]
+    return {topology.channel_names[c] for c in row if c >= 0}
 
+
+def test_uplinks_are_shared_and_nvlinks_are_not():
     pcie = Topology.preset("4xP100")
     assert channels(pcie, "GPU:0", "CPU:0") & channels(pcie, "GPU:1", "GPU:2") == {"uplink0/up"}
     assert not channels(pcie, "GPU:0", "GPU:1") & channels(pcie, "GPU:2", "GPU:3")
     nvlink = Topology.preset("4xV100-NVLink")
     assert not channels(nvlink, "GPU:0", "GPU:1") & channels(nvlink, "GPU:0", "GPU:2")
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("A100-NVLink", 260e9), ("H100-NVLink", 375e9)])
+def test_a_gpu_behind_a_switch_has_one_port_for_all_others_and_another_for_the_cpu(kind, rate):
+    topology = Topology.preset(f"8x{kind}")
+    between = topology.bandwidth[1:, 1:][~np.eye(8, dtype=bool)]
+    assert (between == rate).all()
+    others = [channels(topology, "GPU:0", f"GPU:{i}") for i in range(1, 8)]
+    assert set.intersection(*others) == {"GPU:0/nvlink/out"}
+    cpu = [channels(topology, f"GPU:{i}", "CPU:0") for i in range(8)]
+    assert cpu[0] & cpu[1] == {"CPU:0/pcie/in", "uplink0/up"}
+    assert cpu[1] & cpu[2] == {"CPU:0/pcie/in"}
+    assert not cpu[0] & set.union(*others)
 
 
 def test_every_gpu_of_the_mesh_has_six_nvlinks():
