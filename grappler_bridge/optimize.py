@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
 
-from grappler_bridge.errors import grappler_errors
+from grappler_bridge.errors import GrapplerInputError, grappler_errors
 from grappler_bridge.metagraph import fetching
 
 
-def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]) -> Any:
+def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str], kept: Sequence[str] = ()) -> Any:
     """Runs Grappler passes and returns the new `GraphDef`.
 
     The pass "function" inlines called functions and lowers While and If to Switch and Merge; "pruning" drops what no
@@ -23,13 +23,18 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
       graph_def: the graph with its function library; every function it calls must be in it.
       fetches: names of the ops to keep, with all they depend on. Placeholders stay only if they are among them.
       passes: Grappler optimizer names, in order.
+      kept: names of ops that are to stay what they are; fetches with one output may still become constants.
 
     Raises:
-      GrapplerInputError: no fetches, or one that is not in the graph, unknown ops, absent functions or inputs, names
-        that occur twice.
+      GrapplerInputError: no fetches, or one or an op to keep that is not in the graph, unknown ops, absent functions
+        or inputs, names that occur twice.
       GrapplerError: Grappler gave up.
     """
     meta = fetching(graph_def, fetches)
+    if kept:
+        if absent := sorted({*kept} - {node.name for node in graph_def.node}):
+            raise GrapplerInputError(f"ops to keep, absent {absent[:3]}", "names of ops of the graph")
+        meta.collection_def["table_initializer"].node_list.value.extend(kept)  # Grappler leaves such ops alone
     config = tf.compat.v1.ConfigProto()
     options = config.graph_options.rewrite_options
     options.min_graph_nodes = -1

@@ -21,10 +21,12 @@ from tfplace.compare.tables import fidelity_tables, speed_table
 from tfplace.compare.unseen_table import ITSELF, TRAINED, over_optimised, unseen_tables
 from tfplace.learning.metrics import TAGS
 from tfplace.learning.pretrained import Pretrained
+from tfplace.registry import PLACERS
 from tfplace.report.tensorboard import BEST, TRAINING
 from tfplace.reproduce.claims import CLAIMS
 from tfplace.reproduce.recheck import Judged, judged_tables
 from tfplace.reproduce.verdicts import verdicts_table
+from tfplace.search.init import goes_on
 from tfplace.testing import make_graph
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -239,3 +241,13 @@ def test_what_controllers_gain_is_what_was_measured():
     said = _unwrapped("docs/policies.md")
     assert f"{gain['seq2seq']} placements a second with `seq2seq`, and from {gain['hierarchical']} with" in said
     assert found["controllers"] == found["processors"] == 2 and "Two controllers on two cores" in said
+
+
+def test_every_placer_is_in_the_list_with_what_it_needs_and_whether_it_goes_on():
+    row = r"^\| `(\w+)` \|(?:.*\|)? (yes|no) \| (?:`'\.\[(\w+)\]'` )?\|$"
+    rows = re.findall(row, text("docs/placers.md"), re.MULTILINE)
+    assert sorted(name for name, _, _ in rows) == list(PLACERS)
+    for name, init, extra in rows:
+        assert (init == "yes") == goes_on(PLACERS[name]()), name
+        asked = re.search(r"tfplace\[(\w+)\]", PLACERS[name].__doc__)
+        assert extra == (asked[1] if asked else ""), name

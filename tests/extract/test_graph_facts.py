@@ -231,6 +231,24 @@ def test_small_constants_are_replicable_and_large_ones_are_not():
     assert sizes == {True: 800, False: 160000}
 
 
+@pytest.mark.parametrize(("side", "folded"), [(16, True), (1024, False)])
+def test_a_mask_as_large_as_attention_scores_is_no_constant(side, folded):
+    """Grappler would write all its values into the graph, and a graph of 2 GiB is none."""
+
+    @tf.function
+    def f(scores):
+        past = tf.linalg.band_part(tf.ones((side, side), tf.int32), -1, 0) > 0
+        return tf.where(tf.logical_and(tf.ones_like(scores, tf.bool), past), scores, -1e9)
+
+    spec = tf.TensorSpec([2, 3, side, side])
+    graph = tfplace.extract(f, spec)
+    assert ("LogicalAnd" not in graph.op_types) is folded
+    assert graph.metagraph().graph_def.ByteSize() < 2 << 20
+    scores = tf.random.stateless_normal(spec.shape, (1, 2))
+    step = tfplace.apply(graph, tfplace.place(graph, placer="single", budget=5, progress=False))
+    np.testing.assert_array_equal(step(scores), f(scores))
+
+
 SCRIPT = """
 import tensorflow as tf, tfplace
 from tests.extract import models

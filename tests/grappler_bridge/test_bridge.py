@@ -63,6 +63,16 @@ def test_calls_are_inlined_and_what_is_not_fetched_is_dropped():
     assert not {"Sin", "PartitionedCall", "StatefulPartitionedCall"} & types
 
 
+def test_what_is_kept_is_not_folded():
+    graph_def = graph_of(lambda x: x + tf.exp(tf.ones([2])), tf.TensorSpec([2]))
+    exp = next(node.name for node in graph_def.node if node.op == "Exp")
+    for kept, wanted in (((), False), ((exp,), True)):
+        folded = optimize_graph(graph_def, ["x", "Identity"], ["constfold"], kept=kept)
+        assert ("Exp" in {node.op for node in folded.node}) is wanted
+    with pytest.raises(GrapplerInputError, match="names of ops of the graph"):
+        optimize_graph(graph_def, ["Identity"], ["constfold"], kept=["absent"])
+
+
 def test_shapes_of_placeholders_are_taken_at_their_word_and_open_ones_stay_open():
     for shape, wanted in (([3, 4], (3, 5)), ([None, 4], (-1, 5))):
         graph_def = graph_of(lambda x: tf.matmul(x, tf.ones([4, 5])), tf.TensorSpec(shape))

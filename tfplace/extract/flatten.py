@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grappler_bridge.optimize import optimize_graph
-from tfplace.extract.fold import take_exact_constants
+from tfplace.extract.fold import take_exact_constants, too_large_to_fold
 from tfplace.extract.nodes import parse_input
 from tfplace.extract.refusals import grappler_refusals
 
@@ -92,7 +92,8 @@ def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
     """
     with grappler_refusals():
         flat = optimize_graph(graph_def, fetches, ("function", "pruning"))
-        take_exact_constants(flat, optimize_graph(flat, fetches, ("constfold",)))
+        folded = optimize_graph(flat, fetches, ("constfold",), kept=too_large_to_fold(flat))
+        take_exact_constants(flat, folded)
         return optimize_graph(flat, fetches, ("dependency", "pruning"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,58 @@ _REGROUPED = {"Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "BiasAdd"}
 """Of (a + x) + b Grappler makes (a + b) + x, in which the inner op has its name and another value."""
 
 _REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min", "Any", "All"}
+
+_FILLED = {"OnesLike", "ZerosLike", "Fill"}
+"""What Grappler makes constants of as soon as it knows their shapes; one value stands for all."""
+
+_KNOWN = {"Const", "Shape", "ShapeN", "Size", "Rank", *_FILLED}
+"""Whose values shape inference may tell."""
+
+_LARGE_BYTES = 4 << 20
+
+
+def too_large_to_fold(graph_def: Any) -> list[str]:
+    """Names of ops that "constfold" is not to evaluate, lest the graph grow by gigabytes.
+
+    Grappler makes no constant that is much larger than what the op reads, but takes what is filled with one value, such
+    as ones in the shape of attention scores, for as large as it looks. Combined with a mask that is a constant of all
+    its values, and a graph of 2 GiB cannot be handed over at all.
+
+    Args:
+      graph_def: a flat graph.
+    """
+    readers: dict[str, list[Any]] = defaultdict(list)
+    left = {}
+    for node in graph_def.node:
+        reads = {parse_input(text)[0] for text in node.input if not text.startswith("^")}
+        left[node.name] = len(reads)
+        for name in reads:
+            readers[name].append(node)
+    known = [node for node in graph_def.node if node.op in _KNOWN]
+    filled = {node.name for node in known if node.op in _FILLED}
+    combined = []
+    while known:
+        name = known.pop().name
+        for reader in readers[name]:
+            left[reader.name] -= 1
+            if reader.op in _KNOWN:
+                continue
+            if name in filled:
+                filled.add(reader.name)
+            if not left[reader.name]:
+                known.append(reader)
+                if reader.name in filled:
+                    combined.append(reader.name)
+    if not combined:
+        return []
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    return [name for name in combined if max(map(_bytes, graph.get_operation_by_name(name).outputs)) > _LARGE_BYTES]
+
+
+def _bytes(tensor: Any) -> int:
+    """0 if the shape is not known."""
+    return int((tensor.shape.num_elements() or 0) * tensor.dtype.size)
 
 
 def take_exact_constants(graph_def: Any, folded: Any) -> None:
