@@ -1,6 +1,6 @@
 """The recurrent policy on graphs other than the one it was trained on, beside what compare.py --suite=unseen has.
 
-python benchmarks/rnn_elsewhere.py --graphs=graphs          # 10 minutes; adds to benchmarks/unseen.jsonl
+python benchmarks/rnn_elsewhere.py --graphs=graphs          # 40 minutes; adds to benchmarks/unseen.jsonl
 
 The row "RNN-based" of the figure of Placeto (Addanki et al. 2019): the sequence-to-sequence policy learns on one graph
 of a family from nothing, and places the graphs that are held out as it is. Departure: the paper's features of a unit

@@ -1,3 +1,5 @@
+import functools
+import importlib
 import json
 import re
 import subprocess
@@ -5,6 +7,7 @@ import sys
 from pathlib import Path
 from statistics import geometric_mean, median
 
+import numpy as np
 import pytest
 
 import tfplace
@@ -80,6 +83,36 @@ def test_the_simulator_is_asked_as_written(tmp_path, monkeypatch):
     said = []
     exec(code, {"tfplace": tfplace, "print": lambda *values: said.extend(values)})
     assert said[0] > 0 and said[1] is True and len(said[2]) == 9
+
+
+def test_a_model_that_does_not_fit_is_placed_and_trained_as_written(tmp_path, monkeypatch):
+    model, fit = re.findall(r"```python\n(.*?)```", text("docs/does_not_fit.md"), re.DOTALL)
+    (tmp_path / "net.py").write_text(model)
+    monkeypatch.syspath_prepend(tmp_path)
+    small = {"batch": 4, "words": 8, "width": 32, "layers": 1, "vocabulary": 50}
+    net = importlib.import_module("net")
+    monkeypatch.setattr(net, "build", functools.partial(net.build, **small))
+    built, batch = net.build()
+    graph = tfplace.extract(built, batch)
+    need = tfplace.place(graph, "4xP100", placer="single", budget=5, progress=False).cost.peak_bytes.max()
+    limits = {"GPU:*": int(0.8 * need), "CPU:0": 1 << 20}
+    placed = tfplace.place(graph, "4xP100", budget=300, max_memory=limits, progress=False)
+    assert placed.cost.feasible and sum(name.startswith("GPU") for name in {*placed.devices.values()}) > 1
+
+    tokens = np.zeros((32, 8), np.int32)
+    exec(fit.replace('"60s"', "50"), said := {"x": tokens, "y": tokens})
+    assert said["model"].optimizer.iterations.numpy() == 2
+
+
+def test_another_box_is_asked_as_written(tmp_path, monkeypatch):
+    page = text("docs/other_box.md")
+    (tmp_path / "box.json").write_text(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])
+    make_graph({"a": 10**9, "b": 10**9, "c": 10**6}, ["a -> c", "b -> c"]).save(tmp_path / "lm.npz")
+    monkeypatch.chdir(tmp_path)
+    said = []
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    exec(code.replace('"60s"', "50"), {"print": lambda *values: said.extend(values)})
+    assert 0 < said[0] <= said[1]
 
 
 def test_links_between_documents_lead_somewhere():
