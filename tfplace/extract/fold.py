@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from functools import cache
 from typing import Any
 
 import tensorflow as tf
 
+from grappler_bridge.item import TensorProperties, infer_properties
 from tfplace.extract.nodes import parse_input
 
 _REGROUPED = {"Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "BiasAdd"}
@@ -33,6 +35,10 @@ def too_large_to_fold(graph_def: Any) -> list[str]:
 
     Args:
       graph_def: a flat graph.
+
+    Raises:
+      GrapplerInputError: as `grappler_bridge.item.infer_properties`, as is the next.
+      GrapplerError: Grappler gave up.
     """
     readers: dict[str, list[Any]] = defaultdict(list)
     left = {}
@@ -58,14 +64,15 @@ def too_large_to_fold(graph_def: Any) -> list[str]:
                     combined.append(reader.name)
     if not combined:
         return []
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(graph_def, name="")
-    return [name for name in combined if max(map(_bytes, graph.get_operation_by_name(name).outputs)) > _LARGE_BYTES]
+    outputs = infer_properties(graph_def, combined)
+    return [name for name in combined if max(map(_bytes, outputs.get(name, [])), default=0) > _LARGE_BYTES]
 
 
-def _bytes(tensor: Any) -> int:
+def _bytes(tensor: TensorProperties) -> int:
     """0 if the shape is not known."""
-    return int((tensor.shape.num_elements() or 0) * tensor.dtype.size)
+    if tensor.shape is None or min(tensor.shape, default=0) < 0:
+        return 0
+    return int(math.prod(tensor.shape) * tensor.dtype.size)
 
 
 def take_exact_constants(graph_def: Any, folded: Any) -> None:
