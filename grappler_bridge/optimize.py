@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
 
-from grappler_bridge.errors import GrapplerInputError, grappler_errors
+from grappler_bridge.check import fetched_ops
+from grappler_bridge.errors import GrapplerError, GrapplerInputError, grappler_errors
 from grappler_bridge.metagraph import fetching
 
 
@@ -28,7 +29,7 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     Raises:
       GrapplerInputError: no fetches, or one or an op to keep that is not in the graph, unknown ops, absent functions
         or inputs, names that occur twice.
-      GrapplerError: Grappler gave up.
+      GrapplerError: Grappler gave up, or lost what was to stay.
     """
     meta = fetching(graph_def, fetches)
     if kept:
@@ -41,4 +42,10 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     options.meta_optimizer_iterations = 1  # RewriterConfig.ONE
     options.optimizers.extend(passes)
     with grappler_errors("optimize the graph"):
-        return tf_optimizer.OptimizeGraph(config, meta, verbose=False)
+        optimised = tf_optimizer.OptimizeGraph(config, meta, verbose=False)
+    if lost := sorted({*fetched_ops(meta)} - {node.name for node in optimised.node}):
+        # A graph of 2 GiB comes back empty, without a word.
+        raise GrapplerError(
+            f"Grappler lost {len(lost)} ops that were to stay, such as {lost[0]!r}, by {', '.join(passes)}"
+        )
+    return optimised

@@ -85,6 +85,15 @@ def test_a_journal_has_one_writer(tmp_path):
     assert Journal(path, HEADER).runs == first.runs
 
 
+def test_a_trail_names_each_stage_once(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    stages = ("heft", "heft", "metis", "heft", "heft")
+    trail = tuple((i, 0.1, 9.0 - i, stage) for i, stage in enumerate(stages))
+    Journal(path, HEADER).add(found := run("auto", 5.0, trail=trail))
+    assert path.read_text().count('"heft"') == 2
+    assert [*Journal(path, HEADER).runs.values()] == [found]
+
+
 def test_values_of_other_types_are_told(tmp_path):
     path = tmp_path / "runs.jsonl"
     journal = Journal(path, HEADER)

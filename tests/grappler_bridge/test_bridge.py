@@ -63,6 +63,15 @@ def test_calls_are_inlined_and_what_is_not_fetched_is_dropped():
     assert not {"Sin", "PartitionedCall", "StatefulPartitionedCall"} & types
 
 
+def test_a_graph_that_comes_back_without_its_fetches_is_no_answer(monkeypatch):
+    graph_def = graph_of(tf.exp, tf.TensorSpec([2]))
+    monkeypatch.setattr(
+        "grappler_bridge.optimize.tf_optimizer.OptimizeGraph", lambda *_, **__: tf.compat.v1.GraphDef()
+    )  # as of 2 GiB
+    with pytest.raises(GrapplerError, match="lost 1 ops that were to stay, such as 'Identity', by constfold"):
+        optimize_graph(graph_def, ["Identity"], ["constfold"])
+
+
 def test_what_is_kept_is_not_folded():
     graph_def = graph_of(lambda x: x + tf.exp(tf.ones([2])), tf.TensorSpec([2]))
     exp = next(node.name for node in graph_def.node if node.op == "Exp")

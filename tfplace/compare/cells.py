@@ -233,8 +233,13 @@ class Run:
         return not self.trouble and self.code == code and not (by_clock and self.cpu_s < SHARE * self.seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
+        """Plain data for JSON; of the trail's stages only where each begins, and None until the next."""
+        before = (None, *(stage for *_, stage in self.trail))
+        pairs = zip(self.trail, before, strict=False)
+        return {
+            **asdict(self),
+            "trail": [(*found, None if stage == last else stage) for (*found, stage), last in pairs],
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Run:
@@ -243,9 +248,12 @@ class Run:
         Raises:
           TypeError, ValueError: a value is of another type, or not one of what it should be.
         """
-        trail = tuple((int(e), float(s), float(t), str(stage)) for e, s, t, stage in data["trail"])
+        trail: list[tuple[int, float, float, str]] = []
+        for evaluations, seconds, step_s, stage in data["trail"]:
+            named = trail[-1][3] if stage is None and trail else str(stage)
+            trail.append((int(evaluations), float(seconds), float(step_s), named))
         ran_s = tuple(map(float, data.get("ran_s", ())))
-        return _typed(cls(**{**data, "case": _typed(Case(**data["case"])), "trail": trail, "ran_s": ran_s}))
+        return _typed(cls(**{**data, "case": _typed(Case(**data["case"])), "trail": tuple(trail), "ran_s": ran_s}))
 
 
 _Cell = TypeVar("_Cell", Case, Facts, Run)

@@ -55,7 +55,7 @@ class Journal:
         """
         if isinstance(result, Run) and self._is_known_trouble(result):
             return
-        line = {"facts" if isinstance(result, Facts) else "run": asdict(result)}
+        line = {"facts": asdict(result)} if isinstance(result, Facts) else {"run": result.to_dict()}
         first = [] if self._whole else [{"header": self.header}]
         made_by = [] if self._made_by == self._maker else [{"made_by": self._maker}]
         self._append([*first, *made_by, line])
