@@ -32,7 +32,7 @@ from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
 from tfplace.compare.journal import Journal  # noqa: E402
 from tfplace.compare.tables import Page  # noqa: E402
-from tfplace.core.files import writing  # noqa: E402
+from tfplace.core.files import check_writable, writing  # noqa: E402
 from tfplace.registry import PLACERS  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 
@@ -71,12 +71,14 @@ def _compare() -> None:
     suite = _suite()
     page = None if _PAGE.value is None else Page(_PAGE.value, f"{suite.page}, in short", suite.page)
     out = Path(_OUT.value or ROOT / suite.out)
+    plot = Path(_PLOT.value or out.with_suffix(".png"))
+    check_writable(plot)  # before anything takes long
     run = SuiteRun(suite, Path(_GRAPHS.value), out, functools.partial(load_tensorflow, gpus=False))
     with Stages(quiet=False) as stages:
         failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
     for task, error in failed:  # first of all, as what follows may fail for what is missing
         print(f"{task}: {error!r}", file=sys.stderr)
-    _show(run.journal, page, out)
+    _show(run.journal, page, plot)
     if failed:
         raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
 
@@ -109,7 +111,7 @@ def _suite() -> suites.Suite:
     return dataclasses.replace(suite, **given, **({} if _TIGHT.value else {"tight": ()}))
 
 
-def _show(journal: Journal, page: Page | None, out: Path) -> None:
+def _show(journal: Journal, page: Page | None, plot: Path) -> None:
     from tfplace.compare.gdp_table import gdp_tables
     from tfplace.compare.placers_table import compare_tables, short_table
     from tfplace.compare.policies_table import policies_tables
@@ -136,7 +138,6 @@ def _show(journal: Journal, page: Page | None, out: Path) -> None:
     print(text)
     if page is not None:
         page.write(short_table(rows) if page.name.endswith("in short") else text)
-    plot = Path(_PLOT.value or out.with_suffix(".png"))
     with writing(plot):
         if _SUITE.value == "unseen":
             over_auto = f"step over that of auto with {journal.header['budget']}"

@@ -111,7 +111,7 @@ def test_another_box_is_asked_as_written(tmp_path, monkeypatch):
     branches = [[f"{side}{i}" for i in range(100)] for side in "ab"]
     edges = [f"{one} -> {two}" for branch in branches for one, two in itertools.pairwise([*branch, "c"])]
     ops = {op: 10**6 if op.endswith("99") else 1000 for branch in branches for op in branch}
-    make_graph({**ops, "c": 1000}, edges).save(tmp_path / "lm.npz")
+    make_graph({**ops, "c": 1000}, edges).save(tmp_path / "gpt.npz")
     monkeypatch.chdir(tmp_path)
     said = []
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
@@ -145,6 +145,16 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     assert f"is ahead by at most {100 * behind:.1f} %" in page
     faster = 100 * (1 - geometric_mean(found.over_constructive))
     assert f"and {faster:.0f} % faster than the best list scheduling" in readme
+
+
+def test_the_tables_of_boxes_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/boxes.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "boxes.jsonl", header)) if row.runs]
+    page = _unwrapped("docs/other_box.md")
+    assert compare_tables(rows) in text("docs/other_box.md")
+    of = {row.facts.case.topology: row.median_s("auto") / row.median_s("single") for row in rows}
+    assert f"over four A100 it takes {of['4xA100-NVLink']:.2f} times the step of one" in page
+    assert f"over two H100 {of['2xH100-NVLink']:.2f} times" in page
 
 
 def test_the_tables_of_policies_are_those_of_the_committed_results():
