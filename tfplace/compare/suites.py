@@ -85,7 +85,7 @@ _SMALL = {
     "transformer": {"batch": 32, "layers": 4},
 }
 
-FULL = Suite((*CONSTRUCTIVE, *SEARCHES), "60s", 3, "benchmarks/compare.jsonl", "compare")
+FULL = Suite((*CONSTRUCTIVE, "placeto", "gdp", *SEARCHES), "60s", 3, "benchmarks/compare.jsonl", "compare")
 
 QUICK = Suite(
     FULL.placers, "2s", 3, "out/quick.jsonl", FULL.page, models=tuple(_SMALL), topologies=("4xP100",), parameters=_SMALL

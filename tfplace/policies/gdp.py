@@ -20,6 +20,7 @@ from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.batches import all_keys
 from tfplace.study.draws import together
 from tfplace.study.price import best_start
+from tfplace.study.repair import make_room
 
 if TYPE_CHECKING:
     from tfplace.policies.networks.at_once import AtOnce
@@ -115,8 +116,9 @@ class GdpScratch:
 class Gdp(GdpScratch):
     """GDP with what it has learned on other graphs: places at once.
 
-    Every unit goes where the network would have it most; then some placements are drawn. The best of these is the
-    answer, unless it is to be fine-tuned, as it would be trained from nothing.
+    Every unit goes where the network would have it most; then some placements are drawn. If none of these fits the
+    memory, what comes nearest is repaired (`tfplace.study.repair`). The best of all is the answer, unless it is to be
+    fine-tuned, as it would be trained from nothing.
 
     Args:
       starts: [U] placements, of which the distribution leans towards the best.
@@ -156,6 +158,7 @@ class Gdp(GdpScratch):
             study.key(learner.likeliest())
             seed = study.rng.integers(2**31, size=2).astype(np.int32)
             all_keys(study, learner.draw(settings.draws, seed, settings.temperature).devices)
+            make_room(study, settings.together)
             if self.fine_tune:
                 training = Training(study, make, settings.train)
                 training.go(self.fine_tune)

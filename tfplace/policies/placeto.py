@@ -24,6 +24,7 @@ from tfplace.study.devices import single_devices
 from tfplace.study.draws import device_share, pick
 from tfplace.study.grouped import in_groups
 from tfplace.study.price import best_start
+from tfplace.study.repair import make_room
 
 if TYPE_CHECKING:
     from tfplace.learning.parameters import Parameters
@@ -138,9 +139,10 @@ class Placeto(PlacetoScratch):
     """Placeto with what it has learned on other graphs: places at once.
 
     Everything on one device is swept over with every group where the network would have it most; then sweeps are drawn,
-    a dozen at a time, the first from the same start, later ones from the best that came of any. The best of these few
-    placements is the answer, unless it is to be fine-tuned: further updates draw sweeps side by side, and each is
-    rewarded by how its end compares with the others'.
+    a dozen at a time, the first from the same start, later ones from the best that came of any. If none of these fits
+    the memory, what comes nearest is repaired (`tfplace.study.repair`), group by group and unit by unit. The best of
+    these few placements is the answer, unless it is to be fine-tuned: further updates draw sweeps side by side, and
+    each is rewarded by how its end compares with the others'.
 
     Departures, beside those of `PlacetoScratch`. Fine-tuning rewards the end alone, so that an update costs an
     evaluation an episode and not one a step.
@@ -177,6 +179,7 @@ class Placeto(PlacetoScratch):
         with contextlib.suppress(BudgetSpentError):
             run = self._run(study, known)
             run.at_once()
+            make_room(study, run.settings.groups)
             run.tune(self.fine_tune)
         self.notes = cut_short(0 if run is None else run.updates, self.fine_tune)
         return best_of(study)
