@@ -145,6 +145,30 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     assert f"is ahead by at most {100 * behind:.1f} %" in page
     faster = 100 * (1 - geometric_mean(found.over_constructive))
     assert f"and {faster:.0f} % faster than the best list scheduling" in readme
+    (con, placeto), (con_tight, tight) = (_over_others(rows, "placeto", kind) for kind in (False, True))
+    (con_gdp, gdp), (con_gdp_tight, gdp_tight) = (_over_others(rows, "gdp", kind) for kind in (False, True))
+    assert (
+        f"({placeto:.2f} and {gdp:.2f} times with ample memory, {tight:.1f} and {gdp_tight:.1f} with tight)" in readme
+    )
+    assert f"they take {con:.2f} and {con_gdp:.2f} times the step of the best constructive placer" in page
+    assert f"and {placeto:.2f} and {gdp:.2f} times `auto`'s" in page
+    ample = [row for row in rows if not row.facts.case.tight]
+    ahead = [sum(row.median_s(name) < row.best_constructive[1] for row in ample) for name in ("placeto", "gdp")]
+    assert f"(faster in {ahead[0]} and {ahead[1]} of {len(ample)} cases)" in page
+    dlrm = next(row for row in ample if row.facts.case.graph == "dlrm")
+    assert f"`gdp` {dlrm.median_s('gdp') / dlrm.median_s('auto'):.0f} times on `dlrm`" in page
+    assert (
+        f"at {con_tight:.2f} and {con_gdp_tight:.2f} times the best constructive placer, "
+        f"and {tight:.1f} and {gdp_tight:.1f} times `auto`"
+    ) in page
+
+
+def _over_others(rows, name, tight):
+    """A placer's step over that of the best constructive placer, and over `auto`'s, where all its seeds fit."""
+    kind = [row for row in rows if row.facts.case.tight is tight]
+    mine = [row for row in kind if all(not run.over_bytes for run in row.runs[name])]
+    con = [row.median_s(name) / row.best_constructive[1] for row in mine]
+    return geometric_mean(con), geometric_mean([row.median_s(name) / row.median_s("auto") for row in mine])
 
 
 def test_the_tables_of_boxes_are_those_of_the_committed_results():

@@ -12,7 +12,7 @@ from tfplace.study.repair import make_room, repair
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_problem
 
 
-def training(layers=30, devices=3, spare=1.5, allowed=None):
+def training(layers=30, devices=3, spare=1.5):
     """Each layer's result of 10 bytes is kept for its gradient; devices have so many times their share of all."""
     names = [f"layer{i}" for i in range(layers)]
     gradients = [f"gradient{i}" for i in reversed(range(layers))]
@@ -21,7 +21,7 @@ def training(layers=30, devices=3, spare=1.5, allowed=None):
     graph = make_graph(dict.fromkeys(names, 10) | dict.fromkeys(gradients, 10), chain + kept)
     memory = int(spare * 10 * layers / devices)
     topology = make_topology(devices, memory=memory, bandwidth=1e6, latency=1e-5)
-    return make_problem(graph, topology, 1e-3, allowed=allowed)
+    return make_problem(graph, topology, 1e-3)
 
 
 @pytest.mark.parametrize("seed", range(20))

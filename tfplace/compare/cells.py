@@ -236,10 +236,8 @@ class Run:
         """Plain data for JSON; of the trail's stages only where each begins, and None until the next."""
         before = (None, *(stage for *_, stage in self.trail))
         pairs = zip(self.trail, before, strict=False)
-        return {
-            **asdict(self),
-            "trail": [(*found, None if stage == last else stage) for (*found, stage), last in pairs],
-        }
+        trail = [(*found, None if stage == last else stage) for (*found, stage), last in pairs]
+        return {**asdict(self), "trail": trail}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Run:

@@ -117,8 +117,8 @@ class Gdp(GdpScratch):
     """GDP with what it has learned on other graphs: places at once.
 
     Every unit goes where the network would have it most; then some placements are drawn. If none of these fits the
-    memory, what comes nearest is repaired (`tfplace.study.repair`). The best of all is the answer, unless it is to be
-    fine-tuned, as it would be trained from nothing.
+    memory, what comes nearest is repaired (`tfplace.study.repair`), which the paper does not do. The best of all is the
+    answer, unless it is to be fine-tuned, as it would be trained from nothing.
 
     Args:
       starts: [U] placements, of which the distribution leans towards the best.

@@ -140,7 +140,7 @@ class Placeto(PlacetoScratch):
 
     Everything on one device is swept over with every group where the network would have it most; then sweeps are drawn,
     a dozen at a time, the first from the same start, later ones from the best that came of any. If none of these fits
-    the memory, what comes nearest is repaired (`tfplace.study.repair`), group by group and unit by unit. The best of
+    the memory, what comes nearest is repaired (`tfplace.study.repair`), which the paper does not do. The best of
     these few placements is the answer, unless it is to be fine-tuned: further updates draw sweeps side by side, and
     each is rewarded by how its end compares with the others'.
 

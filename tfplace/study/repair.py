@@ -15,7 +15,10 @@ from tfplace.study.base import Study, best_of
 from tfplace.study.grouped import Grouped, in_groups
 
 _LAYERS = 16
+"""Layers that are planned as a whole: so few that a device is left with room for their gradients."""
+
 _SLOWER = 16.0
+"""Transfers are planned to take so many times as long: plans at their real speed scatter what they move."""
 
 
 def make_room(study: Study, groups: int) -> None:
