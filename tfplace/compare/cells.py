@@ -193,7 +193,7 @@ class Run:
       seconds: by the clock, but for those of compiling kernels; in older results with them.
       cpu_s: the same of the processor; in older results in hundredths.
       trail: (evaluations, seconds, step seconds, stage) of the first and the last placement that fits and was better
-        than all before, and of those between that were better than the one before by a part of `stride`.
+        than all before, and of those between that beat the one before by a part of `stride`; but for the last, rounded.
       trouble: why the placer could not run; empty if it could.
       failed: how many of the evaluations were of placements that do not fit, or were given up; not counted in older
         results.
@@ -367,7 +367,7 @@ def run_placer(
         trail=tuple((f.evaluations, round(f.seconds, 3), f.key[1], f.stage) for f in kept),
         trouble=trouble,
         failed=search.failed,
-        ran_s=tuple(float(f"{seconds:.6g}") for seconds in (*(f.ran_s for f in kept), search.ran_s)),
+        ran_s=tuple(_short(seconds) for seconds in (*(f.ran_s for f in kept), search.ran_s)),
         code=code,
         stride=STRIDE,
     )
@@ -387,13 +387,14 @@ def _cpu_s() -> float:
 
 def _trail(history: Iterable[Improvement]) -> list[Improvement]:
     """Those of `Run.trail`."""
+    fits = [found for found in history if not found.key[0]]
     kept: list[Improvement] = []
-    last = None
-    for found in history:
-        over, step_s = found.key
-        if over:
-            continue
-        last = found
+    for found in fits[:-1]:
+        step_s = _short(found.key[1])
         if not kept or step_s <= kept[-1].key[1] * (1 - STRIDE):
-            kept.append(found)
-    return kept if last is None or kept[-1] is last else [*kept, last]
+            kept.append(dataclasses.replace(found, key=(0, step_s)))
+    return [*kept, *fits[-1:]]
+
+
+def _short(seconds: float) -> float:
+    return float(f"{seconds:.6g}")
