@@ -23,5 +23,6 @@ def build(batch: int = 32, *, size: int = 299, classes: int = 1000, optimizer: s
         batch,
         optimizer,
         paper="Szegedy et al. 2016; placed by Mirhoseini et al. 2017, HDP, Placeto, Post, GDP",
-        departures="no auxiliary classifier; SGD instead of RMSProp by default, so no optimizer slots",
+        departures="no auxiliary classifier, label smoothing or clipping of gradients; SGD instead of RMSProp by "
+        "default, so no optimizer slots",
     )

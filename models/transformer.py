@@ -50,5 +50,6 @@ def build(
         model,
         (tf.TensorSpec((batch, length), tf.int32), tf.TensorSpec((batch,), tf.int32)),
         "Vaswani et al. 2017, encoder only; relatives are placed by GDP (Transformer-XL) and Tarnawski et al. (BERT)",
-        "learned positions; normalisation after each sum; mean pooling, no class token; constant learning rate",
+        "learned positions; dropout on attention weights too; embeddings that are not scaled; normalisation after each "
+        "sum; mean pooling, no class token; constant learning rate",
     )

@@ -49,5 +49,6 @@ def build(
         batch,
         keras.optimizers.Adam(1e-3),
         paper="Dosovitskiy et al. 2021; no placement paper uses it",
-        departures="dropout on attention weights too; no weight decay, warm-up or clipping of gradients",
+        departures="a head without the hidden layer of training from scratch; dropout on attention weights too; no "
+        "weight decay, warm-up or clipping of gradients",
     )

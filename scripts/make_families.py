@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from models import families  # noqa: E402
 from tfplace.cli.scripts import script  # noqa: E402
+from tfplace.errors import UnknownNameError  # noqa: E402
 
 _GRAPHS = flags.DEFINE_string("graphs", None, "Directory for the files.", required=True)
 _ONLY = flags.DEFINE_list("only", list(families.names()), "Which families.")
@@ -32,6 +33,9 @@ _CHILD = flags.DEFINE_bool("child", False, "Build here; used by the script itsel
 def main(argv: list[str]) -> None:
     """One process after the other; stops at the first that fails."""
     with script(argv):
+        for family in _ONLY.value:
+            if family not in families.names():
+                raise UnknownNameError("family", family, families.names())
         for family in _ONLY.value:
             if _CHILD.value:
                 _build(family)

@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 from models import zoo  # noqa: E402
 from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.core.files import write_whole  # noqa: E402
+from tfplace.errors import UnknownNameError  # noqa: E402
 
 _ONLY = flags.DEFINE_list("only", [], "Names of the models to build, whether known or not; by default all.")
 _AGAIN = flags.DEFINE_bool("again", False, "Build also what has not changed.")
@@ -45,6 +46,9 @@ def _make() -> None:
         print(json.dumps(_build(_CHILD.value)))
         return
     facts = zoo.facts()
+    for name in _ONLY.value:
+        if name not in zoo.names():
+            raise UnknownNameError("model", name, zoo.names())
     wanted = _ONLY.value or [name for name in zoo.names() if _AGAIN.value or _outdated(name, facts)]
     start, failed = time.monotonic(), []
     print(f"{'model':<24}{'ops':>8}{'groups':>8}{'seconds':>9}{'peak RSS':>10}")

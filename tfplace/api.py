@@ -12,7 +12,7 @@ from tfplace.core.constraints import Constraints
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
+from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, StepCost
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.sources import graph_of, problem_of
@@ -57,7 +57,7 @@ def place(
       source: an `OpGraph`, a `Problem`, a file of either (`.npz`), a workload of `dnn-partitioning` (`.json`), or
         anything `extract` takes (with `batch`).
       topology: as in `formulate`; not beside a problem or a workload, which have theirs.
-      batch: as in `extract`.
+      batch: as in `extract`; steps that are measured get its values.
       placer: a registered placer's name, or "module:class" of one's own (docs/own_placer.md).
       budget: seconds ("30s", 30.0) or a number of simulated placements (an int or "500 evaluations").
       seed: random seed; with a budget in evaluations the same seed gives the same placement, of placers that learn with
@@ -119,7 +119,7 @@ def place(
         if tensorboard is not None:
             board = opened.enter_context(Board(tensorboard))
             tell, logged = board.beside(tell), board.training
-        judge, ours = _evaluator(evaluator, problem, objective)
+        judge, ours = _evaluator(evaluator, problem, objective, batch)
         if ours:
             opened.callback(judge.close)
         return search_placement(
@@ -221,7 +221,7 @@ def _groups(grouper: str | None, groups: int | None) -> int:
 
 
 def _evaluator(
-    wanted: str | Evaluator | Callable[[Problem], Evaluator], problem: Problem, objective: str
+    wanted: str | Evaluator | Callable[[Problem], Evaluator], problem: Problem, objective: str, batch: Any
 ) -> tuple[Evaluator, bool]:
     """The evaluator meant, and whether it was made here and so has to be closed here."""
     from tfplace.registry import EVALUATORS, OBJECTIVES
@@ -229,6 +229,8 @@ def _evaluator(
 
     if isinstance(wanted, str):
         check_objective(objective, wanted)
+        if wanted == MEASURED:
+            return EVALUATORS[wanted](problem, batch=batch), True
         return (OBJECTIVES[objective] if wanted == SIMULATED else EVALUATORS[wanted])(problem), True
     # A class of evaluators has all that its evaluators have.
     made, ours = wanted, False

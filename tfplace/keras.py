@@ -15,9 +15,11 @@ from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.init import check_extra
 
 if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
+    from tfplace.apply.keras_model import WithoutXla
     from tfplace.apply.placed import Placed
     from tfplace.cost.profile import Profile
 
@@ -136,6 +138,7 @@ class PlacementCallback(_Hooks):
         # Not only in `fit`, which may be hours later.
         if placer not in PLACERS:
             raise UnknownNameError(PLACERS.kind, placer, PLACERS)
+        check_extra(placer)
         Budget.parse(budget)
         self._given = None if placement is None else Placement.load(placement)
         self.placement: Placement | None = self._given
@@ -165,6 +168,8 @@ class PlacementCallback(_Hooks):
         self._active = False
         self._taken: Any = None  # the model whose train function this callback stands in for
         self._own_function: Any = None  # that function
+        self._on_a_batch: Any = None  # the one for single batches, from other callbacks
+        self._without_xla: WithoutXla | None = None
         self._drawn: Any = None  # what TensorBoard draws of a tf_keras model
         self._key: Any = None  # the specs and shapes `graph` was read with
         self._fixed = False  # whether the graph takes batches of one shape only
@@ -178,7 +183,7 @@ class PlacementCallback(_Hooks):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Stands in for the model's train function; placing waits for the first batch."""
-        from tfplace.apply.keras_model import check_placeable
+        from tfplace.apply.keras_model import WithoutXla, check_placeable
 
         other = getattr(getattr(self.model, "train_function", None), "__self__", None)
         if isinstance(other, PlacementCallback) and other is not self and other.params is self.params:
@@ -190,6 +195,8 @@ class PlacementCallback(_Hooks):
         if self.model.train_function is not self._own_function:
             self._placed = None  # another model, or compiled again
         self._taken, self._own_function = self.model, self.model.train_function
+        self._without_xla = WithoutXla(self.model)
+        self._on_a_batch = self.model.train_function
         self.model.train_function = self._train_function
         self._drawn = getattr(self.model, "train_tf_function", None)
         if self._drawn is not None:
@@ -213,13 +220,19 @@ class PlacementCallback(_Hooks):
                 model.train_function = self._own_function
                 if self._drawn is not None:
                     model.train_tf_function = self._drawn
+                if self._without_xla is not None:
+                    self._without_xla.restore()
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def _train_function(self, iterator: Any) -> Any:
-        from tfplace.apply.keras_model import run_batches
+        from tfplace.apply.keras_model import plain, run_batches
 
         if sys._getframe(1).f_code.co_name == "train_on_batch":  # a callback's, in between; nothing else tells it
+            return self._on_a_batch(iterator)
+        if self._active and plain(iterator.element_spec) != self._key[0]:
+            # a fit without this callback, after one with it that failed outside of a step
+            self.restore()
             return self._own_function(iterator)
         try:
             return run_batches(self.model, iterator, lambda data: self._train_step(data, iterator))

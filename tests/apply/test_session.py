@@ -129,3 +129,30 @@ def test_saved_model_signature_runs_placed(tmp_path):
     placed = tfplace.apply(graph, random_placement(graph, DEVICES))
     np.testing.assert_allclose(placed(x=tf.constant(X))["y"], 2 * X, rtol=1e-6)
     assert len(placed.actual().counts) >= 2
+
+
+def test_a_call_says_what_is_wrong_with_what_it_is_given(graph):
+    placed = tfplace.apply(graph, random_placement(graph, DEVICES, seed=0))
+    assert placed(x=X)["loss:0"] > 0
+    for given, message in (
+        ((), r"a call without 'x'; expected values for 'x'"),
+        ((X,), r"ndarray as what a graph file's step is given.*placed\({'x': ...}\)"),
+        (({"x": X[:, :2]},), r"an array of shape \(4, 2\) for 'x'; expected shape \(None, 3\)"),
+        (({"y": X},), r"a feed for 'y'"),
+    ):
+        with pytest.raises(ApplyError, match=message):
+            placed(*given)
+
+
+def test_a_lookup_table_is_told_from_a_variable_without_a_value(tmp_path):
+    path = tmp_path / "table.meta"
+    with tf.Graph().as_default():
+        words = v1.placeholder(tf.string, (None,), name="words")
+        scale = v1.get_variable("scale", (), tf.int64, use_resource=False, initializer=v1.constant_initializer(2))
+        pairs = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
+        tf.multiply(tf.lookup.StaticHashTable(pairs, -1).lookup(words), scale, name="found")
+        v1.train.export_meta_graph(str(path))
+    graph = tfplace.extract(str(path), fetches=("found",))
+    placed = tfplace.apply(graph, random_placement(graph, DEVICES, seed=0))
+    with pytest.raises(ApplyError, match=r"something else to initialise than variables \(.*[Tt]able.*Lookup tables"):
+        placed({"words": ["a"]})

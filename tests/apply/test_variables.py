@@ -228,3 +228,17 @@ def test_variables_of_every_library_move(package):
     assert mover.restore() == 2
     np.testing.assert_array_equal(np.asarray(held[0]), np.ones((3, 2)))
     assert {device_of(v)[-5:] for v in held} == {"CPU:0"}
+
+
+def test_pipelines_that_failed_while_they_were_made_are_no_readers(logical_cpus):
+    variable = tf.Variable(1.0)
+
+    def fails(_):
+        raise ValueError("no such thing")
+
+    with pytest.raises(ValueError, match="no such thing") as kept:
+        tf.data.Dataset.range(3).map(fails)
+    moved = variables.Variables({"v": variable})
+    assert moved.move({"v": "CPU:1"}) == 1
+    assert moved.restore() == 1
+    assert kept.value  # its traceback keeps what is half made alive

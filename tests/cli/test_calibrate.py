@@ -28,6 +28,8 @@ def test_help_lists_flags(capsys):
         (["--output=x.json", "--cluster=127.0.0.1:1", "--local"], "--cluster=127.0.0.1:1 and --local"),
         (["--output=x.json", "--cluster=127.0.0.1:1", "--workers=2"], "--workers=2 and --cluster=127.0.0.1:1"),
         (["--output=x.json", "--max_size=1KiB"], "at least 4 KiB"),
+        (["--output=x.json", "--max_size=1GiB"], "at most 64.0 MiB"),
+        (["--output=x.json", "--side=16"], "--side=16"),
         (["--output=x.json", "--max_size=much"], "--max_size=much"),
     ],
 )

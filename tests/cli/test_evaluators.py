@@ -9,6 +9,7 @@ from tests import measuring
 from tests.cli.test_place import SMALL
 from tests.measuring import Measuring
 from tfplace.cli import BAD_INPUT, PLACED, main
+from tfplace.cli.place import place_command
 from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError, InputError
 
@@ -80,7 +81,7 @@ class Traced(Measuring):
     [(ApplyError("a placement that failed", "one that runs"), "that failed"), (KeyboardInterrupt, "")],
 )
 def test_a_trace_that_fails_loses_nothing(error, message, tmp_path, monkeypatch, capsys):
-    def opened(fv, problem):
+    def opened(fv, problem, batch):
         return contextlib.nullcontext(Traced(problem, error))
 
     monkeypatch.setattr("tfplace.cli.place.open_evaluator", opened)
@@ -116,6 +117,12 @@ def test_gpus_are_seen_where_steps_run_on_them(flags, seen, two_cpus, monkeypatc
     assert asked == [seen]
 
 
+def test_what_this_machine_is_taken_to_be_is_said(capsys):
+    assert main([*(flag for flag in SMALL if flag != "--quiet"), "--placer=single", "--budget=1 evaluations"]) == PLACED
+    said = capsys.readouterr().err
+    assert "devices of this machine, looked up and not measured: CPU: " in said and "tfplace calibrate" in said
+
+
 def test_as_many_workers_as_devices(two_cpus, capsys):
     flags = ["--evaluator=measured", "--workers=3", f"--topology={two_cpus}"]
     assert main([*SMALL, *flags]) == BAD_INPUT
@@ -137,8 +144,22 @@ def test_a_missing_profile_is_noticed_before_the_model_is_built(monkeypatch, cap
         (["--workers=2", "--cluster=localhost:1", "--evaluator=measured"], "one of the two"),
         (["--profile=nowhere.json"], "nowhere.json"),
         (["--workers=two"], "--workers=two"),
+        (["--step_timeout=5min"], "--step_timeout with --evaluator=simulated"),
+        (["--step_timeout=soon", "--evaluator=measured"], "--step_timeout=soon"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(flags, message, capsys):
     assert main([*SMALL, *flags]) == BAD_INPUT
     assert message in capsys.readouterr().err
+
+
+def test_steps_get_the_batch_of_the_model_and_the_time_that_is_asked_for(two_cpus, monkeypatch):
+    def opened(problem, backend, *, batch, timeout_s):
+        assert problem.graph.num_ops > 100 and backend is None
+        assert len(batch) == 2 and timeout_s == 300
+        raise InputError("enough", "nothing more")
+
+    monkeypatch.setattr("tfplace.measure.measured.MeasuredEvaluator", opened)
+    flags = [f"--topology={two_cpus}", "--evaluator=measured", "--step_timeout=5min", "--quiet"]
+    with pytest.raises(InputError, match="enough"):
+        place_command([*SMALL[1:], *flags])

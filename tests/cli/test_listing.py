@@ -65,3 +65,9 @@ def test_one_model_is_shown_with_its_parameters(capsys):
 def test_help(capsys):
     assert main(["models", "--help"]) == PLACED
     assert "tfplace models NAME" in capsys.readouterr().out
+
+
+def test_boxes_of_unlike_gpus_say_so(capsys):
+    assert main(["topologies"]) == PLACED
+    row = next(line for line in capsys.readouterr().out.splitlines() if "2xV100-PCIe+2xP100" in line)
+    assert "9.3 to 14.0 TFLOP/s" in row and "15.8 GiB to 15.9 GiB" in row

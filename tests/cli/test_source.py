@@ -1,8 +1,11 @@
+import keras
 import pytest
 import tensorflow as tf
 
+import tfplace
 from tfplace.cli import source
 from tfplace.errors import SourceError
+from tfplace.extract.keras_model import untrained
 
 
 def test_zoo_model_takes_batch_and_parameters():
@@ -77,3 +80,25 @@ def test_batch_fills_a_graph_files_placeholders(tmp_path):
         tf.io.write_graph(graph.as_graph_def(), str(tmp_path), "graph.pb", as_text=False)
     found = source.find(str(tmp_path / "graph.pb"))(5, {})
     assert {k: tuple(v.shape) for k, v in found.batch.items()} == {"x": (5, 3), "fixed": (2,)}
+
+
+def test_a_saved_keras_model_needs_a_function_that_loads_it(tmp_path):
+    with pytest.raises(SourceError, match=r"lost\.keras', which does not exist"):
+        source.find(str(tmp_path / "lost.keras"))
+    with pytest.raises(SourceError, match=r"lost\.keras', which does not exist"):
+        source.find("lost.keras")
+    (tmp_path / "net.keras").touch()
+    with pytest.raises(SourceError, match=r"a saved Keras model.*--model=net:build.*load_model\('.*net.keras'\)"):
+        source.find(str(tmp_path / "net.keras"))
+
+
+@pytest.mark.parametrize("inference", [True, False])
+def test_a_model_that_does_not_train_is_read_as_inference_and_that_is_told(inference):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)], name="plain")
+    told = []
+    batch = tf.TensorSpec([4, 3], tf.float32)
+    graph = source.read_graph(source.Source(model, batch), inference=inference, fetches=(), tell=told.append)
+    assert "MatMul" in graph.op_types
+    assert told == ([] if inference else [untrained(model)])
+    with pytest.warns(UserWarning, match="model 'plain' is not compiled, so its inference is read"):
+        tfplace.extract(model, batch)

@@ -122,7 +122,7 @@ def test_what_has_finished_is_kept_when_another_process_is_killed(tmp_path, monk
         return SimpleNamespace(done=done)
 
     monkeypatch.setattr(running, "ProcessPoolExecutor", Pool)
-    monkeypatch.setattr(running, "own_cores", lambda: [0, 1, 2])
+    monkeypatch.setattr(running, "cores_apart", lambda: [0, 1, 2])
     monkeypatch.setattr(running, "run_task", task)
     monkeypatch.setattr(running, "wait", failures_first)
     journal = Journal(tmp_path / "runs.jsonl", HEADER)

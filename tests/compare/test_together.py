@@ -56,6 +56,16 @@ def test_results_of_other_graphs_and_budgets_are_not_mixed(tmp_path):
         read_together([ROOT / "benchmarks" / f"{name}.jsonl" for name in ("gdp", "hold_out")], cases="amoebanet")
 
 
+def test_other_models_and_boxes_are_shown_together(tmp_path):
+    paths = []
+    for n, case in enumerate((CASE, OTHER)):
+        journal = Journal(tmp_path / f"{n}.jsonl", {**HEADER, "problem": str(n)})
+        journal.add(Facts(case, 8, 8, 3, 1.0, str(n)))
+        journal.add(Run(case, "heft", 0, 4.0, 0, 1, 0.1, 0.1))
+        paths.append(journal.path)
+    assert [row.facts.case for row in read_together(paths).rows] == [CASE, OTHER]
+
+
 def test_weights_are_told_apart_by_the_name_of_their_policy(tmp_path):
     files = [
         results(tmp_path / f"{n}.jsonl", *((name, 0, 4.0) for name in codes), codes=codes)

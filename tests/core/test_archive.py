@@ -247,6 +247,10 @@ def test_damage_and_foreign_content_are_noticed(graph, tmp_path):
         except SourceError:
             noticed += 1
     assert noticed > len(whole) / 41 / 2
+    directory = whole.rindex(b"PK\1\2") + 8  # flags of a member; the first bit says that it is encrypted
+    path.write_bytes(whole[:directory] + bytes([whole[directory] ^ 1]) + whole[directory + 1 :])
+    with pytest.raises(SourceError, match="cut off or damaged"):
+        OpGraph.load(path)
 
     for part, other in [
         ("tensor_bytes", pack_integers("x", graph.tensor_bytes + 1)["x"]),

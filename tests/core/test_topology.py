@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tfplace.core.device import Link
 from tfplace.core.topology import Topology
 from tfplace.errors import TopologyError, UnknownNameError
 from tfplace.testing import make_topology
@@ -120,6 +121,18 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
         Topology.load("no/such/file.json")
     with pytest.raises(TopologyError, match="not JSON"):
         Topology.load(tmp_path)
+
+
+def test_a_folder_of_its_name_does_not_hide_a_preset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "4xP100").mkdir()
+    assert Topology.load("4xP100").fingerprint == Topology.preset("4xP100").fingerprint
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_link_that_no_file_could_hold_is_refused_when_it_is_made(bandwidth):
+    with pytest.raises(TopologyError, match="a finite bandwidth above 0"):
+        Link("a", "b", bandwidth, 0.0)
 
 
 @pytest.mark.parametrize("source", ["", {}, None, 2])

@@ -272,3 +272,17 @@ def test_scalars_and_matrices(shape):
     graph = tfplace.extract(tf.function(tf.exp), tf.TensorSpec(shape))
     exp = graph.op_types.index("Exp")
     assert graph.tensor_bytes[graph.op_tensors[exp]] == 4 * int(np.prod(shape))
+
+
+def test_a_variable_is_only_where_one_of_its_type_can_be_made():
+    """TensorFlow has no int32 variables on GPUs, though ops there read and write them in host memory."""
+    count, scale = tf.Variable(0, name="count"), tf.Variable(1.0, name="scale")
+
+    @tf.function
+    def step(x):
+        return count.assign_add(1), scale.assign_add(x)
+
+    graph = tfplace.extract(step, (np.float32(1),))
+    gpu = graph.kernel_types.index("GPU")
+    able = {v.name.partition(":")[0]: graph.has_kernel[v.op, gpu] for v in graph.variables}
+    assert able == {"count": False, "scale": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -257,3 +258,13 @@ def test_saved_training_step_computes_the_same_losses():
     # the graph's loss is a running mean over the steps; train_on_batch starts anew each time
     losses = np.array([row[0] for row in expected])
     np.testing.assert_allclose([row[-1] for row in got], np.cumsum(losses) / np.arange(1, 7), rtol=1e-5)
+
+
+@pytest.mark.parametrize("array", [np.float64, np.float16])
+def test_floats_of_arrays_are_what_keras_makes_of_them(array):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    wanted = tfplace.extract(model, (np.zeros((4, 3), np.float32), np.zeros((4, 2), np.float32)))
+    given = tfplace.extract(model, (np.zeros((4, 3), array), np.zeros((4, 2), array)))
+    assert sorted(given.op_types) == sorted(wanted.op_types)
+    assert not {"float16", "float64"} & set(given.tensor_dtype)

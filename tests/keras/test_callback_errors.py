@@ -4,7 +4,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.keras.fitting import DEVICES, X, Y, both, callback, devices_of, fit, keras_of, make_model, train_function_of
+from tests.keras.fitting import (
+    DEVICES,
+    X,
+    Y,
+    assert_same,
+    assert_same_weights,
+    both,
+    callback,
+    devices_of,
+    fit,
+    keras_of,
+    make_model,
+    train_function_of,
+)
 from tfplace.apply.placed import Placed
 from tfplace.errors import (
     ApplyError,
@@ -193,3 +206,38 @@ def test_jit_compile_is_said_plainly(package):
     with pytest.warns(UserWarning, match="without XLA"):
         history = fit(model, callback())
     assert np.isfinite(history["loss"]).all()
+
+
+@both
+@pytest.mark.filterwarnings("ignore:model .* was compiled with jit_compile")
+def test_what_xla_would_run_beside_the_placed_step_runs_op_by_op_meanwhile(package):
+    beside = {"validation_data": (X, Y), "validation_batch_size": 4}
+
+    def one_more(model):
+        return keras_of(package).callbacks.LambdaCallback(on_epoch_end=lambda *_: model.train_on_batch(X[:4], Y[:4]))
+
+    plain, placed, mine = make_model(package), make_model(package, jit_compile=True), callback()
+    wanted = fit(plain, one_more(plain), **beside)
+    functions = train_function_of(placed), placed.test_function, placed.predict_function
+    assert_same(wanted, fit(placed, mine, one_more(placed), **beside))
+    assert len(set(mine.placement.devices.values())) > 1
+    assert_same_weights(plain, placed)
+    assert placed.jit_compile
+    assert (placed.train_function, placed.test_function, placed.predict_function) == functions
+    assert np.isfinite(placed.evaluate(X, Y, verbose=0)).all()  # by XLA again
+
+
+@both
+def test_another_fit_after_one_that_failed_outside_of_a_step_is_the_models_own(package):
+    class FailedError(Exception):
+        pass
+
+    def fail(*_):
+        raise FailedError
+
+    model = make_model(package)
+    with pytest.raises(FailedError):
+        fit(model, callback(), keras_of(package).callbacks.LambdaCallback(on_epoch_end=fail))
+    history = fit(model, sample_weight=np.ones(len(X), np.float32))
+    assert np.isfinite(history["loss"]).all()
+    assert devices_of(model) == {DEVICES[0]}

@@ -1,5 +1,7 @@
 """A calibration on two real workers: sane, complete, and a topology that loads again."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -105,6 +107,15 @@ def test_gpus_have_their_own_memory_and_cpu_devices_share_the_machines(monkeypat
 def test_one_size_is_no_line(logical_cpus):
     with pytest.raises(InputError, match="two different sizes"):
         calibrate(LocalDevices(), sizes=[1024])
+
+
+def test_devices_without_room_for_tensors_are_said_before_transfers_are_measured(logical_cpus, monkeypatch):
+    monkeypatch.setattr("tfplace.measure.calibrate._memory", lambda backend: [2**20] * len(backend.devices))
+    rates = SimpleNamespace(workspace_bytes=2**21, matmul_flops={"float32": 1.0})
+    monkeypatch.setattr("tfplace.measure.calibrate.measure_rates", lambda *_: rates)
+    monkeypatch.setattr("tfplace.measure.calibrate.measure_transfers", lambda *_, **__: pytest.fail("too late"))
+    with pytest.raises(InputError, match=r"4 devices with 1\.00 MiB each, of which a process needs 2\.00 MiB"):
+        calibrate(LocalDevices())
 
 
 def test_steps_take_turns_and_their_values_stay(logical_cpus):

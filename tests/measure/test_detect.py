@@ -63,3 +63,22 @@ def test_a_machine_that_says_nothing_gets_defaults(tmp_path):
     assert machine.clock_hz == 3e9
     assert machine.memory_bytes == 8 * 2**30
     assert machine.cores >= 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("", {"memory.max": "max\n", "memory/memory.limit_in_bytes": "1000"}),
+        ("0::/job/step\n", {"memory.max": "max", "job/memory.max": "1000", "job/step/memory.max": "max"}),
+        ("3:cpu,cpuacct:/\n5:memory:/docker/1\n", {"memory/docker/1/memory.limit_in_bytes": "1000"}),
+        ("5:memory:/docker/1\n", {"memory.max": "1000", "memory/docker/1/memory.limit_in_bytes": str(2**62)}),
+    ],
+)
+def test_the_least_of_all_limits_counts(tmp_path, groups, files):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text(groups)
+    (tmp_path / "meminfo").write_text("MemTotal:       16000000 kB\n")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert read_machine(tmp_path, tmp_path).memory_bytes == 1000

@@ -1,5 +1,6 @@
 """Op seconds from real steps: they add up to the step, are kept, and are not measured twice."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,8 +10,9 @@ import tensorflow as tf
 import tfplace
 from tests.extract.models import cnn_batch, keras_cnn
 from tfplace.core.device import Device
+from tfplace.core.stepcost import Failure, FailureKind
 from tfplace.core.topology import Topology
-from tfplace.cost.profile import Profile
+from tfplace.cost.profile import DeviceProfile, OpTime, Profile
 from tfplace.cost.profiled import profiled_costs, profiled_share, step_ratio
 from tfplace.errors import ApplyError, InputError
 from tfplace.measure import interference
@@ -143,6 +145,48 @@ def test_what_was_measured_stays_when_more_is_added(outcome, cache):
     assert more.ran and 0 < more.new < len(more.device.ops)
     assert {text: more.device.ops[text] for text in outcome.device.ops} == outcome.device.ops
     assert {s.fingerprint for s in more.device.steps} > {s.fingerprint for s in outcome.device.steps}
+
+
+def test_what_others_add_to_the_cache_meanwhile_stays(logical_cpus, tmp_path):
+    cache = tmp_path / "profiles.json"
+    other = Profile().updated(DeviceProfile("another", "CPU", "2", "1", {"x": OpTime(1.0, 0.0, 1, 1)}, ()))
+
+    def slowly():
+        other.save(cache)  # another process ends while this one measures
+        return OneOpAtATime()
+
+    graph = tfplace.extract(tf.function(lambda x: x * 2.0), (np.zeros(3, "float32"),), name="twice")
+    found = profiling.profile_graph(graph, slowly, MODEL, cache=cache, steps=1)
+    assert [d.model for d in Profile.load(cache).devices] == ["another", MODEL]
+    assert found.device.ops
+
+
+def test_what_is_known_is_measured_again_if_asked(logical_cpus, tmp_path):
+    cache = tmp_path / "profiles.json"
+    graph = tfplace.extract(tf.function(lambda x: x * 2.0), (np.zeros(3, "float32"),), name="twice")
+    found = profiling.profile_graph(graph, OneOpAtATime, MODEL, cache=cache, steps=1)
+    wrong = {text: dataclasses.replace(time, seconds=1e3) for text, time in found.device.ops.items()}
+    Profile().updated(dataclasses.replace(found.device, ops=wrong)).save(cache)
+    assert not profiling.profile_graph(graph, _never, MODEL, cache=cache).ran
+    again = profiling.profile_graph(graph, OneOpAtATime, MODEL, cache=cache, steps=1, again=True)
+    assert again.ran and again.new == len(again.device.ops)
+    assert all(time.seconds < 1e3 for time in Profile.load(cache).devices[0].ops.values())
+
+
+def test_steps_that_count_though_others_ran_beside_them_are_counted(logical_cpus, monkeypatch):
+    graph = tfplace.extract(tf.function(lambda x: x * 2.0), (np.zeros(3, "float32"),), name="twice")
+    monkeypatch.setattr(profiling, "watch_backend", lambda backend: lambda: 0.5)
+    found = profiling.profile_graph(graph, OneOpAtATime, MODEL, steps=2)
+    assert (found.disturbed, found.rejected) == (2, 2)
+
+
+def test_a_step_that_takes_too_long_says_what_to_do(logical_cpus, monkeypatch):
+    graph = tfplace.extract(tf.function(lambda x: x * 2.0), (np.zeros(3, "float32"),), name="twice")
+    late = Failure(FailureKind.TIME_OUT, "too late")
+    monkeypatch.setattr(OneOpAtATime, "failure_of", lambda self, error: late)
+    monkeypatch.setattr(profiling, "_turns", lambda *_: 1 / 0)
+    with pytest.raises(ApplyError, match=r"too late.*--step_timeout"):
+        profiling.profile_graph(graph, OneOpAtATime, MODEL)
 
 
 def test_loops_are_counted_by_execution(logical_cpus):

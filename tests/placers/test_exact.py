@@ -13,7 +13,7 @@ import pytest
 import tfplace
 from tests.measuring import Measuring
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
-from tfplace.errors import InputError
+from tfplace.errors import InputError, MissingExtraError
 from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.placers import exact
@@ -243,3 +243,23 @@ def test_nothing_is_proven_of_measured_steps_even_if_all_placements_were_tried()
         run.run(placer, "exact")
         assert run.evaluations == 2**problem.num_units
         assert ("nothing was proven" in placer.notes[0]) != proven and (placer.proven_s > 0) == proven
+
+
+def test_nothing_that_takes_no_time_is_better_than_nothing():
+    problem = problem_from_arrays(np.zeros((2, 3)), [[0, 1]], "2xP100")
+    placement = tfplace.place(problem, placer="exact", budget=100, progress=False)
+    assert "proven to be the best" in placement.notes[0]
+
+
+def test_a_bound_of_nothing_proves_nothing():
+    placer = Exact()
+    placer._say(0.5, 0.0, "CP-SAT: unknown")
+    assert placer.notes == ("exact: 500 ms, of which nothing was proven (CP-SAT: unknown)",)
+
+
+def test_a_missing_solver_is_told_before_anything_is_evaluated(monkeypatch):
+    monkeypatch.setattr(cp_process.importlib.util, "find_spec", lambda name: None)
+    problem = random_problem(np.random.default_rng(0), 8, 2)
+    monkeypatch.setattr("tfplace.search.place.baseline_costs", lambda *_: pytest.fail("too late"))
+    with pytest.raises(MissingExtraError, match=r"pip install 'tfplace\[exact\]'"):
+        tfplace.place(problem, placer="exact", budget=100, progress=False)

@@ -42,6 +42,8 @@ def test_a_baseline_that_does_not_fit_has_no_step_time():
     assert re.search(r"single GPU:1\s+-\s+does not fit \(needs 6.50 GiB of 4.00 GiB on GPU:1\)", text)
     assert "no single device fits; this placement does" in text
     assert "123 ms" not in text
+    beaten = placement(0.010, {"single GPU:1": misfit, "expert": cost(0.005)}).summary()
+    assert "no single device fits; take expert: 2.00 times faster than this placement" in beaten
 
 
 def test_every_device_has_a_row_labelled_simulated():

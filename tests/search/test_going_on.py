@@ -58,6 +58,36 @@ def test_a_measured_run_loses_nothing_but_what_was_being_measured(tmp_path):
     assert run(tmp_path / "cut", "random_search", 50, source=MEASURED)[1] == whole - 20
 
 
+def test_what_was_measured_best_is_on_disk_before_the_next_is_measured(tmp_path):
+    """By the clock nothing is told again, so that the devices themselves have to be there."""
+
+    class Better(Counting):
+        def key(self, unit_device, limit_s=np.inf):
+            if self.asked:
+                kept = np.load(tmp_path / "best.npz")
+                assert kept["step_s"] == 1.0 / self.asked
+                np.testing.assert_array_equal(kept["unit_device"], self.last_asked)
+            self._count(1)
+            self.last_asked = np.array(unit_device)
+            return 0, 1.0 / self.asked
+
+    evaluator = Better(problem_of(), 5, MEASURED)
+    with RunDirectory(tmp_path, {}) as directory, contextlib.suppress(KilledError):
+        study = Search(evaluator.problem, Budget.parse("1h"), 0, evaluator=evaluator, run=directory).study("mine")
+        while True:
+            study.key(np.array([study.rng.choice(np.flatnonzero(row)) for row in evaluator.problem.allowed]))
+    assert evaluator.asked == 5
+
+
+def test_a_run_by_the_clock_that_goes_on_draws_something_else(tmp_path):
+    run(tmp_path, "random_search", "30s", last=60)
+    first = len(facts(tmp_path / "evaluations.bin"))
+    run(tmp_path, "random_search", "30s", last=60)
+    checks = [check for *_, check in facts(tmp_path / "evaluations.bin")]
+    before, after = set(checks[:first]), set(checks[first:])
+    assert len(after) > 20 and len(before & after) < 0.5 * len(after)  # some are drawn twice by chance
+
+
 class Scaled(Counting):
     """Measures ratios, and makes seconds of them by what its machine took at first."""
 

@@ -53,8 +53,18 @@ def test_ways_out_fit_the_case():
     assert any("Add the host's CPU" in way for way in plain)
     rules = Constraints(pin={"a": "GPU:0"}, max_memory={"GPU:0": 1000})
     ruled = shortage_of(chain(), [0] * 6, rules, memory=4000).ways_out
-    assert ruled[0] == "Raise max_memory or lower the headroom: GPU:0 by 900 B, to 1.86 KiB."
+    assert ruled[0] == "Raise max_memory or lower the headroom: GPU:0 by 900 B, to 1.86 KiB of its 3.91 KiB."
     assert any("Drop pin" in way for way in ruled)
+
+
+def test_a_limit_that_is_not_all_that_is_missing_is_no_first_way_out():
+    rules = Constraints(max_memory={"GPU:1": 500})
+    error = shortage_of(chain(), [0, 0, 0, 0, 1, 1], rules, memory=[1000, 4000])
+    assert [s.device for s in error.shortages] == ["GPU:0", "GPU:1"]
+    assert error.ways_out[0].startswith("Make the batch smaller")
+    assert error.ways_out[1].endswith(
+        "GPU:1 by 1.07 KiB, to 1.56 KiB of its 3.91 KiB; GPU:0 would stay over all the same."
+    )
 
 
 def test_what_kernels_need_is_counted_in_the_way_out():
@@ -62,9 +72,8 @@ def test_what_kernels_need_is_counted_in_the_way_out():
     plain = shortage_of(chain(), [0] * 6, workspace=100, memory=1000).ways_out
     assert not any("max_memory" in way for way in plain)
     rules = Constraints(max_memory={"GPU:0": 1000})
-    assert (
-        shortage_of(chain(), [0] * 6, rules, workspace=100, memory=4000).ways_out[0].endswith("by 1000 B, to 1.95 KiB.")
-    )
+    limited = shortage_of(chain(), [0] * 6, rules, workspace=100, memory=4000).ways_out
+    assert limited[0].endswith("by 1000 B, to 1.95 KiB of its 3.91 KiB.")
     enough = Constraints(max_memory={"GPU:0": 2000})
     assert shortage_of(chain(), [0] * 6, enough, workspace=100, memory=4000).shortages == ()
 

@@ -174,3 +174,13 @@ def test_a_critical_path_of_what_is_no_placement_is_refused(problem, wrong):
     with pytest.raises(PlacementError):
         study.critical_path(np.array(wrong))
     assert study.critical_path([0] * problem.num_units) is not None
+
+
+def test_a_baseline_comes_to_its_end_where_memory_is_tight():
+    """Twenty plans with six amounts of memory: the least, made last, is the likeliest to fit."""
+    problem = random_problem(np.random.default_rng(2), 400, 4, unit=1e-3)
+    peak = place(problem, placer="heft", budget=1000, baselines=()).cost.peak_bytes
+    tight = dataclasses.replace(problem, memory_limit=np.full_like(problem.memory_limit, int(0.58 * peak.max())))
+    placement = place(tight, placer="heft", budget=1000, baselines=("heft",))
+    assert placement.baselines["heft"].feasible
+    assert placement.baselines["heft"].step_s == placement.cost.step_s

@@ -142,7 +142,8 @@ def _kinds(values: Any) -> str:
     def kind(leaf: Any) -> str:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             return repr(leaf)[:40]
-        return f"{tf.as_dtype(leaf.dtype).name}{list(leaf.shape)}"
+        shape = tf.TensorShape(leaf.shape)
+        return f"{tf.as_dtype(leaf.dtype).name}{'[...]' if shape.rank is None else shape.as_list()}"
 
     positional, keywords = tf.nest.map_structure(kind, values)
     return ", ".join([*map(str, positional), *(f"{k}={v}" for k, v in keywords.items())]).replace("'", "") or "nothing"

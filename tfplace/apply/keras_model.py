@@ -40,6 +40,35 @@ def check_placeable(model: Any) -> None:
         )
 
 
+class WithoutXla:
+    """Has a model evaluate, predict and train on single batches op by op, until `restore`.
+
+    XLA reads variables of one device only, so what `fit` runs for validation, and callbacks call, would fail where a
+    placement has put them on several. A model that was compiled without XLA is left as it is.
+
+    Args:
+      model: a Keras 3 or tf_keras model.
+    """
+
+    # not the property: tf_keras's throws all functions away
+    _NAMES = ("_jit_compile", "train_function", "train_tf_function", "test_function", "predict_function")
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        names = self._NAMES if model.jit_compile else ()
+        self._kept = {name: getattr(model, name) for name in names if hasattr(model, name)}
+        if self._kept:
+            for name in self._kept:
+                setattr(model, name, None)
+            model._jit_compile = False
+            model.make_train_function()
+
+    def restore(self) -> None:
+        """Gives the model back its functions."""
+        for name, value in self._kept.items():
+            setattr(self._model, name, value)
+
+
 def steps_per_execution(model: Any) -> int:
     """Batches one call of the model's train function takes."""
     if isinstance(getattr(model, "_steps_per_execution", None), tf.Variable):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfplace.apply.actual import nodes_by_device
@@ -101,16 +102,18 @@ class SessionProgram:
         """Variable's op name -> value; variables without a value are left out."""
         return self._present_values()
 
-    def __call__(self, feeds: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def __call__(self, feeds: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
         """Runs one step.
 
         Args:
           feeds: placeholder "name" or "name:0" -> value.
+          named: the same, by keyword.
 
         Raises:
-          ApplyError: a placeholder that is not there, or a variable without a value.
+          ApplyError: a placeholder that is not there or is not given, a value of another shape, or a variable without
+            one.
         """
-        feed = {self._tensor(name): value for name, value in (feeds or {}).items()}
+        feed = self._feed(feeds, named)
         ops = [self._graph.get_operation_by_name(name) for name in self._origin.fetches]
         fetch = {"results": {name: name for name in self._results}, "ops": ops}
         metadata = tf.compat.v1.RunMetadata() if self._ran is None else None
@@ -118,11 +121,7 @@ class SessionProgram:
         try:
             out = self._session.run(fetch, feed, options, metadata)
         except tf.errors.FailedPreconditionError as error:
-            raise ApplyError(
-                f"a graph whose variables have no values ({error.message.splitlines()[0]})",
-                "initialised variables",
-                "Give their values with placed.load({op name: value}).",
-            ) from error
+            raise self._uninitialised(error) from error
         if metadata is not None:
             self._ran = nodes_by_device(metadata.partition_graphs)
         results: dict[str, Any] = out["results"]
@@ -131,6 +130,44 @@ class SessionProgram:
     def ran(self) -> Mapping[str, str] | None:
         """Op -> full device name at the first call since `place`; None before it."""
         return self._ran
+
+    def _feed(self, feeds: Any, named: Mapping[str, Any]) -> dict[Any, Any]:
+        if feeds is not None and not isinstance(feeds, Mapping):
+            names = self._origin.inputs or ("name",)
+            raise ApplyError(
+                f"{type(feeds).__name__} as what a graph file's step is given",
+                f"a dict of placeholders: placed({{{', '.join(f'{name!r}: ...' for name in names)}}})",
+            )
+        feed = {}
+        for name, value in {**(feeds or {}), **named}.items():
+            tensor = self._tensor(name)
+            array = np.asarray(value, tensor.dtype.as_numpy_dtype)
+            if not tensor.shape.is_compatible_with(array.shape):
+                raise ApplyError(f"an array of shape {array.shape} for {name!r}", f"shape {tensor.shape}")
+            feed[tensor] = array
+        given = {tensor.op.name for tensor in feed}
+        needed = [n for n in self._origin.inputs if self._graph.get_operation_by_name(n).type == "Placeholder"]
+        if missing := [name for name in needed if name not in given]:
+            raise ApplyError(
+                f"a call without {', '.join(map(repr, missing))}", f"values for {', '.join(map(repr, needed))}"
+            )
+        return feed
+
+    def _uninitialised(self, error: tf.errors.OpError) -> ApplyError:
+        """What a step has not found, in the words of TensorFlow."""
+        if missing := self._state.undefined(self._session):
+            return ApplyError(
+                f"a graph whose variables have no values: {', '.join(missing)}",
+                "initialised variables",
+                "Give their values with placed.load({op name: value}).",
+            )
+        lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+        at = next((i for i, line in enumerate(lines) if "{{node" in line), len(lines))
+        return ApplyError(
+            f"a graph with something else to initialise than variables ({' '.join(lines[max(0, at - 1) : at + 1])})",
+            "a step of variables and placeholders alone",
+            "Lookup tables and iterators of a graph file are not carried over: fetch ops after them, and feed them.",
+        )
 
     def _tensor(self, name: str) -> Any:
         op, _ = parse_input(name)

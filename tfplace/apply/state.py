@@ -64,6 +64,11 @@ class SessionState:
         values: dict[str, Any] = session.run({name: self._reads[name] for name in self.names if defined[name]})
         return values
 
+    def undefined(self, session: Any) -> list[str]:
+        """Variables that have no value."""
+        defined = session.run(self._defined)
+        return [name for name in self.names if not defined[name]]
+
     def write(self, session: Any, values: Mapping[str, Any]) -> None:
         """Sets variables."""
         feeds = {self._feeds[name]: np.asarray(value) for name, value in values.items()}

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 NAME = "tfplace calibrate"
 
+_LARGEST = 2**26
+"""Bytes of the largest transfer that is measured."""
+
 
 def calibrate_flags() -> flags.FlagValues:
     """A fresh set of flags, apart from absl's global ones."""
@@ -47,7 +50,7 @@ def calibrate_flags() -> flags.FlagValues:
     switch("local", False, "Measure the devices of one process, such as its GPUs, instead.", flag_values=fv)
     text("device_model", None, "What to call the devices' product; by default what the system says.", flag_values=fv)
     text("max_size", "64MiB", "The largest transfer; the smallest is 1 KiB, each four times the last.", flag_values=fv)
-    flags.DEFINE_integer("side", 448, "Of the matrices multiplied between transfers.", 1, flag_values=fv)
+    flags.DEFINE_integer("side", 448, "Of the matrices multiplied between transfers.", 64, flag_values=fv)
     switch("within_one_way", False, "Shorten the ends' core time to what one transfer takes.", flag_values=fv)
     switch("quiet", False, "No progress on stderr.", flag_values=fv)
     return fv
@@ -68,8 +71,10 @@ def calibrate_command(argv: Sequence[str]) -> None:
     _check_one_way(fv)
     check_addresses("cluster", fv.cluster.split(",") if fv.cluster else ())
     largest = flag_value("max_size", fv.max_size, parse_bytes)
-    if largest < 4096:
-        raise InputError(f"--max_size={fv.max_size}", "at least 4 KiB, for two sizes")
+    if not 4096 <= largest <= _LARGEST:
+        raise InputError(
+            f"--max_size={fv.max_size}", f"at least 4 KiB, for two sizes, and at most {format_bytes(_LARGEST)}"
+        )
     with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         found = _measure(fv, stages, largest)
     tables: list[RenderableType] = [_devices(found.topology), *map(_transfers, found.fits)]

@@ -76,7 +76,7 @@ def compare_command(argv: Sequence[str]) -> None:
     files: dict[str, str] = {}
     try:
         with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-            problem = read_problem(fv, stages, asked, gpus=asked.topology is None)
+            problem, _ = read_problem(fv, stages, asked, gpus=asked.topology is None)
             if any(not getattr(PLACERS[name], "plain_at_once", False) for name in learned):
                 load_tensorflow(gpus=False)  # quietly, before a policy does
             from tfplace.compare.comparison import compare_placers

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfplace.cli.flagset import check_addresses
+from tfplace.cli.flagset import check_addresses, flag_value
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
@@ -16,6 +16,7 @@ from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.registry import EVALUATORS, OBJECTIVES
 from tfplace.search.objective import check_objective
+from tfplace.units import parse_seconds
 
 if TYPE_CHECKING:
     from tfplace.measure.backend import Backend
@@ -30,6 +31,10 @@ def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
       InputError: flags that do not go together, or a topology without as many devices as there are workers to start.
     """
     check_objective(fv.objective, fv.evaluator)
+    if fv.step_timeout is not None:
+        flag_value("step_timeout", fv.step_timeout, parse_seconds)
+        if fv.evaluator != MEASURED:
+            raise InputError(f"--step_timeout with --evaluator={fv.evaluator}", f"--evaluator={MEASURED}")
     if not fv.workers and not fv.cluster:
         return
     flag = f"--workers={fv.workers}" if fv.workers else f"--cluster={','.join(fv.cluster)}"
@@ -54,8 +59,8 @@ def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
 
 
 @contextlib.contextmanager
-def open_evaluator(fv: flags.FlagValues, problem: Problem) -> Iterator[Evaluator]:
-    """The evaluator, closed in the end together with what it needed.
+def open_evaluator(fv: flags.FlagValues, problem: Problem, batch: Any = None) -> Iterator[Evaluator]:
+    """The evaluator, closed in the end together with what it needed; steps that are measured get the batch.
 
     Raises:
       InputError: steps of a graph that has no TensorFlow form; before TensorFlow is loaded.
@@ -67,12 +72,14 @@ def open_evaluator(fv: flags.FlagValues, problem: Problem) -> Iterator[Evaluator
             f"Or --evaluator={SIMULATED}.",
         )
     with contextlib.ExitStack() as stack:
-        if fv.evaluator == MEASURED and (fv.workers or fv.cluster):
+        if fv.evaluator == MEASURED:
             from tfplace.measure.measured import MeasuredEvaluator
 
             backend = _workers(fv)
-            stack.callback(backend.close)
-            judge: Evaluator = MeasuredEvaluator(problem, backend)
+            if backend is not None:
+                stack.callback(backend.close)
+            limit_s = None if fv.step_timeout is None else parse_seconds(fv.step_timeout)
+            judge: Evaluator = MeasuredEvaluator(problem, backend, batch=batch, timeout_s=limit_s)
         else:
             make = OBJECTIVES[fv.objective] if fv.evaluator == SIMULATED else EVALUATORS[fv.evaluator]
             judge = make(problem)
@@ -80,7 +87,10 @@ def open_evaluator(fv: flags.FlagValues, problem: Problem) -> Iterator[Evaluator
         yield judge
 
 
-def _workers(fv: flags.FlagValues) -> Backend:
+def _workers(fv: flags.FlagValues) -> Backend | None:
+    """Those that are asked for; None for this process's devices."""
     from tfplace.measure.cluster import Cluster
 
-    return Cluster.connect(fv.cluster) if fv.cluster else Cluster.start(workers=fv.workers)
+    if fv.cluster:
+        return Cluster.connect(fv.cluster)
+    return Cluster.start(workers=fv.workers) if fv.workers else None

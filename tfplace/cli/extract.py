@@ -15,7 +15,6 @@ from tfplace.cli.flagset import asks_for_help, describe_flags, model_flags, mode
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import SUFFIX, is_archive
 from tfplace.core.files import writing
-from tfplace.core.graph import OpGraph
 from tfplace.errors import InputError
 from tfplace.report.progress import Stages
 from tfplace.units import format_bytes
@@ -57,7 +56,7 @@ def extract_command(argv: Sequence[str]) -> None:
             load_tensorflow(gpus=False)
         built = build(fv.batch, params)
         stages.stage("reading its graph")
-        graph = _extract(fv, built)
+        graph = source.read_graph(built, inference=fv.inference, fetches=fv.fetch, tell=stages.note)
         stages.stage("writing")
         with writing(output):
             graph.save(output)
@@ -65,13 +64,6 @@ def extract_command(argv: Sequence[str]) -> None:
     counts = f"{graph.num_ops:,} ops, {graph.num_tensors:,} tensors, {graph.num_edges:,} edges"
     say(f"{graph.name}: {counts}, {variables} of variables, fingerprint {graph.fingerprint}\n")
     say(f"{output} ({format_bytes(output.stat().st_size)})\n")
-
-
-def _extract(fv: flags.FlagValues, built: source.Source) -> OpGraph:
-    from tfplace.sources import extract
-
-    training = False if fv.inference else None
-    return extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
 
 
 def _output(fv: flags.FlagValues) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -42,16 +42,21 @@ def _topologies() -> Table:
     for name in Topology.presets():
         topology = Topology.preset(name)
         gpus = [d for d in topology.devices if d.type == "GPU"]
-        rates = [link.bandwidth for link in topology.links if {link.src[:3], link.dst[:3]} == {"GPU"}]
-        low, high = min(rates) / 1e9, max(rates) / 1e9
+        between = [link.bandwidth / 1e9 for link in topology.links if {link.src[:3], link.dst[:3]} == {"GPU"}]
         table.add_row(
             name,
             f"1 CPU, {len(gpus)} GPUs",
-            format_bytes(gpus[0].memory_bytes),
-            f"{gpus[0].flops['float32'] / 1e12:.1f} TFLOP/s",
-            f"{low:g} GB/s" if low == high else f"{low:g} to {high:g} GB/s",
+            " to ".join(format_bytes(size) for size in _ends(d.memory_bytes for d in gpus)),
+            f"{' to '.join(f'{rate:.1f}' for rate in _ends(d.flops['float32'] / 1e12 for d in gpus))} TFLOP/s",
+            f"{' to '.join(f'{rate:g}' for rate in _ends(between))} GB/s",
         )
     return table
+
+
+def _ends(numbers: Iterable[float]) -> list[float]:
+    """The least and the largest, once if they are the same."""
+    known = sorted(set(numbers))
+    return known if len(known) < 2 else [known[0], known[-1]]
 
 
 def _placers() -> Table:

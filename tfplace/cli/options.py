@@ -31,6 +31,7 @@ def place_flags() -> flags.FlagValues:
     text("evaluator", "simulated", "Who tells what a placement costs: simulated, grappler or measured.", flag_values=fv)
     flags.DEFINE_integer("workers", 0, "Measure on this many one-core workers.", 0, flag_values=fv)
     flags.DEFINE_list("cluster", [], "Measure on workers at host:port,host:port.", flag_values=fv)
+    text("step_timeout", None, "What a measured step may take; by default 2min.", flag_values=fv)
     flags.DEFINE_integer("seed", 0, "Random seed.", 0, flag_values=fv)
     text("out", None, "Directory for placement, trace, placed graph, topology and report.", flag_values=fv)
     switch("json", False, "Print one JSON object instead of tables.", flag_values=fv)

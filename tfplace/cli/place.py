@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from absl import flags
 
@@ -31,7 +31,7 @@ from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.report.tensorboard import load_writer
 from tfplace.search.budget import Budget
-from tfplace.search.init import check_controllers, check_goes_on, check_init, check_pretrained
+from tfplace.search.init import check_controllers, check_extra, check_goes_on, check_init, check_pretrained
 from tfplace.workers.base import Controllers
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def place_command(argv: Sequence[str]) -> None:
     try:
         # Models print what they like while they are built; stdout is for the result.
         with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-            problem = read_problem(fv, stages, asked, gpus=asked.topology is None or _measures_here(fv))
-            _search(fv, stages, problem, out, result)
+            problem, batch = read_problem(fv, stages, asked, gpus=asked.topology is None or _measures_here(fv))
+            _search(fv, stages, problem, result, batch=batch, out=out)
     except KeyboardInterrupt as stop:
         if result.placement is None:
             raise
@@ -88,9 +88,11 @@ def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
     flag_value("budget", fv.budget, Budget.parse)
     check_evaluator(fv, asked.topology)
     find_placer(fv.placer)
+    check_extra(fv.placer)
     if fv.init:
         if fv.init in PLACERS:
             find_placer(fv.init)
+            check_extra(fv.init)
         check_init(fv.init)
         check_goes_on(fv.placer)
     if fv.tensorboard:
@@ -105,7 +107,9 @@ def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
     return asked, output_directory("out", fv.out)
 
 
-def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | None, result: _Result) -> None:
+def _search(
+    fv: flags.FlagValues, stages: Stages, problem: Problem, result: _Result, *, batch: Any, out: Path | None
+) -> None:
     """Finds the placement, and writes it before anything else is done with it."""
     from tfplace.api import place
 
@@ -114,7 +118,7 @@ def _search(fv: flags.FlagValues, stages: Stages, problem: Problem, out: Path | 
         load_tensorflow(gpus=_measures_here(fv))  # quietly, before the policy does
     if fv.evaluator != SIMULATED:
         stages.stage(f"starting the {fv.evaluator} evaluator")
-    with open_evaluator(fv, problem) as judge:
+    with open_evaluator(fv, problem, batch) as judge:
         stages.stage("searching")
         with blaming(fv.placer):
             placement = result.placement = place(

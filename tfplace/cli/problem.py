@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from absl import flags
 
@@ -101,8 +102,8 @@ def constraints(fv: flags.FlagValues) -> Constraints:
     )
 
 
-def read_problem(fv: flags.FlagValues, stages: Stages, asked: Asked, *, gpus: bool) -> Problem:
-    """The problem: of the model's graph, or of a file.
+def read_problem(fv: flags.FlagValues, stages: Stages, asked: Asked, *, gpus: bool) -> tuple[Problem, Any]:
+    """The problem, of the model's graph or of a file, and the batch of a step, None if that is not known.
 
     Args:
       fv: the flags.
@@ -113,21 +114,33 @@ def read_problem(fv: flags.FlagValues, stages: Stages, asked: Asked, *, gpus: bo
     Raises:
       SourceError, InputError: what the flags name is no model, or is a problem that other flags would change.
     """
-    read = _read(fv, stages, gpus=gpus)
+    read, batch = _read(fv, stages, gpus=gpus)
     if isinstance(read, OpGraph):
         from tfplace.sources import formulate
 
         stages.stage("estimating costs")
         if asked.topology is None:
             load_tensorflow(gpus=True)
-        return formulate(read, asked.topology, constraints=asked.rules, profile=fv.profile)
+        problem = formulate(read, asked.topology, constraints=asked.rules, profile=fv.profile)
+        if asked.topology is None:
+            stages.note(f"{_guessed(problem.topology)}; `tfplace calibrate --local` measures them")
+        return problem, batch
     if asked.topology is not None or fv.profile or asked.rules != Constraints():
         raise InputError(
             f"flags that change the problem in {fv.model!r}",
             "none of --topology, --profile and the rules, which the file holds already",
             _elsewhere(fv.model),
         )
-    return read
+    return read, None
+
+
+def _guessed(topology: Topology) -> str:
+    """What the devices of this machine are taken to be."""
+    text = f"devices of this machine, looked up and not measured: {topology.source}"
+    if not topology.links:
+        return text
+    slowest = min(link.bandwidth for link in topology.links)
+    return f"{text}; links guessed, at {slowest / 1e9:.3g} GB/s and more"
 
 
 def _elsewhere(model: str) -> str:
@@ -137,10 +150,8 @@ def _elsewhere(model: str) -> str:
     return "Save the graph alone to place it elsewhere: tfplace.OpGraph.load(path).save(other)."
 
 
-def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Problem:
-    """The model's graph; for a file of a problem, that problem."""
-    from tfplace.sources import extract
-
+def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> tuple[OpGraph | Problem, Any]:
+    """The model's graph and batch; for a file of a problem, that problem."""
     build = source.find(fv.model, fv.fetch)
     if is_workload(fv.model) and (fv.inference or fv.fetch):
         raise SourceError(
@@ -151,16 +162,15 @@ def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> OpGraph | Prob
         load_tensorflow(gpus=gpus)
     built = build(fv.batch, model_params(fv))
     stages.stage("reading its graph")
-    training = False if fv.inference else None
-    if archive.is_archive(fv.model) and training is None and not fv.fetch:
-        return archive.load(fv.model)
+    if archive.is_archive(fv.model) and not fv.inference and not fv.fetch:
+        return archive.load(fv.model), None
     if is_workload(fv.model):
-        return load_workload(fv.model)
-    graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
+        return load_workload(fv.model), None
+    graph = source.read_graph(built, inference=fv.inference, fetches=fv.fetch, tell=stages.note)
     if graph.unknown:
         first = graph.unknown[0]
         stages.note(
             f"{len(graph.unknown)} tensors of unknown size are counted by rule, first of them that of {first.op}: "
             f"{first.rule}"
         )
-    return graph
+    return graph, built.batch

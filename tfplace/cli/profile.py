@@ -18,6 +18,7 @@ from tfplace.cli.flagset import (
     asks_for_help,
     check_addresses,
     describe_flags,
+    flag_value,
     model_flags,
     model_params,
     output_file,
@@ -30,7 +31,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
 from tfplace.errors import InputError, SourceError, UnwrittenError
 from tfplace.report.progress import Stages
-from tfplace.units import format_seconds
+from tfplace.units import format_seconds, parse_seconds
 
 if TYPE_CHECKING:
     from tfplace.measure.backend import Backend
@@ -49,6 +50,8 @@ def profile_flags() -> flags.FlagValues:
     text("cluster", None, "host:port of a worker to use instead.", flag_values=fv)
     text("device_model", None, "What to call the device's product; by default what the system says.", flag_values=fv)
     text("cache", None, "Where measurements are kept, or 'none'; by default the user's cache.", flag_values=fv)
+    text("step_timeout", "2min", "What a step may take.", flag_values=fv)
+    switch("again", False, "Measure also what the cache has, and keep that instead.", flag_values=fv)
     flags.DEFINE_integer("steps", 10, "Traced steps that count.", lower_bound=1, flag_values=fv)
     switch("quiet", False, "No progress on stderr.", flag_values=fv)
     return fv
@@ -69,6 +72,7 @@ def profile_command(argv: Sequence[str]) -> None:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
     output = output_file(fv, "profile.json", "The file is what `tfplace place --profile` reads.")
     model_params(fv)
+    flag_value("step_timeout", fv.step_timeout, parse_seconds)
     check_addresses("cluster", [fv.cluster] if fv.cluster else ())
     for model in models:
         source.refuse_workload(model, NAME)
@@ -114,13 +118,11 @@ def _cache(fv: flags.FlagValues) -> Path | None:
 
 def _profile(fv: flags.FlagValues, stages: Stages, model: str, cache: Path | None) -> tuple[OpGraph, Outcome]:
     from tfplace.measure.profile import profile_graph
-    from tfplace.sources import extract
 
     stages.stage(f"building {model}")
     built = source.find(model, fv.fetch)(fv.batch, model_params(fv))
     stages.stage("reading its graph")
-    training = False if fv.inference else None
-    graph = extract(built.source, built.batch, training=training, fetches=tuple(fv.fetch) or None)
+    graph = source.read_graph(built, inference=fv.inference, fetches=fv.fetch, tell=stages.note)
     open_backend, device_model = _device(fv)
     outcome = profile_graph(
         graph,
@@ -129,13 +131,20 @@ def _profile(fv: flags.FlagValues, stages: Stages, model: str, cache: Path | Non
         device_type=fv.device_type,
         batch=built.batch,
         cache=cache,
+        again=fv.again,
         steps=fv.steps,
+        timeout_s=parse_seconds(fv.step_timeout),
         progress=stages.stage,
     )
     if outcome.unrun:
         stages.note(f"{model}: {outcome.unrun} ops did not run by themselves: merged into others, or not taken")
     if outcome.miscounted:
         stages.note(f"{model}: {outcome.miscounted} ops ran more or less often than the graph says")
+    if outcome.disturbed:
+        stages.note(
+            f"{model}: something else used the processor in {outcome.disturbed} of the steps that count, so that times "
+            "are too long; --again measures anew"
+        )
     return graph, outcome
 
 

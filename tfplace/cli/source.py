@@ -11,10 +11,12 @@ from typing import Any
 
 from tfplace.cli.modules import check_module, load_module, zoo, zoo_names
 from tfplace.core.archive import is_archive
+from tfplace.core.graph import OpGraph
 from tfplace.errors import SourceError, TfplaceError, UnknownNameError, told, where
 from tfplace.group.dnn_partitioning import is_workload
 
 SUFFIXES = (".json", ".meta", ".npz", ".pb", ".pbtxt")
+KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,9 @@ def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mappi
     path = Path(model)
     _refuse_python_file(model)
     if path.exists():
+        _refuse_keras_file(path)
         return lambda batch, params: _from_path(path, batch, params, fetches)
-    if path.suffix in SUFFIXES or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
+    if path.suffix in SUFFIXES + KERAS_SUFFIXES or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
         raise SourceError(f"{model!r}, which does not exist", "a SavedModel directory or a graph file")
     module, _, function = model.partition(":")
     if module and function:
@@ -68,6 +71,39 @@ def _refuse_python_file(model: str) -> None:
     where = "" if inside.parts == path.parts else f", in {path.parent}"
     hint = "" if function else "Write the name of your function instead of `build`."
     raise SourceError(f"--model={model}, a file of Python", f"{expected}{where}", hint)
+
+
+def _refuse_keras_file(path: Path) -> None:
+    """Says how a saved Keras model is given, whose batch nothing tells."""
+    if path.suffix in KERAS_SUFFIXES:
+        raise SourceError(
+            f"{str(path)!r}, a saved Keras model",
+            "a function that loads it, as --model=net:build",
+            f"In net.py: def build(batch=32): return keras.models.load_model({str(path)!r}), (x, y), where x and y are "
+            "arrays or tf.TensorSpecs of one step's batch.",
+        )
+
+
+def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: Callable[[str], None]) -> OpGraph:
+    """The graph of what was built.
+
+    Args:
+      built: the source.
+      inference: whether a Keras model's inference is wanted.
+      fetches: see `tfplace.extract`.
+      tell: is told that a model has inference only, though it is not what was asked for.
+
+    Raises:
+      SourceError: as `tfplace.extract`.
+    """
+    from tfplace.extract.keras_model import is_keras_model, trains, untrained
+    from tfplace.sources import extract
+
+    training = False if inference else None
+    if training is None and is_keras_model(built.source) and not trains(built.source):
+        tell(untrained(built.source))
+        training = False
+    return extract(built.source, built.batch, training=training, fetches=tuple(fetches) or None)
 
 
 def refuse_workload(model: str, command: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tfplace.compare.cells import Case, Facts, Run, Trained, code_of, facts_of, problem_of, run_cell
 from tfplace.compare.journal import Journal
-from tfplace.core.cores import own_cores
+from tfplace.core.cores import cores_apart
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.errors import InputError, WorkersError
@@ -109,7 +109,7 @@ def run_all(
       KeyboardInterrupt: the same; the processes are ended.
     """
     context = multiprocessing.get_context("spawn")
-    cpus = own_cores()[:jobs]
+    cpus = cores_apart()[:jobs]
     processors: multiprocessing.Queue[int] = context.Queue()
     for cpu in cpus:
         processors.put(cpu)

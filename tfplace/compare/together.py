@@ -89,6 +89,8 @@ def _check_alike(one: Journal, other: Journal) -> None:
     """Refuses runs under other conditions, and of weights or placers that have one name and are others."""
     ours, theirs = ({**journal.header, **_codes(journal)} for journal in (one, other))
     of_one = {*_codes(one)} ^ {*_codes(other)}
+    if not {*one.facts} & {*other.facts}:
+        of_one.add("problem")  # each has its own model or devices
     for what in sorted({*ours, *theirs} - of_one):
         if ours.get(what) != theirs.get(what):
             raise InputError(

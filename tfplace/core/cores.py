@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from pathlib import Path
 
 
 def own_cores() -> tuple[int, ...]:
@@ -10,3 +12,19 @@ def own_cores() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+def cores_apart(system: Path = Path("/sys/devices/system/cpu")) -> tuple[int, ...]:
+    """The same in another order: one thread of every physical core comes before the second of any.
+
+    Args:
+      system: where Linux tells which threads share a core; elsewhere each is taken to be a core.
+    """
+    seen: Counter[str] = Counter()
+    turns = []
+    for core in own_cores():
+        siblings = system / f"cpu{core}" / "topology" / "thread_siblings_list"
+        physical = siblings.read_text().strip() if siblings.exists() else str(core)
+        turns.append((seen[physical], core))
+        seen[physical] += 1
+    return tuple(core for _, core in sorted(turns))

@@ -101,8 +101,8 @@ class Link:
 
     def __post_init__(self) -> None:
         where = f"link {self.src} -> {self.dst}"
-        if not self.bandwidth > 0:
-            raise TopologyError(f"bandwidth {self.bandwidth!r} in {where}", "bandwidth above 0")
+        if not 0 < self.bandwidth < math.inf:
+            raise TopologyError(f"bandwidth {self.bandwidth!r} in {where}", "a finite bandwidth above 0")
         if not 0 <= self.latency_s < math.inf:
             raise TopologyError(f"latency {self.latency_s!r} in {where}", "a finite latency of at least 0")
         for what in LINK_OVERHEADS:

@@ -18,7 +18,7 @@ try:
 except ImportError:  # Windows has no such locks; a second process is then not refused
     fcntl = None  # type: ignore[assignment]
 
-UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, AttributeError, NotImplementedError)
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, AttributeError, RuntimeError)
 """What numpy and zipfile raise on archives that are not theirs, or are no longer whole."""
 
 LOCK = "lock"
@@ -88,6 +88,18 @@ def alone_in(folder: Path) -> Iterator[None]:
         ) from error
     try:
         _lock(file, folder)
+        yield
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process after the other: waits while another is in such a context of the same file, which is made."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
     finally:
         os.close(file)

@@ -219,6 +219,8 @@ class Topology:
         if not isinstance(source, str | Path) or not str(source):
             raise TopologyError(f"topology {source!r}", "a Topology, a preset's name or a file")
         path = Path(source)
+        if path.is_dir() and str(source) in cls.presets():
+            return cls.preset(str(source))
         if not path.exists():
             if path.suffix or len(path.parts) > 1:
                 raise TopologyError(f"{str(source)!r}, which does not exist", "a topology file or a preset's name")

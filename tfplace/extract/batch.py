@@ -19,7 +19,8 @@ def as_specs(batch: Any, *, float_dtype: str | None = None) -> Any:
     Args:
       batch: nested tuples, lists and dicts of arrays, tensors (sparse and ragged ones too), their specs or Keras
         tensors; None stays None.
-      float_dtype: dtype that 64-bit NumPy floats are given, as Keras does; None keeps them.
+      float_dtype: dtype that floats of NumPy and of other arrays than TensorFlow's are given, as Keras does; None keeps
+        theirs.
 
     Raises:
       SourceError: a leaf that is none of these.
@@ -39,17 +40,21 @@ def _spec(leaf: Any, float_dtype: str | None) -> Any:
     if _is_composite(leaf):
         return tf.type_spec_from_value(leaf)
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, np.ndarray | np.generic):
-        return tf.TensorSpec(leaf.shape, tf.as_dtype(leaf.dtype))  # KerasTensor and other array types
+        symbolic = type(leaf).__name__ == "KerasTensor"  # of either Keras; it has no value that a model would be given
+        return tf.TensorSpec(leaf.shape, _cast(tf.as_dtype(leaf.dtype), None if symbolic else float_dtype))
     if isinstance(leaf, np.ndarray | np.generic):
         array = np.asarray(leaf)
         if array.dtype == object:
             raise SourceError("a batch with an array of Python objects", "arrays of numbers or texts")
-        wide = float_dtype is not None and array.dtype == np.float64
-        return tf.TensorSpec(array.shape, tf.as_dtype(float_dtype) if wide else tf.as_dtype(array.dtype))
+        return tf.TensorSpec(array.shape, _cast(tf.as_dtype(array.dtype), float_dtype))
     raise SourceError(
         f"a batch with {type(leaf).__name__} {str(leaf)[:40]!r}",
         "arrays, tensors or tf.TensorSpecs in tuples, lists, dicts",
     )
+
+
+def _cast(dtype: tf.DType, float_dtype: str | None) -> tf.DType:
+    return tf.as_dtype(float_dtype) if float_dtype is not None and dtype.is_floating else dtype
 
 
 def _is_composite(leaf: Any) -> bool:

@@ -21,6 +21,11 @@ def _is_of(package: str, source: Any) -> bool:
     return module is not None and isinstance(source, module.Model)
 
 
+def float_type(model: Any) -> str:
+    """The dtype in which a model's package takes floats of arrays."""
+    return str(sys.modules["keras" if _is_of("keras", model) else "tf_keras"].backend.floatx())
+
+
 def is_own(method: Any) -> bool:
     """Whether a model's method is the user's, and not what Keras has for all models."""
     return str(method.__module__).partition(".")[0] not in ("keras", "tf_keras")
@@ -30,6 +35,11 @@ def trains(model: Any) -> bool:
     """Whether a model is compiled, so that it has a training step."""
     compiled = getattr(model, "compiled", False) or getattr(model, "_is_compiled", False)
     return bool(compiled) and (getattr(model, "optimizer", None) is not None or is_own(model.train_step))
+
+
+def untrained(model: Any) -> str:
+    """What is to be said of a model that does not train, where nothing said that inference is wanted."""
+    return f"model {model.name!r} is not compiled, so its inference is read; compile it to have its training step read"
 
 
 def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> Any:

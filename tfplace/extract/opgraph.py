@@ -12,7 +12,7 @@ import tensorflow as tf
 from grappler_bridge.item import TensorProperties
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import AttrValue, OpGraph, Origin, UnknownShape, Variable
-from tfplace.extract.kernels import DEVICE_TYPES, kernel_support
+from tfplace.extract.kernels import DEVICE_TYPES, KernelSupport, kernel_support
 from tfplace.extract.loops import find_loops
 from tfplace.extract.nodes import Nodes
 from tfplace.extract.shapes import RULE_HANDLE, Properties, Sized, element_bytes, infer, size_tensor
@@ -54,7 +54,7 @@ def build_graph(
     loops = find_loops(nodes, properties.values())
     tensors = _Tensors(nodes, properties, loops.trips, batch_size)
     src, dst, tensor, slot, back = _edges(nodes, tensors.index)
-    support = [kernel_support(node) for node in nodes.defs]
+    support = _kernels(nodes, inference_def)
     replicable = _replicable(nodes, tensors)
     unknown = [*tensors.unknown]
     unknown += [UnknownShape(tensors.index[v, 0], nodes.names[v], (), _LOOP_UNKNOWN) for v in loops.unknown]
@@ -87,6 +87,18 @@ def build_graph(
         fetches=tuple(fetches),
         origin=origin,
     )
+
+
+def _kernels(nodes: Nodes, inference_def: Any) -> list[KernelSupport]:
+    """[V] kernel support; a variable that the graph has as an argument is only where one of its type can be made."""
+    handles = {node.name: node for node in inference_def.node if node.op == "VarHandleOp"}
+    out = []
+    for node in nodes.defs:
+        support = kernel_support(node)
+        if node.op != "VarHandleOp" and node.name in handles:
+            support = replace(support, types=support.types & kernel_support(handles[node.name]).types)
+        out.append(support)
+    return out
 
 
 class _Tensors:

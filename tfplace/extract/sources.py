@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.errors import SourceError, near_names
 from tfplace.extract.batch import as_specs, flat_shapes, shapes_by_name, without_numbers
 from tfplace.extract.function import graph_from_function
-from tfplace.extract.keras_model import is_keras_model, trace_keras_step, trains
+from tfplace.extract.keras_model import float_type, is_keras_model, trace_keras_step, trains, untrained
 from tfplace.extract.metagraph import INPUT_OPS, REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
 
 _EXPECTED = (
@@ -46,15 +47,17 @@ def extract_source(
 
 
 def _from_keras(model: Any, batch: Any, training: bool | None, name: str | None) -> OpGraph:
-    training = trains(model) if training is None else training
+    if training is None:
+        training = trains(model)
+        if not training:
+            warnings.warn(f"{untrained(model)}; `training=False` says that this is meant.", stacklevel=4)
     if batch is None:
         raise SourceError(
             f"model {model.name!r} without a batch",
             "the data of one step",
             "Pass arrays or tf.TensorSpecs: tfplace.extract(model, (x, y)).",
         )
-    # Keras data adapters turn 64-bit floats into the model's float type.
-    specs = as_specs(batch, float_dtype="float32")
+    specs = as_specs(batch, float_dtype=float_type(model))
     specs = tuple(specs) if isinstance(specs, list) else specs
     concrete = trace_keras_step(model, specs, training=training)
     kind = "training step" if training else "inference"

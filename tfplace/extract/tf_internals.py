@@ -185,11 +185,9 @@ def swap_handle(variable: Any, new: Any) -> None:
 
 def read_by_pipelines() -> set[int]:
     """Ids of the handles that functions of live datasets capture; a dataset goes on with those it was made with."""
-    return {
-        id(capture)
-        for wrapper in _live(_StructuredFunctionWrapper)
-        for capture in getattr(wrapper.function, "_captured_inputs", ())
-    }
+    # one that failed while it was traced, and is kept alive by its traceback, has no function
+    functions = [getattr(wrapper, "_function", None) for wrapper in _live(_StructuredFunctionWrapper)]
+    return {id(capture) for function in functions for capture in getattr(function, "_captured_inputs", ())}
 
 
 def rebind_captures(handles: Mapping[int, Any]) -> int:

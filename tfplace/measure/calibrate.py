@@ -66,18 +66,20 @@ def calibrate(
       progress: told how far it is.
 
     Raises:
-      InputError: fewer than two sizes.
+      InputError: fewer than two sizes, or too little memory for so many devices.
       ApplyError: a step fails.
     """
     if len(set(sizes)) < 2:
         raise InputError(f"sizes {list(sizes)}", "at least two different sizes in bytes")
     names = _names(backend.devices)
+    memory = dict(zip(names, _memory(backend), strict=True))
     pairs = list(permutations(range(len(names)), 2))
     meter = _Meter(progress, len(names) + len(pairs) * len(sizes))
     rates = {}
     for name, device in zip(names, backend.devices, strict=True):
         meter.tell(f"rates of {name}")
         rates[name] = measure_rates(backend, device, process_of(backend, device))
+        _check_memory(memory[name], rates[name].workspace_bytes, len(names))
         meter.advance()
     fits = []
     for a, b in pairs:
@@ -89,11 +91,25 @@ def calibrate(
         fits.append(fit_link(replace(times, src=names[a], dst=names[b]), within_one_way=within_one_way))
     meter.tell("done")
     devices = [
-        _device(name, memory_bytes, rates[name], model or device_model(backend, device))
-        for name, memory_bytes, device in zip(names, _memory(backend), backend.devices, strict=True)
+        _device(name, memory[name], rates[name], model or device_model(backend, device))
+        for name, device in zip(names, backend.devices, strict=True)
     ]
     topology = Topology(topology_name, tuple(devices), tuple(fit.link for fit in fits), _source(rates, fits))
     return Calibration(topology, rates, tuple(fits))
+
+
+def _check_memory(memory_bytes: int, workspace_bytes: int, devices: int) -> None:
+    """Says before the transfers, which take long, that there are too many devices for what the machine has.
+
+    Raises:
+      InputError: a device's part of the memory has no room for tensors.
+    """
+    if workspace_bytes >= memory_bytes:
+        raise InputError(
+            f"{devices} devices with {format_bytes(memory_bytes)} each, of which a process needs "
+            f"{format_bytes(workspace_bytes)} beside tensors",
+            "fewer devices, or a machine with more memory",
+        )
 
 
 class _Meter:

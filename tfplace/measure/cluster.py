@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfplace.core.cores import own_cores
+from tfplace.core.cores import cores_apart
 from tfplace.core.stepcost import Failure, FailureKind
 from tfplace.errors import ClusterError
 from tfplace.measure.chief import chief_for, session_config
@@ -117,6 +117,7 @@ class Cluster:
         Raises:
           ClusterError: an address is wrong, or a worker does not answer within `RETURN_S`.
         """
+        addresses = [address.strip() for address in addresses]
         if not addresses or len(set(addresses)) < len(addresses):
             raise ClusterError(f"workers {', '.join(addresses) or 'none'}", "addresses of different workers")
         for address in addresses:
@@ -365,7 +366,7 @@ def _device(task: int) -> str:
 
 
 def _cores(workers: int, cores: Sequence[Sequence[int]] | None) -> list[tuple[int, ...]]:
-    own = own_cores()
+    own = cores_apart()
     if workers < 1:
         raise ClusterError(f"workers={workers}", "at least 1")
     if cores is None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfplace.apply.devices import available_devices
 from tfplace.apply.session import session_config
-from tfplace.core.cores import own_cores
+from tfplace.core.cores import cores_apart, own_cores
 from tfplace.core.stepcost import Failure
 from tfplace.errors import ClusterError
 from tfplace.measure.cluster import Cluster
@@ -97,7 +97,7 @@ class ChainedLogicalDevices:
         memory_limit: int | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        chosen = own_cores()[:count] if cores is None else tuple(cores)
+        chosen = cores_apart()[:count] if cores is None else tuple(cores)
         if not 1 <= count <= len(chosen):
             raise ClusterError(f"{count} chained devices on {len(chosen)} cores", "at least one, and a core for each")
         settings = Settings(cores=chosen, memory_limit=memory_limit, inter_op=2 * count, intra_op=1, cpus=count)

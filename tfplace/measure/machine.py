@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tfplace.core.cores import own_cores
 
@@ -55,7 +55,7 @@ def read_machine(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup
 
     Args:
       proc: where `cpuinfo` and `meminfo` are.
-      cgroup: where `memory.max` is.
+      cgroup: where the limits of groups of processes are, those of version 1 below "memory".
     """
     info = _fields(proc / "cpuinfo")
     threads = len(own_cores())
@@ -64,7 +64,7 @@ def read_machine(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup
         cores=max(1, threads // _threads_per_core(info)),
         clock_hz=_clock_hz(info),
         flops_per_cycle=_flops_per_cycle(set(info.get("flags", "").split())),
-        memory_bytes=_memory_bytes(proc / "meminfo", cgroup / "memory.max"),
+        memory_bytes=min([_memory_bytes(proc / "meminfo"), *_limits(proc / "self" / "cgroup", cgroup)]),
     )
 
 
@@ -94,8 +94,21 @@ def _flops_per_cycle(flags: set[str]) -> int:
     return lanes * 2 * (2 if "fma" in flags else 1)
 
 
-def _memory_bytes(meminfo: Path, limit: Path) -> int:
+def _memory_bytes(meminfo: Path) -> int:
     total = _fields(meminfo).get("MemTotal", "")
-    memory = int(total.split()[0]) * 1024 if total else DEFAULT_MEMORY_BYTES
-    text = limit.read_text().strip() if limit.exists() else "max"
-    return min(memory, int(text)) if text.isdigit() else memory
+    return int(total.split()[0]) * 1024 if total else DEFAULT_MEMORY_BYTES
+
+
+def _limits(groups: Path, cgroup: Path) -> list[int]:
+    """Bytes that a container, or a batch system, allows: of this process's group and of those it is in."""
+    own = {cgroup / "memory.max", cgroup / "memory" / "memory.limit_in_bytes"}
+    for line in groups.read_text().splitlines() if groups.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        inside = PurePosixPath(path.lstrip("/"))
+        for part in (inside, *inside.parents):
+            if not controllers:
+                own.add(cgroup / part / "memory.max")
+            elif "memory" in controllers.split(","):
+                own.add(cgroup / "memory" / part / "memory.limit_in_bytes")
+    texts = [path.read_text().strip() for path in own if path.exists()]
+    return [int(text) for text in texts if text.isdigit()]

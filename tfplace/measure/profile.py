@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 from collections.abc import Callable, Sequence
@@ -13,8 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfplace.core.arrays import BoolArray, FloatArray
-from tfplace.core.files import writing
+from tfplace.core.files import locked, writing
 from tfplace.core.graph import OpGraph
+from tfplace.core.stepcost import FailureKind
 from tfplace.cost.flops import Op, rule_of
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile, ProfiledStep
 from tfplace.cost.signature import signatures
@@ -53,6 +55,7 @@ class Outcome:
         readers, with which they then share its time; others were of a branch not taken, and are not measured.
       miscounted: ops that ran more or less often than the graph says.
       rejected: traced steps left out because something else used the processor.
+      disturbed: how many of the steps that count were disturbed all the same, since too few were not.
     """
 
     profile: Profile
@@ -62,6 +65,7 @@ class Outcome:
     unrun: int = 0
     miscounted: int = 0
     rejected: int = 0
+    disturbed: int = 0
 
 
 def default_cache() -> Path:
@@ -78,8 +82,10 @@ def profile_graph(
     threads: str = ONE_THREAD,
     batch: Any = None,
     cache: str | Path | None = None,
+    again: bool = False,
     warmup: int = WARMUP,
     steps: int = STEPS,
+    timeout_s: float | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Measures the signatures of a graph that are not in the cache yet, and adds them to it.
@@ -93,9 +99,11 @@ def profile_graph(
       device_type: TensorFlow device type.
       threads: how the backend runs ops, in words; times under different settings are kept apart.
       batch: what a step is given; see `step_inputs`.
-      cache: a profile file that is read first and written last; None for none.
+      cache: a profile file that is read first and added to last; None for none.
+      again: measure what is known too, and keep that instead.
       warmup: steps run first and dropped.
       steps: traced steps that count.
+      timeout_s: seconds a step may take; by default the backend's.
       progress: told what is being done.
 
     Raises:
@@ -107,7 +115,7 @@ def profile_graph(
     key = model, device_type, tensorflow_version(), threads
     before = known.find(key)
     wanted = {s for v, s in enumerate(signatures(graph)) if not graph.replicable[v]}
-    if wanted <= set(before.ops) or graph.fingerprint in {s.fingerprint for s in before.steps}:
+    if not again and (wanted <= set(before.ops) or graph.fingerprint in {s.fingerprint for s in before.steps}):
         return Outcome(known.updated(before), before)
     backend = open_backend()
     try:
@@ -118,30 +126,43 @@ def profile_graph(
             batch=batch,
             warmup=warmup,
             steps=steps,
+            timeout_s=timeout_s,
             progress=progress or (lambda _: None),
         )
     finally:
         backend.close()
     found = _collect(graph, turns, empty_s, key)
-    # what was measured before stays: each signature is measured once
-    device = DeviceProfile(*key, {**found.ops, **before.ops}, before.updated(found).steps)
-    profile = known.updated(device)
+    device = _added(before, found, again)
     if cache is not None:
         with writing(cache):
-            Path(cache).parent.mkdir(parents=True, exist_ok=True)
-            profile.save(cache)
+            _keep(Path(cache), found, again)
     executions = [turns[0].stats.seconds.get(name, (0.0, 0))[1] for name in graph.op_names]
     # what decides over a loop's next turn runs once more than its body
     counted, trips = np.array(executions)[~graph.replicable], graph.trips[~graph.replicable]
     return Outcome(
-        profile,
+        known.updated(device),
         device,
         ran=True,
-        new=len(set(found.ops) - set(before.ops)),
+        new=len(found.ops) if again else len(set(found.ops) - set(before.ops)),
         unrun=int((counted == 0).sum()),
         miscounted=int(((counted > 0) & ((counted < trips) | (counted > trips + 1))).sum()),
         rejected=rejected,
+        disturbed=sum(turn.disturbance > TOLERANCE for turn in turns),
     )
+
+
+def _added(before: DeviceProfile, found: DeviceProfile, again: bool) -> DeviceProfile:
+    """What was measured before stays, each signature being measured once, unless it was to be measured again."""
+    ops = {**before.ops, **found.ops} if again else {**found.ops, **before.ops}
+    return dataclasses.replace(found, ops=ops, steps=before.updated(found).steps)
+
+
+def _keep(cache: Path, found: DeviceProfile, again: bool) -> None:
+    """Adds to a file what was measured; others may have added to it meanwhile, and wait while this process does."""
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with locked(cache.with_name(cache.name + ".lock")):
+        kept = Profile.load(cache) if cache.exists() else Profile()
+        kept.updated(_added(kept.find(found.key), found, again)).save(cache)
 
 
 def tensorflow_version() -> str:
@@ -160,7 +181,15 @@ class _Turn:
 
 
 def _run(
-    graph: OpGraph, backend: Backend, *, device_type: str, batch: Any, warmup: int, steps: int, progress: Progress
+    graph: OpGraph,
+    backend: Backend,
+    *,
+    device_type: str,
+    batch: Any,
+    warmup: int,
+    steps: int,
+    timeout_s: float | None,
+    progress: Progress,
 ) -> tuple[list[_Turn], int, float]:
     """The turns that count, how many do not, and the seconds of an empty step."""
     device = _first(backend.devices, device_type)
@@ -168,20 +197,21 @@ def _run(
     program = StepGraph(graph, batch)
     program.place(_everywhere(graph, device))
     try:
-        turns = _turns(program, backend, warmup, steps, progress)
+        turns = _turns(Running(program, backend, timeout_s), backend, warmup, steps, progress)
         empty_s = empty_step_s(backend, device)
     except Exception as error:
         failure = backend.failure_of(error)
         if failure is None:
             raise
-        raise ApplyError(f"a step that fails on {device}: {failure}", "a step that runs there") from error
+        late = "Give it more time (--step_timeout, timeout_s), or a smaller batch."
+        hint = late if failure.kind is FailureKind.TIME_OUT else ""
+        raise ApplyError(f"a step that fails on {device}: {failure}", "a step that runs there", hint) from error
     _refuse_overlap(turns, device)
     kept = sorted(turns, key=lambda t: max(t.disturbance, TOLERANCE))[:steps]
     return kept, len(turns) - len(kept), empty_s
 
 
-def _turns(program: StepGraph, backend: Backend, warmup: int, steps: int, progress: Progress) -> list[_Turn]:
-    running = Running(program, backend, None)
+def _turns(running: Running, backend: Backend, warmup: int, steps: int, progress: Progress) -> list[_Turn]:
     try:
         progress("warming up")
         for _ in range(warmup):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
+from tfplace.group.mapping import load_pyscotch
 from tfplace.study.base import Study
 from tfplace.study.devices import compute_devices
 from tfplace.study.mapping import best_mapping
@@ -19,6 +20,15 @@ class MinCut:
         '"MinCut" of A. Mirhoseini et al.: Device Placement Optimization with Reinforcement Learning. ICML 2017, '
         "section 4.2: Scotch with GPUs only."
     )
+
+    @staticmethod
+    def check_extra() -> None:
+        """Says so if pyscotch is missing.
+
+        Raises:
+          MissingExtraError: it is.
+        """
+        load_pyscotch()
 
     def place(self, study: Study) -> IntArray:
         """Maps a few times; the best of these.

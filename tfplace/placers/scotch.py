@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.group.mapping import load_pyscotch
 from tfplace.study.base import Study
 from tfplace.study.mapping import best_mapping
 
@@ -28,6 +29,15 @@ class Scotch:
         "section 4.2; F. Pellegrini, J. Roman: Scotch: A Software Package for Static Mapping by Dual Recursive "
         "Bipartitioning of Process and Architecture Graphs. HPCN Europe 1996."
     )
+
+    @staticmethod
+    def check_extra() -> None:
+        """Says so if pyscotch is missing.
+
+        Raises:
+          MissingExtraError: it is.
+        """
+        load_pyscotch()
 
     def place(self, study: Study) -> IntArray:
         """Maps a few times; the best of these.

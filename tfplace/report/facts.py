@@ -146,6 +146,7 @@ def _evaluated(cost: StepCost) -> str:
         return line
     line += f" (median of {len(samples.step_s)} steps, interquartile range {format_seconds(samples.spread_s)}"
     line += f", {samples.rejected} disturbed steps left out" if samples.rejected else ""
+    line += f", {samples.disturbed} of those that count disturbed too" if samples.disturbed else ""
     return line + (f", {samples.ratio:.3f} of the reference)" if samples.ratio is not None else ")")
 
 
@@ -156,10 +157,13 @@ def verdict(placement: Placement) -> str:
     if not any(name.startswith("single ") for name in placement.baselines):
         return "not compared with single devices"
     best = placement.best_single
+    other, fastest = baseline_order(placement)[0]
     if best is None:
+        if fastest.feasible and _ratio(placement.cost, fastest) > 1 + _same(placement.cost, fastest):
+            faster = _times(_ratio(placement.cost, fastest))
+            return f"no single device fits; take {other}: {faster} faster than this placement"
         return "no single device fits; this placement does"
     name, cost = best[0].removeprefix("single "), best[1]
-    other, fastest = baseline_order(placement)[0]
     if all(_ratio(beaten, fastest) > 1 + _same(beaten, fastest) for beaten in (placement.cost, cost)):
         return (
             f"take {other}: {_times(_ratio(placement.cost, fastest))} faster than this placement, "
@@ -272,5 +276,6 @@ def _compared(placement: Placement) -> dict[str, Any]:
     }
     if cost.samples is not None:
         s = cost.samples
-        out |= {"spread_s": s.spread_s, "ratio": s.ratio, "steps": len(s.step_s), "rejected": s.rejected}
+        counts = {"steps": len(s.step_s), "rejected": s.rejected, "disturbed": s.disturbed}
+        out |= {"spread_s": s.spread_s, "ratio": s.ratio, **counts}
     return out

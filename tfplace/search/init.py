@@ -23,6 +23,18 @@ def check_init(init: str | Path) -> None:
         )
 
 
+def check_extra(placer: str) -> None:
+    """Says so, before anything takes long, if a package is missing that the placer needs.
+
+    Raises:
+      MissingExtraError: it is; says how to install it.
+      UnknownNameError: no such placer.
+    """
+    check = getattr(PLACERS[placer], "check_extra", None)
+    if check is not None:
+        check()
+
+
 def check_goes_on(placer: str) -> None:
     """Refuses placers that go on from nothing.
 

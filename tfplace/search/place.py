@@ -21,7 +21,7 @@ from tfplace.errors import InfeasibleError, InputError, UnknownNameError, Unwrit
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
-from tfplace.search.init import check_controllers, check_goes_on, check_pretrained, goes_on
+from tfplace.search.init import check_controllers, check_extra, check_goes_on, check_pretrained, goes_on
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import CANNOT_GO_ON, Search
@@ -102,6 +102,7 @@ def search_placement(
     seed, groups = whole("seed", seed), whole("groups", groups, 1)
     fine_tune = None if fine_tune is None else whole("fine_tune", fine_tune)
     names = _names(BASELINES if baselines is None else baselines)
+    check_extra(placer)
     method: Placer = PLACERS[placer]()
     learned = {name: value for name, value in (("weights", weights), ("fine_tune", fine_tune)) if value is not None}
     if learned:

@@ -97,9 +97,11 @@ class Search:
             self._go_on(run)
 
     def _go_on(self, run: RunDirectory) -> None:
-        """From where a run was, without doing it again."""
+        """From where a run was, without doing it again: what is random is not what it was before."""
         self.evaluations = max(self.evaluations, len(run.records.known))
         run.records.skip(self.evaluations)
+        if self.evaluations:
+            self.rng = np.random.default_rng([self._seed, self.evaluations])
         if run.best is not None:
             self.best, self.best_key = run.best.unit_device, run.best.key
 
@@ -178,6 +180,8 @@ class Search:
             self.history.append(Improvement(self.evaluations, seconds, key, stage, self.ran_s))
             if self._run is not None:
                 self._run.improved(unit_device, key, self.evaluations, seconds, stage)
+                if self.evaluator.source != SIMULATED and self._told_s is None:
+                    self._run.written(now=True)  # the next one may take minutes
         self._report(stage)
 
     def log(self, metrics: Mapping[str, float]) -> None:
@@ -209,7 +213,6 @@ class Search:
         if self.budget.seconds is not None or not same:
             if len(self._run.records.known):
                 self._go_on(self._run)
-                self.rng = np.random.default_rng([self._seed, self.evaluations])
             return kept
         if kept is None or self.evaluations > int(mine["evaluations"]):
             return None  # or the search has gone past it

@@ -113,10 +113,15 @@ def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -
     lowered = [s for s in shortages if s.limit_bytes + beside[s.device] < own[s.device] >= needed[s.device]]
     if lowered:
         needs = ", ".join(
-            f"{s.device} by {format_bytes(s.over_bytes)}, to {format_bytes(needed[s.device])}" for s in lowered
+            f"{s.device} by {format_bytes(s.over_bytes)}, to {format_bytes(needed[s.device])} "
+            f"of its {format_bytes(own[s.device])}"
+            for s in lowered
         )
-        ways.append(f"Raise max_memory or lower the headroom: {needs}.")
-    ways.append("Make the batch smaller: what a step computes shrinks with it, the weights do not.")
+        others = [s.device for s in shortages if s not in lowered]
+        rest = f"; {', '.join(others)} would stay over all the same" if others else ""
+        ways.append(f"Raise max_memory or lower the headroom: {needs}{rest}.")
+    batch = "Make the batch smaller: what a step computes shrinks with it, the weights do not."
+    ways.insert(0 if len(lowered) < len(shortages) else len(ways), batch)
     if problem.constraints.pin or problem.constraints.forbid or problem.constraints.colocate:
         ways.append("Drop pin, forbid or colocate rules that keep ops on the devices above.")
     weights = int(problem.graph.persistent_bytes.sum())

@@ -15,7 +15,7 @@ from tfplace.search.init import check_init
 from tfplace.search.search import Search
 from tfplace.study.base import Placer
 
-_EVALUATIONS = 100
+_EVALUATIONS = 200
 """Whatever constructs a placement comes to its end with fewer; a search has to stop somewhere."""
 
 
