@@ -139,6 +139,7 @@ def test_a_call_says_what_is_wrong_with_what_it_is_given(graph):
         ((X,), r"ndarray as what a graph file's step is given.*placed\({'x': ...}\)"),
         (({"x": X[:, :2]},), r"an array of shape \(4, 2\) for 'x'; expected shape \(None, 3\)"),
         (({"y": X},), r"a feed for 'y'"),
+        (({"x": [["much"]]},), r"list for 'x' \(could not convert string.*expected float32"),
     ):
         with pytest.raises(ApplyError, match=message):
             placed(*given)

@@ -6,8 +6,9 @@ import pytest
 
 from tfplace import Topology
 from tfplace.cli import BAD_INPUT, PLACED, main
-from tfplace.cli.calibrate import calibrate_flags
+from tfplace.cli.calibrate import _LARGEST, calibrate_flags
 from tfplace.cli.profile import profile_flags
+from tfplace.measure.transfers import SIZES
 
 
 def test_help_lists_flags(capsys):
@@ -36,6 +37,10 @@ def test_help_lists_flags(capsys):
 def test_bad_input(argv, message, capsys):
     assert main(["calibrate", *argv]) == BAD_INPUT
     assert message in capsys.readouterr().err
+
+
+def test_the_largest_transfer_is_the_largest_that_is_measured():
+    assert SIZES[-1] == _LARGEST
 
 
 def test_tables_are_printed_before_the_file_is_written(tmp_path, monkeypatch, capsys):

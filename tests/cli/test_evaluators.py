@@ -146,6 +146,7 @@ def test_a_missing_profile_is_noticed_before_the_model_is_built(monkeypatch, cap
         (["--workers=two"], "--workers=two"),
         (["--step_timeout=5min"], "--step_timeout with --evaluator=simulated"),
         (["--step_timeout=soon", "--evaluator=measured"], "--step_timeout=soon"),
+        (["--step_timeout=0s", "--evaluator=measured"], "--step_timeout=0s; expected more than 0 s"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(flags, message, capsys):

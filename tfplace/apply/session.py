@@ -141,7 +141,10 @@ class SessionProgram:
         feed = {}
         for name, value in {**(feeds or {}), **named}.items():
             tensor = self._tensor(name)
-            array = np.asarray(value, tensor.dtype.as_numpy_dtype)
+            try:
+                array = np.asarray(value, tensor.dtype.as_numpy_dtype)
+            except (TypeError, ValueError) as error:
+                raise ApplyError(f"{type(value).__name__} for {name!r} ({error})", f"{tensor.dtype.name}") from error
             if not tensor.shape.is_compatible_with(array.shape):
                 raise ApplyError(f"an array of shape {array.shape} for {name!r}", f"shape {tensor.shape}")
             feed[tensor] = array

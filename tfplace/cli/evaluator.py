@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfplace.cli.flagset import check_addresses, flag_value
+from tfplace.cli.flagset import check_addresses, step_timeout_s
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
@@ -16,7 +16,6 @@ from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.registry import EVALUATORS, OBJECTIVES
 from tfplace.search.objective import check_objective
-from tfplace.units import parse_seconds
 
 if TYPE_CHECKING:
     from tfplace.measure.backend import Backend
@@ -32,7 +31,7 @@ def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
     """
     check_objective(fv.objective, fv.evaluator)
     if fv.step_timeout is not None:
-        flag_value("step_timeout", fv.step_timeout, parse_seconds)
+        step_timeout_s(fv.step_timeout)
         if fv.evaluator != MEASURED:
             raise InputError(f"--step_timeout with --evaluator={fv.evaluator}", f"--evaluator={MEASURED}")
     if not fv.workers and not fv.cluster:
@@ -78,7 +77,7 @@ def open_evaluator(fv: flags.FlagValues, problem: Problem, batch: Any = None) ->
             backend = _workers(fv)
             if backend is not None:
                 stack.callback(backend.close)
-            limit_s = None if fv.step_timeout is None else parse_seconds(fv.step_timeout)
+            limit_s = None if fv.step_timeout is None else step_timeout_s(fv.step_timeout)
             judge: Evaluator = MeasuredEvaluator(problem, backend, batch=batch, timeout_s=limit_s)
         else:
             make = OBJECTIVES[fv.objective] if fv.evaluator == SIMULATED else EVALUATORS[fv.evaluator]

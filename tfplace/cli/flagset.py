@@ -11,6 +11,7 @@ from absl import flags
 
 from tfplace.errors import InputError
 from tfplace.measure.sockets import split_address
+from tfplace.units import parse_seconds
 
 _Value = TypeVar("_Value")
 
@@ -71,6 +72,18 @@ def refuse_empty(fv: flags.FlagValues, *names: str) -> None:
             raise InputError(
                 f"--{name}= with nothing", f"--{name}={name.upper()}, or none", "An unset variable, perhaps."
             )
+
+
+def step_timeout_s(text: str) -> float:
+    """Seconds of `--step_timeout`.
+
+    Raises:
+      InputError: no time, or none at all.
+    """
+    seconds: float = flag_value("step_timeout", text, parse_seconds)
+    if not seconds:
+        raise InputError(f"--step_timeout={text}", "more than 0 s")
+    return seconds
 
 
 def check_addresses(name: str, addresses: Iterable[str]) -> None:

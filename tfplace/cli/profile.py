@@ -18,11 +18,11 @@ from tfplace.cli.flagset import (
     asks_for_help,
     check_addresses,
     describe_flags,
-    flag_value,
     model_flags,
     model_params,
     output_file,
     read_flags,
+    step_timeout_s,
 )
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.archive import is_archive
@@ -31,7 +31,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
 from tfplace.errors import InputError, SourceError, UnwrittenError
 from tfplace.report.progress import Stages
-from tfplace.units import format_seconds, parse_seconds
+from tfplace.units import format_seconds
 
 if TYPE_CHECKING:
     from tfplace.measure.backend import Backend
@@ -72,7 +72,7 @@ def profile_command(argv: Sequence[str]) -> None:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
     output = output_file(fv, "profile.json", "The file is what `tfplace place --profile` reads.")
     model_params(fv)
-    flag_value("step_timeout", fv.step_timeout, parse_seconds)
+    step_timeout_s(fv.step_timeout)
     check_addresses("cluster", [fv.cluster] if fv.cluster else ())
     for model in models:
         source.refuse_workload(model, NAME)
@@ -133,7 +133,7 @@ def _profile(fv: flags.FlagValues, stages: Stages, model: str, cache: Path | Non
         cache=cache,
         again=fv.again,
         steps=fv.steps,
-        timeout_s=parse_seconds(fv.step_timeout),
+        timeout_s=step_timeout_s(fv.step_timeout),
         progress=stages.stage,
     )
     if outcome.unrun:
