@@ -144,7 +144,7 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     assert f"`auto` has the best placement in {best} of {found.cases} cases" in page
     assert f"is ahead by at most {100 * behind:.1f} %" in page
     faster = 100 * (1 - geometric_mean(found.over_constructive))
-    assert f"and {faster:.0f} % faster than the best list scheduling" in readme
+    assert f"It is {faster:.0f} % faster than the best list scheduling" in readme
     (con, placeto), (con_tight, tight) = (_over_others(rows, "placeto", kind) for kind in (False, True))
     (con_gdp, gdp), (con_gdp_tight, gdp_tight) = (_over_others(rows, "gdp", kind) for kind in (False, True))
     assert (
