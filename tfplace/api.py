@@ -282,6 +282,12 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
     if not isinstance(problem, Problem):
         raise InputError(f"a {type(problem).__name__} to simulate", "a problem", "tfplace.formulate(graph, topology)")
     if not isinstance(devices, Mapping):
+        if not isinstance(devices, Placement | str | Path):
+            raise InputError(
+                f"a {type(devices).__name__} of devices to simulate",
+                "a placement, a file of one, or a dict of op name -> device name",
+                "Of [U] devices of units: tfplace.simulate.evaluate.Simulator(problem)(unit_device).",
+            )
         devices = Placement.load(devices, graph=problem.graph).devices
     return simulate_devices(problem, devices)
 

@@ -168,7 +168,8 @@ class PlacementCallback(_Hooks):
         self._active = False
         self._taken: Any = None  # the model whose train function this callback stands in for
         self._own_function: Any = None  # that function
-        self._on_a_batch: Any = None  # the one for single batches, from other callbacks
+        self._in_between: Any = None  # the one for what other callbacks train
+        self._is_next = False  # whether the fit of this callback goes on with a step
         self._without_xla: WithoutXla | None = None
         self._drawn: Any = None  # what TensorBoard draws of a tf_keras model
         self._key: Any = None  # the specs and shapes `graph` was read with
@@ -196,11 +197,16 @@ class PlacementCallback(_Hooks):
             self._placed = None  # another model, or compiled again
         self._taken, self._own_function = self.model, self.model.train_function
         self._without_xla = WithoutXla(self.model)
-        self._on_a_batch = self.model.train_function
+        self._in_between = self.model.train_function
+        self._is_next = False
         self.model.train_function = self._train_function
         self._drawn = getattr(self.model, "train_tf_function", None)
         if self._drawn is not None:
             self.model.train_tf_function = None  # tf_keras has TensorBoard draw it, but it is not run
+
+    def on_train_batch_begin(self, batch: Any, logs: Any = None) -> None:
+        """The next step is this fit's: Keras calls no other fit's callbacks with it."""
+        self._is_next = True
 
     def on_train_end(self, logs: Any = None) -> None:
         """Brings back the variables and the model's own train function."""
@@ -226,14 +232,13 @@ class PlacementCallback(_Hooks):
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def _train_function(self, iterator: Any) -> Any:
-        from tfplace.apply.keras_model import plain, run_batches
+        from tfplace.apply.keras_model import run_batches
 
-        if sys._getframe(1).f_code.co_name == "train_on_batch":  # a callback's, in between; nothing else tells it
-            return self._on_a_batch(iterator)
-        if self._active and plain(iterator.element_spec) != self._key[0]:
-            # a fit without this callback, after one with it that failed outside of a step
-            self.restore()
-            return self._own_function(iterator)
+        # What a callback trains in between is not placed, nor what comes after a fit that failed outside of a step. One
+        # that trains on a batch in `on_train_batch_begin` comes between that of this one and the step.
+        if not self._is_next or sys._getframe(1).f_code.co_name == "train_on_batch":
+            return self._in_between(iterator)
+        self._is_next = False
         try:
             return run_batches(self.model, iterator, lambda data: self._train_step(data, iterator))
         except StopIteration:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -204,3 +205,12 @@ def test_exit_codes(monkeypatch, capsys, error, code, text):
     monkeypatch.setattr("tfplace.cli.place.place_command", fails)
     assert main(["place", "--model=x"]) == code
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="of Linux")
+@pytest.mark.parametrize(("redirected", "said"), [("> /dev/full", "No space left"), (">&-", "standard output")])
+def test_results_that_cannot_be_written_are_no_fault_of_ours(redirected, said):
+    command = f"{sys.executable} -m tfplace topologies {redirected}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == BAD_INPUT
+    assert said in done.stderr and "Traceback" not in done.stderr

@@ -27,6 +27,10 @@ def test_the_second_search_is_never_worse(tmp_path, capsys):
     ("flags", "text"),
     [
         (["--init=heftt"], "init='heftt'"),
+        (["--init=heftt"], "Did you mean 'heft'?"),
+        (["--init=lost.json"], "init='lost.json', which does not exist"),
+        (["--init=/"], "which is a directory"),
+        (["--noresume"], "--resume=false without --run_dir"),
         (["--init=heft", "--placer=metis"], "init with placer 'metis'"),
     ],
 )

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from tfplace.cli import BAD_INPUT, PLACED, source
+from tfplace.cli import BAD_INPUT, PLACED, main, source
 from tfplace.cli.modules import check_module
 from tfplace.errors import SourceError
+from tfplace.testing import random_problem
 
 NET = "import tensorflow as tf\ndef build():\n    return tf.function(lambda: tf.random.normal((3, 3)) * {factor})\n"
 QUICK = ["--topology=2xP100", "--placer=single", "--budget=3 evaluations", "--json"]
@@ -113,3 +115,14 @@ def test_python_runs_the_package():
     assert done.stdout.startswith("tfplace ")
     done = subprocess.run([sys.executable, "-m", "tfplace", "plase"], capture_output=True, text=True, check=False)
     assert done.returncode == BAD_INPUT and "Did you mean 'place'" in done.stderr
+
+
+def test_a_placer_that_ends_the_process_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "exiting.py").write_text(
+        "import sys\nclass Exits:\n    citation = 'none'\n    def place(self, study):\n        sys.exit(0)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    random_problem(np.random.default_rng(0), 8, 2).save(tmp_path / "p.npz")
+    argv = ["place", f"--model={tmp_path / 'p.npz'}", "--placer=exiting:Exits", "--budget=3 evaluations", "--quiet"]
+    assert main(argv) == BAD_INPUT
+    assert "placer 'exiting:Exits', which failed: SystemExit: 0" in capsys.readouterr().err

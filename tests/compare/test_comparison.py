@@ -1,6 +1,7 @@
 """Placers side by side on one problem of the user's."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -102,6 +103,16 @@ def test_what_it_says(problem):
     facts = json.loads(json.dumps(found.to_dict()))
     assert facts["best"]["step_s"] == found.best.cost.step_s and "fails" in facts["troubles"]
     assert facts["placers"]["random_search"]["evaluations"] == [40, 40] and facts["simulated"]
+
+
+def test_a_placer_that_ends_the_process_is_a_result(problem, monkeypatch):
+    class Exits(Fails):
+        def place(self, study):
+            sys.exit(5)
+
+    monkeypatch.setitem(PLACERS._objects, "exits", Exits)
+    found = compare_placers(problem, ("exits",), budget=40, seeds=1)
+    assert found.troubles()["exits"].startswith("SystemExit: 5 (see ")
 
 
 def test_a_seed_that_failed_hides_no_other(problem, monkeypatch, tmp_path):

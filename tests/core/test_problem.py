@@ -31,8 +31,8 @@ def test_constants_follow_their_first_reader(problem):
     ("devices", "message"),
     [
         ([0], r"one device for each of 2 units"),
-        ([0, 2], "a device index out of range"),
-        ([0, -1], "a device index out of range"),
+        ([0, 2], "a device index out of range, 2 of unit 1"),
+        ([0, -1], "a device index out of range, -1 of unit 1"),
         ([1, 0], "a on GPU:1; expected a device that has its kernel"),
     ],
 )

@@ -268,3 +268,12 @@ def test_floats_of_arrays_are_what_keras_makes_of_them(array):
     given = tfplace.extract(model, (np.zeros((4, 3), array), np.zeros((4, 2), array)))
     assert sorted(given.op_types) == sorted(wanted.op_types)
     assert not {"float16", "float64"} & set(given.tensor_dtype)
+
+
+def test_texts_of_pandas_are_texts():
+    @tf.function
+    def step(texts):
+        return tf.strings.length(texts)
+
+    graph = tfplace.extract(step, (np.array(["a", "bb"], object),))
+    assert graph.fingerprint == tfplace.extract(step, (np.array(["a", "bb"]),)).fingerprint

@@ -282,3 +282,20 @@ def test_every_hook_of_keras_is_there(package):
             assert callable(getattr(call, name)), name
     with pytest.raises(AttributeError):
         _ = call.no_such_thing
+
+
+@both
+def test_a_second_fit_goes_on_with_what_dropout_draws(package):
+    keras = keras_of(package)
+
+    def model():
+        keras.utils.set_random_seed(0)
+        layers = [keras.layers.Input((6,)), keras.layers.Dropout(0.5, seed=1), keras.layers.Dense(3)]
+        made = keras.Sequential(layers)
+        made.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
+        return made
+
+    plain, placed, mine = model(), model(), callback()
+    wanted = [fit(plain, y=X[:, :3])["loss"] for _ in range(3)]
+    found = [fit(placed, mine, y=X[:, :3])["loss"] for _ in range(3)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)

@@ -228,16 +228,41 @@ def test_what_xla_would_run_beside_the_placed_step_runs_op_by_op_meanwhile(packa
 
 
 @both
-def test_another_fit_after_one_that_failed_outside_of_a_step_is_the_models_own(package):
+def test_another_fit_after_one_that_failed_outside_of_a_step_is_not_placed(package):
     class FailedError(Exception):
         pass
 
     def fail(*_):
         raise FailedError
 
-    model = make_model(package)
+    model, mine = make_model(package), callback()
     with pytest.raises(FailedError):
-        fit(model, callback(), keras_of(package).callbacks.LambdaCallback(on_epoch_end=fail))
+        fit(model, mine, keras_of(package).callbacks.LambdaCallback(on_epoch_end=fail))
     history = fit(model, sample_weight=np.ones(len(X), np.float32))
     assert np.isfinite(history["loss"]).all()
+    mine.restore()
     assert devices_of(model) == {DEVICES[0]}
+
+
+@both
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_fit_within_a_fit_is_not_placed_and_the_outer_one_goes_on(package, epoch):
+    weights = np.linspace(0, 1, len(X), dtype=np.float32)
+    seen = []
+
+    def within(model):
+        def fits(now, logs=None):
+            if now == epoch:
+                fit(model, epochs=1, batch_size=5, sample_weight=weights)
+
+        return keras_of(package).callbacks.LambdaCallback(
+            on_epoch_begin=fits, on_train_batch_end=lambda batch, logs=None: seen.append(len(devices_of(model)))
+        )
+
+    plain, placed = make_model(package), make_model(package)
+    wanted = fit(plain, within(plain), epochs=3)
+    assert {*seen} == {1}
+    seen.clear()
+    assert_same(wanted, fit(placed, callback(), within(placed), epochs=3))
+    assert min(seen) > 1
+    assert_same_weights(plain, placed)

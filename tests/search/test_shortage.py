@@ -53,7 +53,7 @@ def test_ways_out_fit_the_case():
     assert any("Add the host's CPU" in way for way in plain)
     rules = Constraints(pin={"a": "GPU:0"}, max_memory={"GPU:0": 1000})
     ruled = shortage_of(chain(), [0] * 6, rules, memory=4000).ways_out
-    assert ruled[0] == "Raise max_memory or lower the headroom: GPU:0 by 900 B, to 1.86 KiB of its 3.91 KiB."
+    assert ruled[0] == "Raise max_memory: GPU:0 by 900 B, to 1.86 KiB of its 3.91 KiB."
     assert any("Drop pin" in way for way in ruled)
 
 
@@ -65,6 +65,16 @@ def test_a_limit_that_is_not_all_that_is_missing_is_no_first_way_out():
     assert error.ways_out[1].endswith(
         "GPU:1 by 1.07 KiB, to 1.56 KiB of its 3.91 KiB; GPU:0 would stay over all the same."
     )
+
+
+def test_what_cannot_help_is_no_way_out():
+    """Weights that are more than all devices hold, or ops that may be on one device each."""
+    nowhere = shortage_of(chain(), [0] * 6, memory=100).ways_out
+    assert any("so no placement can fit" in way for way in nowhere)
+    assert not any("batch" in way or "budget" in way for way in nowhere)
+    pinned = shortage_of(chain(), [0] * 6, Constraints(pin={"*": "GPU:0"}, headroom=0.5), memory=3000).ways_out
+    assert any("Raise max_memory or lower the headroom" in way for way in pinned)
+    assert not any("budget" in way for way in pinned)
 
 
 def test_what_kernels_need_is_counted_in_the_way_out():

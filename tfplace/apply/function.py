@@ -60,6 +60,8 @@ class FunctionProgram:
     def place(self, devices: Mapping[str, str]) -> None:
         """Puts ops and variables on devices; nothing is traced or imported.
 
+        A function that was on these devices before is taken again, as it has the state of kernels that draw numbers.
+
         If the variables cannot be moved, nothing changes. If anything else fails, or somebody interrupts, they are
         restored.
         """
@@ -67,19 +69,18 @@ class FunctionProgram:
         try:
             self._variables.move(devices)
             moved = True
-            self._function = self._graph.function(devices)
+            if self._function is None or devices != self._placed_on:
+                self._function, self._ran = self._graph.function(devices), None
         except BaseException as error:
             if moved or not isinstance(error, Exception):  # an interrupt may leave a part of them moved
                 self.restore()
             raise
         self._placed_on = devices
-        self._ran = None
         self.placed = True
 
     def restore(self) -> None:
         """Moves the variables back to where they were before any program moved them."""
         self._variables.restore()
-        self._function = None
         self.placed = False
 
     @property

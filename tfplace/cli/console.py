@@ -22,13 +22,21 @@ def say(text: str) -> None:
 
     Raises:
       UnreadError: nobody reads it. What is written after that goes nowhere.
+      UnwrittenError: the operating system does not take it, such as for a disk that is full; the same.
     """
+    from tfplace.errors import UnwrittenError
+
+    expected = "an output that can be written to"
+    if sys.stdout is None:
+        raise UnwrittenError("a standard output that is closed", expected)
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError as error:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise UnreadError from error
+        if isinstance(error, BrokenPipeError):
+            raise UnreadError from error
+        raise UnwrittenError(f"a standard output that could not be written ({error.strerror})", expected) from error
 
 
 def show(tables: RenderableType) -> None:

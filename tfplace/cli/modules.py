@@ -83,7 +83,7 @@ def blaming(name: str) -> Iterator[None]:
         yield
     except TfplaceError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if ":" not in name:
             raise
         raise SourceError(

@@ -103,6 +103,8 @@ def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
         check_controllers(fv.placer, fv.evaluator)
     elif fv.asynchronous:
         raise InputError("--asynchronous without --controllers", "both", "Such as --controllers=2 --asynchronous.")
+    if not fv.resume and not fv.run_dir:
+        raise InputError("--resume=false without --run_dir", "both", "Such as --run_dir=out/run --resume=false.")
     output_directory("run_dir", fv.run_dir)
     return asked, output_directory("out", fv.out)
 

@@ -153,7 +153,7 @@ def _elsewhere(model: str) -> str:
 def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> tuple[OpGraph | Problem, Any]:
     """The model's graph and batch; for a file of a problem, that problem."""
     build = source.find(fv.model, fv.fetch)
-    if is_workload(fv.model) and (fv.inference or fv.fetch):
+    if (is_workload(fv.model) or archive.is_archive(fv.model)) and (fv.inference or fv.fetch):
         raise SourceError(
             f"--inference or --fetch for {fv.model!r}", "neither: the file holds one step's graph as it is"
         )
@@ -162,7 +162,7 @@ def _read(fv: flags.FlagValues, stages: Stages, *, gpus: bool) -> tuple[OpGraph 
         load_tensorflow(gpus=gpus)
     built = build(fv.batch, model_params(fv))
     stages.stage("reading its graph")
-    if archive.is_archive(fv.model) and not fv.inference and not fv.fetch:
+    if archive.is_archive(fv.model):
         return archive.load(fv.model), None
     if is_workload(fv.model):
         return load_workload(fv.model), None

@@ -326,7 +326,7 @@ def run_placer(
     seed: int,
     *,
     trained: Trained | None = None,
-    excused: type[Exception] = TfplaceError,
+    excused: tuple[type[BaseException], ...] = (TfplaceError,),
 ) -> Run:
     """Runs a placer; what it cannot do is part of the result, not an error.
 

@@ -198,7 +198,7 @@ def _run_missing(
         tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
         search = Search(problem, kept.budget, seed, progress, kept.evaluator())
         try:
-            run = run_placer(search, kept.facts.case, name, seed, excused=Exception)
+            run = run_placer(search, kept.facts.case, name, seed, excused=(Exception, SystemExit))
         except KeyboardInterrupt:
             if not kept.runs:
                 raise

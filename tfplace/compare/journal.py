@@ -121,9 +121,9 @@ class Journal:
         if differ := [k for k in {**header, **self.header} if header.get(k) != self.header.get(k)]:
             what = differ[0]
             raise InputError(
-                f"{self.path.name} with results of {what} {header.get(what)!r}",
+                f"{self.path} with results of {what} {header.get(what)!r}",
                 f"{what} {self.header.get(what)!r}",
-                "Name another file, or the settings with which this one was begun.",
+                "Name another place for results, or the settings with which these were begun.",
             )
         for line in lines:
             try:

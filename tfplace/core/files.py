@@ -26,19 +26,24 @@ LOCK = "lock"
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Writes a file beside its place first: a kill, or a power cut, in between leaves what was there before."""
+    """Writes a file beside its place first: a kill, or a power cut, in between leaves what was there before.
+
+    Raises:
+      UnwrittenError: the operating system refused.
+    """
     path = Path(path)
     part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())  # else the name may reach the disk before the content
-        part.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+    with writing(path):
+        try:
+            with part.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())  # else the name may reach the disk before the content
+            part.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
 
 
 @contextlib.contextmanager

@@ -243,6 +243,8 @@ class Placement:
         """
         if isinstance(source, Placement):
             return source._bound(graph, problem)
+        if not isinstance(source, str | Path):
+            raise PlacementError(f"a {type(source).__name__} for a placement", "a Placement, or a file of one")
         path = Path(source)
         try:
             text = path.read_text(encoding="utf-8")

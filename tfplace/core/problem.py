@@ -126,7 +126,13 @@ class Problem:
         Raises:
           PlacementError: as of `expand`.
         """
-        unit_device = self.rows(np.asarray(unit_device)[None])[0]
+        given = np.asarray(unit_device)
+        if given.shape != (self.num_units,):
+            what = f", a {type(unit_device).__name__}" if given.dtype == object else ""
+            raise PlacementError(
+                f"devices of shape {given.shape}{what}", f"one device for each of {self.num_units} units"
+            )
+        unit_device = self.rows(given[None])[0]
         wrong = np.flatnonzero(~self.allowed[np.arange(self.num_units), unit_device])
         if len(wrong):
             op = self.graph.op_names[self.grouping.members[wrong[0]][0]]
@@ -142,11 +148,16 @@ class Problem:
         """
         rows = np.asarray(unit_devices)
         if rows.ndim != 2 or rows.shape[1] != self.num_units:
-            raise PlacementError(f"devices of shape {rows.shape[1:]}", f"one device for each of {self.num_units} units")
+            raise PlacementError(
+                f"devices of shape {rows.shape}", f"rows of one device for each of {self.num_units} units"
+            )
         if rows.size and rows.dtype.kind not in "iu":
             raise PlacementError(f"devices of type {rows.dtype}", "whole numbers")
         if rows.size and (rows.min() < 0 or rows.max() >= self.num_devices):
-            raise PlacementError("a device index out of range", f"0..{self.num_devices - 1}")
+            row, unit = np.argwhere((rows < 0) | (rows >= self.num_devices))[0]
+            raise PlacementError(
+                f"a device index out of range, {rows[row, unit]} of unit {unit}", f"0..{self.num_devices - 1}"
+            )
         return np.ascontiguousarray(rows, np.int32)
 
     def gather(self, op_device: IntArray) -> IntArray:

@@ -44,6 +44,8 @@ def _spec(leaf: Any, float_dtype: str | None) -> Any:
         return tf.TensorSpec(leaf.shape, _cast(tf.as_dtype(leaf.dtype), None if symbolic else float_dtype))
     if isinstance(leaf, np.ndarray | np.generic):
         array = np.asarray(leaf)
+        if array.dtype == object and array.size and all(isinstance(item, str | bytes) for item in array.flat):
+            return tf.TensorSpec(array.shape, tf.string)
         if array.dtype == object:
             raise SourceError("a batch with an array of Python objects", "arrays of numbers or texts")
         return tf.TensorSpec(array.shape, _cast(tf.as_dtype(array.dtype), float_dtype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfplace.core.stepcost import MEASURED
-from tfplace.errors import InputError
+from tfplace.errors import InputError, near_names
 from tfplace.registry import PLACERS
 
 
@@ -15,11 +15,25 @@ def check_init(init: str | Path) -> None:
     Raises:
       InputError: it is not.
     """
-    if not (isinstance(init, str) and init in PLACERS) and not Path(init).is_file():
+    if isinstance(init, str) and init in PLACERS:
+        return
+    expected, hint = (
+        "a placement, a file of one, or a placer",
+        "Placement.save() and `tfplace place --out` write files.",
+    )
+    if not isinstance(init, str | Path):
+        raise InputError(f"init={init!r}", expected, hint)
+    path = Path(init)
+    if path.is_dir():
+        raise InputError(f"init={str(init)!r}, which is a directory", expected, f"Perhaps {path / 'placement.json'}.")
+    if not path.is_file() and (path.suffix or len(path.parts) > 1):
+        raise InputError(f"init={str(init)!r}, which does not exist", expected, hint)
+    if not path.is_file():
+        near = near_names(str(init), PLACERS)
         raise InputError(
             f"init={str(init)!r}",
-            "a placement, a file of one, or a placer",
-            f"Placements are written by Placement.save() and `tfplace place --out`; placers are {', '.join(PLACERS)}.",
+            f"{expected}: {', '.join(PLACERS)}",
+            f"Did you mean {near[0]!r}?" if near else hint,
         )
 
 

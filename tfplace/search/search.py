@@ -16,7 +16,7 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key
-from tfplace.errors import ApplyError, ClusterError, InputError, UnwrittenError, WorkersError
+from tfplace.errors import ApplyError, ClusterError, InputError, PlacementError, UnwrittenError, WorkersError
 from tfplace.search.budget import Budget
 from tfplace.search.cache import Cache
 from tfplace.search.clock import Clock
@@ -253,7 +253,7 @@ class Search:
             with contextlib.suppress(BudgetSpentError):
                 for known in self._queue:
                     study.key(known)
-                chosen = self._better(study, self.problem.check(placer.place(study)))
+                chosen = self._better(study, self._checked(placer.place(study), stage))
                 self._end(stage)
                 return chosen
             if study.best is None:  # though the first evaluation is always allowed
@@ -274,6 +274,12 @@ class Search:
                 raise
             self.broken = error
             return study.best
+
+    def _checked(self, chosen: IntArray, stage: str) -> IntArray:
+        try:
+            return self.problem.check(chosen)
+        except PlacementError as error:
+            raise PlacementError(error.received, error.expected, f"It is what {stage!r} chose.") from error
 
     def _look_back(self, study: SearchStudy) -> None:
         """What the run has found counts, also where a search that does it again has not come as far."""

@@ -119,17 +119,20 @@ def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -
         )
         others = [s.device for s in shortages if s not in lowered]
         rest = f"; {', '.join(others)} would stay over all the same" if others else ""
-        ways.append(f"Raise max_memory or lower the headroom: {needs}{rest}.")
-    batch = "Make the batch smaller: what a step computes shrinks with it, the weights do not."
-    ways.insert(0 if len(lowered) < len(shortages) else len(ways), batch)
+        headroom = " or lower the headroom" if problem.constraints.headroom else ""
+        ways.append(f"Raise max_memory{headroom}: {needs}{rest}.")
+    weights = int(problem.graph.persistent_bytes.sum())
+    if weights <= total:
+        batch = "Make the batch smaller: what a step computes shrinks with it, the weights do not."
+        ways.insert(0 if len(lowered) < len(shortages) else len(ways), batch)
     if problem.constraints.pin or problem.constraints.forbid or problem.constraints.colocate:
         ways.append("Drop pin, forbid or colocate rules that keep ops on the devices above.")
-    weights = int(problem.graph.persistent_bytes.sum())
     ways.append(
         f"Use a topology with more memory: the devices have {format_bytes(total)} in all; variables and optimizer "
         f"slots alone take {format_bytes(weights)}{', so no placement can fit' if weights > total else ''}."
     )
     if not any(d.type == "CPU" for d in problem.topology.devices):
         ways.append("Add the host's CPU to the topology, so that variables can stay in its memory.")
-    ways.append("Give the search a larger budget, or another placer: the ones tried may have missed a placement.")
+    if weights <= total and (problem.allowed.sum(axis=1) > 1).any():
+        ways.append("Give the search a larger budget, or another placer: the ones tried may have missed a placement.")
     return ways
