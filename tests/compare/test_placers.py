@@ -11,7 +11,6 @@ from tests.compare.results import CASE, HEADER, branches, run
 from tfplace.compare.cells import (
     CONSTRUCTIVE,
     SEARCHES,
-    STRIDE,
     YARDSTICKS,
     Case,
     Facts,
@@ -24,10 +23,12 @@ from tfplace.compare.cells import (
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import full_table, goals_table, goals_text, over_all, summary_table
 from tfplace.compare.standings import goals, over_roomy, placers_of, seed_spread, standings
+from tfplace.compare.trail import LONGEST, STRIDE, trail_of
 from tfplace.errors import InputError
 from tfplace.registry import PLACERS
 from tfplace.report.plots import heat_map
 from tfplace.search.budget import Budget
+from tfplace.search.progress import Improvement
 from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import random_graph
 
@@ -56,6 +57,17 @@ def test_a_trail_is_thinned_and_ends_with_the_best():
     assert len(steps) > 5
     assert all(b <= a * (1 - STRIDE) for a, b in itertools.pairwise(steps[:-1]))
     assert steps[-1] == found.step_s
+
+
+def test_a_long_trail_is_thinned_more():
+    history = [Improvement(n, n / 10, (0, 16.0 * 0.999**n), "s", float(n)) for n in range(4000)]
+    kept, stride = trail_of([Improvement(0, 0.0, (8, 1.0), "does not fit"), *history])
+    steps = [found.key[1] for found in kept]
+    assert LONGEST / 2 < len(kept) <= LONGEST and stride == STRIDE * 64
+    assert kept[0].evaluations == 0 and kept[-1] == history[-1]
+    assert all(b <= a * (1 - stride) for a, b in itertools.pairwise(steps[:-1]))
+    assert trail_of(history[:50])[1] == STRIDE
+    assert trail_of([]) == ([], STRIDE)
 
 
 def test_a_placer_that_cannot_run_is_a_result():

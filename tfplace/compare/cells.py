@@ -6,12 +6,12 @@ import dataclasses
 import functools
 import hashlib
 import os
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 
+from tfplace.compare.trail import short, trail_of
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME
@@ -23,7 +23,6 @@ from tfplace.group.merge import merge_units
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.clock import Clock, worked_s
-from tfplace.search.progress import Improvement
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import Placer
@@ -75,9 +74,6 @@ AT_ONCE = ("placeto_untrained", "placeto", "gdp")
 YARDSTICKS = ("contiguous", "load_search", "exact", "untrained")
 """Placers for throughput or for small graphs (docs/objectives.md), and what policies draw that do not learn; not run
 unless they are named."""
-
-STRIDE = 0.001
-"""What part shorter than the last one kept a step has to be to be kept in a run's trail."""
 
 SHARE = 0.95
 """What part of a processor is the whole of one, as far as searches that end by the clock are concerned."""
@@ -354,7 +350,7 @@ def run_placer(
     if chosen is not None and search.best is None:  # a placer that evaluates nothing
         search.record(chosen, search.evaluator.key(chosen), placer)
     over, step_s = search.best_key or (0, float("inf"))
-    kept = _trail(search.history)
+    kept, stride = trail_of(search.history)
     return Run(
         case=case,
         placer=placer,
@@ -367,9 +363,9 @@ def run_placer(
         trail=tuple((f.evaluations, round(f.seconds, 3), f.key[1], f.stage) for f in kept),
         trouble=trouble,
         failed=search.failed,
-        ran_s=tuple(_short(seconds) for seconds in (*(f.ran_s for f in kept), search.ran_s)),
+        ran_s=tuple(short(seconds) for seconds in (*(f.ran_s for f in kept), search.ran_s)),
         code=code,
-        stride=STRIDE,
+        stride=stride,
     )
 
 
@@ -383,18 +379,3 @@ def _cpu_s() -> float:
     """Of this process and of those it has waited for, such as a solver's, but for those of compiling kernels."""
     others = os.times()
     return worked_s() + others.children_user + others.children_system
-
-
-def _trail(history: Iterable[Improvement]) -> list[Improvement]:
-    """Those of `Run.trail`."""
-    fits = [found for found in history if not found.key[0]]
-    kept: list[Improvement] = []
-    for found in fits[:-1]:
-        step_s = _short(found.key[1])
-        if not kept or step_s <= kept[-1].key[1] * (1 - STRIDE):
-            kept.append(dataclasses.replace(found, key=(0, step_s)))
-    return [*kept, *fits[-1:]]
-
-
-def _short(seconds: float) -> float:
-    return float(f"{seconds:.6g}")
