@@ -22,6 +22,7 @@ from tfplace.compare.policies_table import policies_tables
 from tfplace.compare.standings import goals, standings
 from tfplace.compare.suite_runs import SuiteRun
 from tfplace.compare.tables import fidelity_tables, speed_table
+from tfplace.compare.transfer_table import transfer_tables
 from tfplace.compare.unseen_table import ITSELF, TRAINED, over_optimised, unseen_tables
 from tfplace.learning.metrics import TAGS
 from tfplace.learning.pretrained import Pretrained
@@ -291,6 +292,23 @@ def test_the_tables_of_unseen_graphs_are_those_of_the_committed_results():
     claim = _unwrapped("docs/reproduction.md")
     assert f"`placeto` takes {geometric_mean(shorter):.2f} times the step of `placeto_scratch` with 20,000" in claim
     assert f"`placeto` takes {over['placeto']:.2f} times its step, in the geometric mean" in claim
+
+
+def test_the_tables_of_families_that_were_not_learned_from_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/transfer.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "transfer.jsonl", header)) if row.runs]
+    tables, page = transfer_tables(rows), _unwrapped("docs/pretrained.md")
+    assert tables in text("docs/pretrained.md")
+    many, cases, never = re.search(r"evaluations in (\d+) of (\d+) cases, in (\d+) of which", tables).groups()
+    ahead = sum(row.median_s("placeto_elsewhere") < row.median_s("placeto_scratch") for row in rows)
+    assert many == cases == str(len(rows)) and f"`placeto` is ahead of that in {ahead} of {cases} cases" in page
+    assert f"learning anew never comes in {never} of {cases} cases" in page
+    soonest = min(float(ratio) for ratio in re.findall(r"\| ([\d.]+) +\|$", tables, re.MULTILINE))
+    assert f"in the other after {soonest:.1f} times the evaluations" in page
+    better = [row for row in rows if row.median_s("random_search") < row.median_s("placeto_tuned")]
+    names = ", ".join(f"`{row.facts.case.graph}`" for row in better)
+    assert f"is ahead of `placeto_tuned` in {len(better)} cases ({names})" in page
+    assert f"bring {re.search(r'placeto_tuned is ([0-9.]+ %) faster', tables)[1]}" in page
 
 
 def _unwrapped(name):
