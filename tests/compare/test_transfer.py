@@ -126,6 +126,7 @@ def test_how_many_times_the_evaluations_it_takes_anew():
     text = transfer_text(rows)
     assert "at least 10 times the evaluations in 2 of 3 cases, in 1 of which it never has it" in text
     assert "25.0 % faster than placeto_elsewhere" in text
+    assert "placeto_tuned is faster than single in 3 of 3 cases, and no faster than one device in 0" in text
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in steps_table(rows).splitlines()]
     head, *found = lines[0], *lines[2:]
     assert head[1:3] == ["single", "placeto_scratch"]

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from tfplace.compare.cells import CONSTRUCTIVE
 from tfplace.compare.soon import earliest_until, median_until
 from tfplace.compare.standings import Standing, over_single, placers_of
 from tfplace.compare.tables import table
@@ -47,9 +48,19 @@ def transfer_text(rows: Sequence[Standing]) -> str:
             f"to have what {TUNED} has, {SCRATCH} takes at least {_MANY} times the evaluations in {many} of "
             f"{len(rows)} cases, in {never} of which it never has it",
             f"{TUNED} is {100 * (1 - gained):.1f} % faster than {ELSEWHERE} (geometric mean)",
+            _beside_the_simple(rows),
             _PUBLISHED,
         ]
     )
+
+
+def _beside_the_simple(rows: Sequence[Standing]) -> str:
+    """To be soon there is no merit where one device is all that was found."""
+    simple = [name for name in CONSTRUCTIVE if all(row.ran(name) for row in rows)]
+    ahead = sum(row.median_s(TUNED) < min(row.median_s(name) for name in simple) for row in rows)
+    one = sum(row.median_s(TUNED) >= row.median_s("single") for row in rows) if "single" in simple else 0
+    beside = f"faster than {', '.join(simple)} in {ahead} of {len(rows)} cases"
+    return f"{TUNED} is {beside}, and no faster than one device in {one}"
 
 
 def _whole(rows: Sequence[Standing]) -> list[Standing]:
