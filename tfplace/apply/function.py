@@ -70,12 +70,11 @@ class FunctionProgram:
             self._variables.move(devices)
             moved = True
             if self._function is None or devices != self._placed_on:
-                self._function, self._ran = self._graph.function(devices), None
+                self._function, self._ran, self._placed_on = self._graph.function(devices), None, devices
         except BaseException as error:
             if moved or not isinstance(error, Exception):  # an interrupt may leave a part of them moved
                 self.restore()
             raise
-        self._placed_on = devices
         self.placed = True
 
     def restore(self) -> None:

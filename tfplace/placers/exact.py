@@ -140,11 +140,11 @@ class Exact:
         if not math.isfinite(best_s):
             self.notes = (f"exact: nothing fits ({how})",)
             return
-        gap = 100 * (best_s - bound_s) / bound_s if bound_s > 0 else math.inf if best_s > 0 else 0.0
-        near = f"at most {gap:.2f} % from the best" if gap > 1e-3 else "proven to be the best"
-        if math.isinf(gap):
+        if bound_s <= 0 < best_s:
             self.notes = (f"exact: {format_seconds(best_s)}, of which nothing was proven ({how})",)
             return
+        gap = 100 * (best_s / bound_s - 1) if bound_s > 0 else 0.0
+        near = f"at most {gap:.2f} % from the best" if gap > 1e-3 else "proven to be the best"
         self.notes = (f"exact: {format_seconds(best_s)}, {near}, whose bound is {format_seconds(bound_s)} ({how})",)
 
 

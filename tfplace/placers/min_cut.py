@@ -21,14 +21,7 @@ class MinCut:
         "section 4.2: Scotch with GPUs only."
     )
 
-    @staticmethod
-    def check_extra() -> None:
-        """Says so if pyscotch is missing.
-
-        Raises:
-          MissingExtraError: it is.
-        """
-        load_pyscotch()
+    check_extra = staticmethod(load_pyscotch)
 
     def place(self, study: Study) -> IntArray:
         """Maps a few times; the best of these.

@@ -30,14 +30,7 @@ class Scotch:
         "Bipartitioning of Process and Architecture Graphs. HPCN Europe 1996."
     )
 
-    @staticmethod
-    def check_extra() -> None:
-        """Says so if pyscotch is missing.
-
-        Raises:
-          MissingExtraError: it is.
-        """
-        load_pyscotch()
+    check_extra = staticmethod(load_pyscotch)
 
     def place(self, study: Study) -> IntArray:
         """Maps a few times; the best of these.

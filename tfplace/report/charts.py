@@ -35,13 +35,12 @@ def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str 
     figure, axis = blank(0.7 + 0.22 * len(names))
     end = 1.05 * most
     for row, (name, median) in enumerate(zip(reversed(names), reversed(medians), strict=True)):
-        shown = min(median, end)
-        fits = math.isfinite(median)
-        axis.barh(row, 1e3 * shown if fits else 0.0, height=0.65, color=PALETTE[0], alpha=0.75)
+        shown = min(median, end) if math.isfinite(median) else 0.0
+        axis.barh(row, 1e3 * shown, height=0.65, color=PALETTE[0], alpha=0.75)
         runs = [1e3 * s for s in steps[name] if s <= end]
         if len(steps[name]) > 1:
             axis.plot(runs, [row] * len(runs), ".", color="black", markersize=3)
-        axis.text(max([1e3 * shown if fits else 0.0, *runs]), row, _beside(steps[name], median, end), va="center")
+        axis.text(max([1e3 * shown, *runs]), row, _beside(steps[name], median, end), va="center")
     axis.axvline(1e3 * bound, color=PALETTE[3], linewidth=1)
     axis.set_yticks(range(len(names)), names[::-1])
     axis.set(

@@ -17,10 +17,8 @@ def check_init(init: str | Path) -> None:
     """
     if isinstance(init, str) and init in PLACERS:
         return
-    expected, hint = (
-        "a placement, a file of one, or a placer",
-        "Placement.save() and `tfplace place --out` write files.",
-    )
+    expected = "a placement, a file of one, or a placer"
+    hint = "Placement.save() and `tfplace place --out` write files."
     if not isinstance(init, str | Path):
         raise InputError(f"init={init!r}", expected, hint)
     path = Path(init)
