@@ -24,7 +24,7 @@ from tfplace.core.packing import (
     unpack_values,
 )
 from tfplace.core.problem import Problem
-from tfplace.errors import ApplyError, GraphError, SourceError
+from tfplace.errors import ApplyError, GraphError, SourceError, UnwrittenError
 from tfplace.testing import make_graph, make_problem, make_topology, random_graph, random_problem
 from tfplace.testing.strategies import problems
 
@@ -165,7 +165,7 @@ def test_a_failed_save_leaves_the_file_as_it_was(graph, tmp_path, monkeypatch):
         raise OSError("no space left")
 
     monkeypatch.setattr(np, "savez_compressed", fail)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(UnwrittenError, match=r"g\.npz, which could not be written \(no space left\)"):
         graph.save(tmp_path / "g.npz")
     assert (tmp_path / "g.npz").read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["g.npz"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
-from tfplace.core.files import UNREADABLE
+from tfplace.core.files import UNREADABLE, writing
 from tfplace.core.graph import OpGraph, UnknownShape, Variable
 from tfplace.core.grouping import Grouping
 from tfplace.core.packing import (
@@ -73,6 +73,7 @@ def save(thing: OpGraph | Problem, path: str | Path) -> None:
 
     Raises:
       SourceError: the path ends otherwise.
+      UnwrittenError: the operating system refused.
     """
     path = Path(path)
     if path.suffix != SUFFIX:
@@ -82,12 +83,13 @@ def save(thing: OpGraph | Problem, path: str | Path) -> None:
     # a rule may name devices or patterns in a set
     text = np.frombuffer(json.dumps(header, default=sorted).encode(), np.uint8)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, header=text, **parts)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with writing(path):
+        try:
+            with part.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, header=text, **parts)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def load(path: str | Path) -> OpGraph | Problem:

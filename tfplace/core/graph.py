@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, digest, freeze
+from tfplace.core.files import write_whole
 from tfplace.errors import GraphError
 
 AttrValue = bool | int | float | str | tuple[Any, ...]
@@ -285,6 +286,7 @@ class OpGraph:
 
         Raises:
           GraphError: a MetaGraphDef of a graph without TensorFlow form, or devices for an archive.
+          UnwrittenError: the operating system refused.
         """
         from tfplace.core import archive
 
@@ -294,10 +296,7 @@ class OpGraph:
             archive.save(self, path)
             return
         meta = self.metagraph(devices)
-        if str(path).endswith("txt"):
-            Path(path).write_text(str(meta))
-        else:
-            Path(path).write_bytes(meta.SerializeToString())
+        write_whole(path, str(meta) if str(path).endswith("txt") else meta.SerializeToString())
 
     @classmethod
     def load(cls, path: str | Path) -> OpGraph:
