@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.core.constraints import Constraints  # noqa: E402
+from tfplace.core.files import write_whole  # noqa: E402
 from tfplace.core.graph import OpGraph  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.cost.analytic import analytic_costs  # noqa: E402
@@ -195,9 +196,10 @@ def begin(name):
 
 def put_tables(page, data, name):
     before, mark, rest = page.read_text().partition(begin(name))
-    if not mark:
-        raise ValueError(f"{page} has no line {begin(name).strip()!r} to put the tables after")
-    page.write_text(before + mark + "\n" + tables(data) + "\n" + END + rest.partition(END)[2])
+    old, end, after = rest.partition(END)
+    if not mark or not end or "<!-- benchmarks/" in old:
+        raise ValueError(f"{page} has no lines {begin(name).strip()!r} and {END!r} to put the tables between")
+    write_whole(page, before + mark + "\n" + tables(data) + "\n" + END + after)
 
 
 def main():

@@ -123,7 +123,7 @@ class _Running:
         self.pipe, far = Pipe()
         # Appended to, so that reading it here does not move where the process writes.
         self._log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (open as long as the process runs)
-        command = [sys.executable, "-m", "grappler_bridge.worker", str(far.fileno()), str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "grappler_bridge.worker", str(far.fileno()), str(os.getpid())]
         self.process = subprocess.Popen(
             command,
             pass_fds=[far.fileno()],

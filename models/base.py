@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,19 @@ class Model:
     batch: tuple[Any, Any]
     paper: str
     departures: str
+
+
+def check_sizes(build: Callable[..., Model], params: Mapping[str, Any]) -> None:
+    """Refuses whole numbers below 1 where a builder's own are at least 1, or where it has none and counts something.
+
+    Raises:
+      ValueError: there is one; says which.
+    """
+    for name, parameter in inspect.signature(build).parameters.items():
+        value, own = params.get(name), parameter.default
+        counts = own in (None, parameter.empty) or (type(own) is int and own >= 1)
+        if counts and type(value) is int and value < 1:
+            raise ValueError(f"received {name}={value}; expected at least 1.")
 
 
 def check_divides(name: str, value: int, by_name: str, by: int) -> None:

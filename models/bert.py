@@ -31,7 +31,12 @@ def build(
       vocabulary: number of tokens.
       positions: the longest pair the weights are made for, at least `length`.
       dropout: rate after the embedding and in every block.
+
+    Raises:
+      ValueError: pairs longer than `positions`, or `heads` does not divide `width`.
     """
+    if length > positions:
+        raise ValueError(f"received length={length}, positions={positions}; expected at most as many tokens.")
     import keras
     import tensorflow as tf
     from keras import layers as kl

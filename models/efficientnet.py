@@ -24,7 +24,7 @@ def build(batch: int = 32, *, variant: int = 0, size: int | None = None, classes
 
     if variant not in range(len(_SIDE)):
         raise ValueError(f"received variant={variant}; expected 0 to {len(_SIDE) - 1}.")
-    side = size or _SIDE[variant]
+    side = _SIDE[variant] if size is None else size
     make = getattr(keras.applications, f"EfficientNetB{variant}")
     return classifier(
         "efficientnet",

@@ -25,7 +25,7 @@ def build(
     Args:
       batch: pairs of sentences in a step.
       layers: LSTM layers of the encoder, and as many of the decoder.
-      length: word pieces of a source and of a target sentence; over 64, 8 layers are over 50,000 ops, as in GDP.
+      length: word pieces of a source and of a target sentence; from 64 on, 8 layers are over 50,000 ops, as in GDP.
       units: of embeddings, layers and attention.
       vocabulary: word pieces of either language.
       unroll: every time step as ops of its own, as the papers' TensorFlow did, instead of a while loop per layer.

@@ -63,8 +63,10 @@ def build(
     if variant not in _PLANS:
         raise ValueError(f"received variant={variant!r}; expected one of {', '.join(_PLANS)}.")
     side, plan = _PLANS[variant]
-    plan = replace(plan, cells=cells or plan.cells, filters=filters or plan.filters)
-    images = keras.Input((size or side, size or side, 3), batch_size=batch, name="images")
+    given = {"cells": cells, "filters": filters}
+    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    side = side if size is None else size
+    images = keras.Input((side, side, 3), batch_size=batch, name="images")
     return classifier(
         "nasnet",
         keras.Model(images, network(images, plan, classes, dropout), name="nasnet"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.base import Model
+from models.base import Model, check_divides
 
 
 def build(
@@ -29,7 +29,11 @@ def build(
       inner: width of the feed-forward layers.
       vocabulary: number of tokens.
       dropout: rate after embedding, positions, attention, dense layers and the last block.
+
+    Raises:
+      ValueError: an odd width, half of which are sines and half cosines of distances; or `heads` does not divide it.
     """
+    check_divides("width", width, "sines and cosines", 2)
     import keras
     import tensorflow as tf
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.base import Model
+from models.base import Model, check_divides
 from models.imagenet import classifier
 
 
@@ -28,7 +28,11 @@ def build(
       size: height and width in pixels.
       classes: number of labels.
       dropout: rate after the positions and in every block.
+
+    Raises:
+      ValueError: `patch` does not divide `size`, or `heads` `width`.
     """
+    check_divides("size", size, "patch", patch)
     import keras
     from keras import layers as kl
 
@@ -49,6 +53,6 @@ def build(
         batch,
         keras.optimizers.Adam(1e-3),
         paper="Dosovitskiy et al. 2021; no placement paper uses it",
-        departures="a head without the hidden layer of training from scratch; dropout on attention weights too; no "
-        "weight decay, warm-up or clipping of gradients",
+        departures="a head without the hidden layer of training from scratch; dropout on attention weights too, and "
+        "none between the two dense layers of a block; no weight decay, warm-up or clipping of gradients",
     )

@@ -34,7 +34,7 @@ def build(
 
     from models.residual_block import ResidualBlock
 
-    if layers % stacks:
+    if stacks < 1 or layers % stacks:
         raise ValueError(f"received {layers} layers in {stacks} stacks; expected layers to be a multiple of stacks.")
     audio = keras.Input((samples,), batch_size=batch, dtype="int32", name="audio")
     x = keras.layers.Embedding(classes, residual, name="embedding")(audio)

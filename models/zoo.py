@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from models.base import Model
+from models.base import Model, check_sizes
 
 FACTS = Path(__file__).parent / "zoo_facts.json"
 
@@ -94,10 +94,11 @@ def build(name: str, **params: Any) -> Model:
       **params: of the model's own `build`, such as `batch`.
 
     Raises:
-      ValueError: no such model; lists the known ones.
+      ValueError: no such model, lists the known ones; or sizes it cannot have.
     """
-    make = _module(name).build
-    model: Model = make(**{**ENTRIES[name].params, **params})
+    make, given = _module(name).build, {**ENTRIES[name].params, **params}
+    check_sizes(make, given)
+    model: Model = make(**given)
     model.model.name = name
     return replace(model, name=name)
 

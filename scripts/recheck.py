@@ -67,8 +67,7 @@ def _recheck() -> None:
         if name not in suite.placers:
             raise UnknownNameError(f"placer of {_CLAIM.value}", name, suite.placers)
     run = SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None)
-    results = read_judged(out)
-    kept = results.setdefault(_CLAIM.value, [])
+    kept = read_judged(out).get(_CLAIM.value, [])
     with Stages(quiet=False) as stages:
         cases = list(run.cases())
         done = {(one.case, one.placer) for one in kept}
@@ -85,6 +84,8 @@ def _recheck() -> None:
                 for one in judge(graph, case, suite, placers, stages.stage):
                     kept.append(one)
                     with writing(out):
+                        # those of other claims may be judged at the same time
+                        results = {**read_judged(out), _CLAIM.value: kept}
                         write_whole(out, json.dumps(results, indent=1, default=Judged.to_dict) + "\n")
     names = {str(case) for _, case in cases}
     text = judged_tables([one for one in kept if one.case in names], claim.methods, run.rows())

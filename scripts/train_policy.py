@@ -53,7 +53,7 @@ _EXAMINE = flags.DEFINE_integer("examine", 500, "Updates between examinations.",
 _TEACHER = flags.DEFINE_integer("teacher", 10_000, "Evaluations that `auto` has for a best known placement.", 1)
 _TEACHER_GROUPS = flags.DEFINE_integer("teacher_groups", 256, "What it places; 0: every unit by itself.", 0)
 _WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
-_SEED = flags.DEFINE_integer("seed", 0, "Of everything random.")
+_SEED = flags.DEFINE_integer("seed", 0, "Of everything random.", 0)
 _OUT = flags.DEFINE_string("out", None, "Directory of the run, with best known placements in it.", required=True)
 _KNOWN = flags.DEFINE_string("known", None, "Directory of best known placements instead, to share them.")
 _ABLATE = flags.DEFINE_multi_enum("ablate", [], ["attention", "superposition"], "Parts that gdp is to do without.")
@@ -82,6 +82,8 @@ def _train() -> None:
 
     out = Path(_OUT.value)
     path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
+    if path.suffix != ".npz":
+        raise SystemExit(f"--weights={path}; expected a file that ends in .npz, beside which its card is written.")
     check_writable(path)  # before anything takes long
     course = Course(
         imitate=_IMITATE.value,
@@ -167,7 +169,9 @@ def _entries() -> list[Entry]:
         if name not in zoo.names():
             raise UnknownNameError("model", name, zoo.names())
         graphs.append((name, "zoo", name in tried))
-    for topology in (*_TOPOLOGIES.value, *_UNSEEN.value):
+    learned = dict.fromkeys(_TOPOLOGIES.value)
+    unseen = [topology for topology in dict.fromkeys(_UNSEEN.value) if topology not in learned]
+    for topology in (*learned, *unseen):
         Topology.preset(topology)  # says which there are
     entries = []
     for name, family, test in graphs:
@@ -176,7 +180,7 @@ def _entries() -> list[Entry]:
             raise SystemExit(
                 f"There is no {path}; scripts/make_families.py and scripts/make_zoo.py --graphs make graphs."
             )
-        topologies = [*_TOPOLOGIES.value, *(_UNSEEN.value if test else [])]
+        topologies = [*learned, *(unseen if test else [])]
         entries += [Entry(path, Case(name, topology), family, test) for topology in topologies]
     return entries
 

@@ -286,7 +286,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
             raise InputError(
                 f"a {type(devices).__name__} of devices to simulate",
                 "a placement, a file of one, or a dict of op name -> device name",
-                "Of [U] devices of units: tfplace.simulate.evaluate.Simulator(problem)(unit_device).",
+                "Of [U] devices of units: from tfplace.simulate.evaluate import Simulator; Simulator(problem)(units).",
             )
         devices = Placement.load(devices, graph=problem.graph).devices
     return simulate_devices(problem, devices)

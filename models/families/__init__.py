@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from models.base import Model
+from models.base import Model, check_sizes
 
 SIZE = 32
 TEST = 8
@@ -52,12 +52,14 @@ def member(family: str, index: int, *, seed: int = 0, **params: Any) -> Model:
       **params: of the family's own `build`, instead of what the specification or the default says.
 
     Raises:
-      ValueError: no such family or index; says what there is.
+      ValueError: no such family or index, says what there is; or sizes it cannot have.
     """
     texts = _drawn(family, seed)
     if not 0 <= index < len(texts):
         raise ValueError(f"received member {index} of {family!r}; expected 0 to {len(texts) - 1}.")
-    model: Model = _module(family).build(**{**json.loads(texts[index]), **params})
+    build, given = _module(family).build, {**json.loads(texts[index]), **params}
+    check_sizes(build, given)
+    model: Model = build(**given)
     model.model.name = f"{family}_{index}"
     return replace(model, name=f"{family}_{index}")
 

@@ -43,8 +43,11 @@ def build(
       size: height and width of an image; divisible by 4.
 
     Raises:
-      ValueError: `layers` or `size` is not divisible so.
+      ValueError: `layers` or `size` is not divisible so, or a cell has an operation of which there is none.
     """
+    for operation in {operation for node in (*normal, *reduction) for operation in node[1::2]}:
+        if operation not in OPERATIONS:
+            raise ValueError(f"received operation {operation!r}; expected one of {', '.join(OPERATIONS)}.")
     check_divides("layers", layers, "stages", 3)
     check_divides("size", size, "strides", 4)
     import keras
@@ -68,8 +71,9 @@ def build(
         model,
         (tf.TensorSpec((batch, size, size, 3), tf.float32), tf.TensorSpec((batch,), tf.int32)),
         "Pham et al. 2018 (ENAS), micro search space; placed as cifar10 by Placeto (Addanki et al. 2019)",
-        "cells drawn at random, not by a controller; fewer layers than ENAS's final networks; no dropped paths, no "
-        "auxiliary head, no weight decay; constant learning rate",
+        "cells drawn at random, not by a controller; fewer layers than ENAS's final networks; a strided 1x1 "
+        "convolution where ENAS has a factorised reduction; one convolution for each input of a cell; no dropped "
+        "paths, no auxiliary head, no weight decay; constant learning rate",
     )
 
 
@@ -112,7 +116,7 @@ def _operate(operation: str, x: Any, filters: int, stride: int, name: str) -> An
 
 
 def _fit(x: Any, filters: int, size: int, name: str) -> Any:
-    """A cell's input with the cell's filters and size; always through a convolution, as in ENAS."""
+    """A cell's input with the cell's filters and size, always through one convolution."""
     return _convolved(x, filters, x.shape[1] // size, name)
 
 

@@ -33,7 +33,13 @@ def build(cell: Cell, batch: int = 64, *, steps: int = 35, units: int = 1000, vo
       steps: words in a sequence.
       units: of the embedding and of every node.
       vocabulary: number of words.
+
+    Raises:
+      ValueError: the cell has an activation of which there is none.
     """
+    for _, activation in cell:
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"received activation {activation!r}; expected one of {', '.join(ACTIVATIONS)}.")
     import keras
     import tensorflow as tf
 

@@ -169,9 +169,10 @@ def test_the_best_is_kept_before_its_run(problem, tmp_path):
         compare_placers(problem, budget=50, placers=("auto",), seeds=1, folder=tmp_path).best.cost.step_s
         == (json.loads(kept)["cost"]["step_s"])
     )
-    (tmp_path / BEST).write_text("{}")
-    with pytest.raises(InputError, match=BEST):
-        compare_placers(problem, budget=50, placers=("auto",), seeds=1, folder=tmp_path)
+    for damaged in (b"{}", b"\xff\xfe\x00"):
+        (tmp_path / BEST).write_bytes(damaged)
+        with pytest.raises(InputError, match=BEST):
+            compare_placers(problem, budget=50, placers=("auto",), seeds=1, folder=tmp_path)
 
 
 def test_a_best_run_without_its_placement_is_run_again(problem, tmp_path):

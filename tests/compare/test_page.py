@@ -238,3 +238,9 @@ def test_in_a_browser_nothing_but_tables_scrolls_sideways(tmp_path, width):
     assert seen["cells"] < 2
     assert seen["least"] >= min(560, width - 50)
     assert (seen["moved"] > 0) == (width == 400) and abs(seen["first"]) < 1  # the first column stays
+
+
+def test_cases_that_take_no_time_have_a_page():
+    case = Case("empty", "2xP100")
+    free = Standing(Facts(case, 0, 0, 2, 0.0, "f"), {name: [run(case, name, 0.0)] for name in ("single", "auto")})
+    assert "empty on 2xP100" in comparison_page([standing("one"), free], "results")

@@ -107,6 +107,19 @@ def test_a_cell_whose_process_is_killed_is_named(tmp_path, monkeypatch):
     assert [*journal.runs] == [(CASE, "single", 0)] and journal.facts
 
 
+def not_prepared():
+    raise ImportError("half a TensorFlow")
+
+
+def test_what_a_process_cannot_be_prepared_for_is_told(tmp_path):
+    branches().save(tmp_path / "g.npz")
+    journal, budget = Journal(tmp_path / "runs.jsonl", HEADER), Budget(evaluations=20)
+    todo = tasks([(tmp_path / "g.npz", CASE)], [("single", 0)], budget, journal)
+    failed = run_all(todo, journal, prepare=not_prepared)
+    assert [str(error) for _, error in failed] == ["half a TensorFlow"] * len(todo)
+    assert not journal.runs
+
+
 def test_what_has_finished_is_kept_when_another_process_is_killed(tmp_path, monkeypatch):
     class Pool(ThreadPoolExecutor):
         def __init__(self, processes, context, **begin):

@@ -46,6 +46,13 @@ def test_tables_go_where_the_page_wants_them():
         replace_between(page, "y", "new")
 
 
+def test_a_place_without_an_end_does_not_take_that_of_the_next():
+    page = "<!-- tables: x -->\nold\nprose\n<!-- tables: y -->\nold\n<!-- end -->\n"
+    with pytest.raises(InputError, match="tables: x"):
+        replace_between(page, "x", "new")
+    assert "prose" in replace_between(page, "y", "new")
+
+
 def test_a_page_is_asked_for_a_place_before_there_are_tables(tmp_path):
     path = tmp_path / "page.md"
     with pytest.raises(InputError, match="not there"):

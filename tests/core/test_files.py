@@ -1,6 +1,9 @@
 """Files that are there whole or not at all."""
 
 import os
+import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -20,6 +23,43 @@ def test_content_is_on_disk_before_the_file_has_its_name(tmp_path, monkeypatch):
     assert seen == [(len("after all"), "before")]
     assert path.read_text() == "after all"
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_what_a_link_leads_to_is_written(tmp_path):
+    path, link = tmp_path / "x.json", tmp_path / "link.json"
+    path.write_text("before")
+    link.symlink_to(path)
+    check_writable(link)
+    write_whole(link, "after")
+    assert link.is_symlink() and path.read_text() == "after"
+
+
+def test_pipes_and_devices_stay_what_they_are(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        check_writable(path)
+        write_whole(path, "through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    assert [p.name for p in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_two_processes_may_write_the_same_file(tmp_path):
+    path = tmp_path / "x.json"
+    code = """
+import sys
+from tfplace.core.files import write_whole
+
+for _ in range(200):
+    write_whole(sys.argv[1], sys.argv[2] * 9999)
+"""
+    both = [subprocess.Popen([sys.executable, "-c", code, str(path), letter]) for letter in "ab"]
+    assert [process.wait() for process in both] == [0, 0]
+    assert path.read_text() in ("a" * 9999, "b" * 9999)
 
 
 def test_what_cannot_be_written_is_told_before(tmp_path):

@@ -93,6 +93,12 @@ def test_a_process_that_cannot_start_is_lost(monkeypatch, tmp_path):
         GrapplerProcess(chain_step()).own_s(ALTERNATING)
 
 
+def test_what_lies_in_the_current_directory_is_not_loaded(monkeypatch, tmp_path):
+    (tmp_path / "random.py").write_text("raise ImportError('not ours')")
+    monkeypatch.chdir(tmp_path)
+    assert GrapplerProcess(chain_step()).own_s(ALTERNATING)
+
+
 def test_an_answer_that_takes_too_long_is_not_waited_for():
     process = GrapplerProcess(chain_step(), start_s=0.01)
     with pytest.raises(GrapplerTimeOutError, match=r"within 0\.01 s"):

@@ -95,9 +95,17 @@ def test_listing_models_does_not_load_tensorflow():
         ("gpt", {"width": 10, "heads": 4}, "width=10, heads=4"),
         ("transformer_xl_2", {"width": 10, "heads": 4}, "width=10, heads=4"),
         ("wide_mlp", {"width": 10, "columns": 3}, "width=10, columns=3"),
+        ("vit", {"size": 20, "patch": 8}, "size=20, patch=8"),
+        ("transformer_xl_2", {"width": 9, "heads": 3}, "width=9, sines and cosines=2"),
+        ("bert_base", {"length": 600}, "length=600, positions=512"),
+        ("wavenet_2x18", {"stacks": 0}, "stacks=0; expected at least 1"),
+        ("two_tower", {"batch": 0}, "batch=0; expected at least 1"),
+        ("nmt_2", {"layers": 0}, "layers=0; expected at least 1"),
+        ("nasnet", {"cells": 0}, "cells=0; expected at least 1"),
+        ("efficientnet", {"size": 0}, "size=0; expected at least 1"),
     ],
 )
-def test_sizes_that_do_not_go_into_one_another_are_refused(name, wrong, message):
+def test_sizes_that_make_no_model_are_refused(name, wrong, message):
     with pytest.raises(ValueError, match=message):
         zoo.build(name, **{**SMALL[name], **wrong})
 

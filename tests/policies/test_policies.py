@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
+from tfplace.learning.parameters import Parameters
 from tfplace.learning.settings import TrainSettings
 from tfplace.policies.gdp import GdpScratch, GdpSettings
 from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
@@ -292,10 +293,37 @@ def test_the_rate_falls_as_told():
     assert TrainSettings(rate=0.1).rate_at(10**6) == 0.1
 
 
-@pytest.mark.parametrize("settings", [{"batch": 0}, {"window": 15}, {"window": 0, "steps": 0}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"batch": 0}, {"window": 15}, {"window": 0, "steps": 0}, {"window": -100, "steps": 0}, {"steps": -3}],
+)
 def test_constants_that_do_not_go_together_are_refused(settings):
     with pytest.raises(ValueError, match="a multiple of the batch"):
         PostSettings(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"elite": float("nan")}, {"elite": 1.5}, {"mixing": -0.1}, {"rate": -1.0}, {"decay": 2.0}, {"lean": 3.0}],
+)
+def test_constants_of_post_are_checked(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        PostSettings(**settings)
+
+
+def test_one_placement_alone_has_none_to_be_compared_with():
+    with pytest.raises(ValueError, match="a batch of 1 with 10 steps; expected at least 2"):
+        PostSettings(batch=1)
+    assert PostSettings(batch=1, steps=0).window
+
+
+def test_gradients_that_are_no_numbers_are_left_out():
+    variable = tf.Variable([1.0, 2.0])
+    parameters = Parameters([variable], 0.1)
+    assert np.isnan(parameters.descend([np.array([np.nan, 1.0], np.float32)], 0.1, 1.0))
+    assert variable.numpy().tolist() == [1.0, 2.0]
+    parameters.descend([np.array([3.0, 4.0], np.float32)], 0.1, 1.0)
+    assert (variable.numpy() < [1.0, 2.0]).all()
 
 
 @pytest.mark.parametrize("groupings", [0, 3])
@@ -311,6 +339,18 @@ def test_training_constants_are_checked():
         TrainSettings(cool_every=0)
     with pytest.raises(ValueError, match="lean 1"):
         HierarchicalSettings(lean=1.0)
+    with pytest.raises(ValueError, match="clip inf"):
+        TrainSettings(clip=float("inf"))
+    with pytest.raises(ValueError, match="decay 1"):
+        TrainSettings(decay=1.0)
+    with pytest.raises(ValueError, match="hidden 0"):
+        Seq2SeqSettings(hidden=0)
+
+
+@pytest.mark.parametrize("settings", [{"clip": float("inf")}, {"temperature": 1e9}, {"discount": 1.5}])
+def test_constants_of_placeto_are_checked(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        PlacetoSettings(**settings)
 
 
 @pytest.mark.parametrize(
@@ -323,6 +363,7 @@ def test_training_constants_are_checked():
         {"epochs": 0},
         {"clip": 0.0},
         {"temperature": 0.0},
+        {"temperature": 1e9},
         {"together": 0},
     ],
 )

@@ -1,5 +1,6 @@
 """Policies that were trained beforehand: weights as files, placing at once, fine-tuning."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ from tfplace.errors import InputError
 from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.pretrained import Pretrained
 from tfplace.policies.networks.sweeping import Sweeper
-from tfplace.policies.placeto import Placeto, PlacetoSettings, network_of
+from tfplace.policies.placeto import Placeto, PlacetoScratch, PlacetoSettings, network_of
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -32,6 +33,12 @@ def weights(path, seed=0, **settings):
     said = {"groups": 64, "hidden": 6, "rounds": 2, **settings}
     Pretrained("placeto", said, values, {"command": "none"}).save(path)
     return path
+
+
+def changed(path, how):
+    """The file with other values."""
+    known = Pretrained.load(path, "placeto")
+    dataclasses.replace(known, values=how(known.values)).save(path)
 
 
 @pytest.fixture
@@ -128,6 +135,10 @@ def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
         (lambda path: path.write_bytes(path.read_bytes()[:300]), "cannot be read"),
         (lambda path: path.unlink(), "No such file"),
         (lambda path: weights(path, hidden=7), "another version"),
+        (lambda path: weights(path, hidden="7"), "another version"),
+        (lambda path: weights(path, depth=3), "another version"),
+        (lambda path: changed(path, lambda values: [*values, values[0]]), "1 arrays of weights too many"),
+        (lambda path: changed(path, lambda values: [values[0] * np.nan, *values[1:]]), "no finite numbers"),
         (lambda path: Pretrained("gdp", {}, [], {}).save(path), "for 'gdp'"),
     ],
 )
@@ -161,6 +172,21 @@ def test_a_head_that_is_none_is_refused(tmp_path):
         np.savez(opened, head=np.array(json.dumps({"format": "other", "policy": "placeto"})))
     with pytest.raises(InputError, match="of format 'other'"):
         Pretrained.load(path, "placeto")
+    for head in ([], {"settings": 3}):
+        with path.open("wb") as opened:
+            np.savez(opened, head=np.array(json.dumps(head)))
+        with pytest.raises(InputError, match="its head is none"):
+            Pretrained.load(path, "placeto")
+
+
+def test_a_policy_with_other_constants_is_another_run(tmp_path):
+    def placed(groups):
+        PLACERS.add("mine", lambda: PlacetoScratch(settings=PlacetoSettings(groups=groups, hidden=2, rounds=0)))
+        place(problem(), placer="mine", budget=30, run_dir=tmp_path, baselines=(), progress=False)
+
+    placed(8)
+    with pytest.raises(InputError, match=r"settings 'PlacetoSettings\(groups=9"):
+        placed(9)
 
 
 def test_shipped_weights_are_the_default():

@@ -72,3 +72,20 @@ def test_runs_beyond_the_scale_are_told_beside_their_bar(drawn):
     assert [text for text in texts if text] == ["2 of 5 beyond, up to 4.00 s", "9.00 s", "1 of 3 beyond, up to 9.00 s"]
     most = drawn[0].axes[0].get_xlim()[1]
     assert all(x <= most for line in drawn[0].axes[0].lines if line.get_marker() == "." for x in line.get_xdata())
+
+
+def test_long_names_leave_room_for_the_bars_and_are_no_formulas(drawn):
+    long = "my_company.research.placement.experimental.policies:TransformerPlacerV2"
+    charts.steps_chart({long: [0.2], "my$\\frac{$x": [0.1]}, 0.05)
+    charts.curves_chart({long: [[(1, 0.2)]], "my$\\frac{$x": [[(1, 0.1)]]}, 50)
+    bars, curves = drawn
+    assert bars.axes[0].get_position().width > 0.5
+    box = curves.legends[0].get_window_extent()
+    assert curves.bbox.x0 <= box.x0 and box.x1 <= curves.bbox.x1
+    shown = [text.get_text() for text in curves.legends[0].get_texts()]
+    assert shown == ["my_company.re…formerPlacerV2", r"my\$\frac{\$x"]
+
+
+def test_curves_of_nothing_but_zeros_are_drawn(drawn, recwarn):
+    charts.curves_chart({"free": [[(1, 0.0)]]}, 50)
+    assert not recwarn.list and drawn[0].axes[0].get_yscale() == "linear"

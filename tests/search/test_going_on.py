@@ -144,6 +144,32 @@ def test_a_run_by_the_clock_goes_on_from_its_best_with_the_seconds_left(tmp_path
         assert again.study("more").best_key == first.best_key
 
 
+def test_by_the_clock_a_policy_with_a_checkpoint_leans_on_what_it_leant_on_before(tmp_path, monkeypatch):
+    given = []
+
+    class Leaning:
+        citation = ""
+
+        def __init__(self):
+            self.starts = ()
+
+        def place(self, study):
+            given.append([start.tolist() for start in self.starts])
+            allowed = study.problem.allowed
+            for device in range(len(given)):  # each run finds something else
+                study.key(np.array([np.flatnonzero(row)[::-1][device % row.sum()] for row in allowed]))
+            if len(given) > 1:
+                study.keep(lambda: {"learned": np.zeros(1)})
+            return study.best
+
+    monkeypatch.setattr(RunDirectory, "keeps_now", True)
+    PLACERS.add("leaning", Leaning)
+    for _ in range(4):
+        search_placement(problem_of(), placer="leaning", budget="1h", baselines=(), run_dir=tmp_path)
+    none, first, *others = given
+    assert none == [] and len(first) == 1 and others == [first, first]
+
+
 class Policy:
     """Moves a mean towards the best half of each batch; its state is kept."""
 

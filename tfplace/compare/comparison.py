@@ -288,7 +288,7 @@ class _Kept:
             return None
         try:
             found = Placement.from_json(path.read_text(encoding="utf-8"), problem=self._problem)
-        except (PlacementError, OSError) as error:
+        except (PlacementError, OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: {error}", "the best placement of this comparison", _ELSEWHERE) from error
         if not self._is_ours(found):
             raise InputError(f"{path}, by {found.placer}", "the best placement of this comparison", _ELSEWHERE)

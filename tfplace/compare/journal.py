@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.core.files import writing
@@ -51,7 +54,8 @@ class Journal:
         """Keeps a result, at once on disk; a run takes the place of one that could not run.
 
         Raises:
-          InputError: another process has written the file since this journal was read.
+          InputError: the file is not as it was when this journal was read: another process has written it, or it was
+            moved.
         """
         if isinstance(result, Run) and self._is_known_trouble(result):
             return
@@ -95,20 +99,27 @@ class Journal:
         with writing(self.path), self._appended() as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+            shorter = file.seek(0, os.SEEK_END) < self._whole
             file.seek(self._whole)
-            if b"\n" in file.read():
+            if shorter or b"\n" in file.read():
                 raise InputError(
-                    f"{self.path.name}, to which another process has added results",
+                    f"{self.path.name}, {'which has lost results' if shorter else 'to which another process has added'}"
+                    " since it was read",
                     "a file of this process's own",
                     "Wait for the other one, or name another file, and begin again.",
                 )
             file.truncate(self._whole)  # a line that was being written when its process was killed
-            file.write(text)
-        self._whole += len(text)
+            try:
+                written = file.write(text)
+            finally:  # an interrupt may come when all is written
+                if os.fstat(file.fileno()).st_size == self._whole + len(text):
+                    self._whole += len(text)
+            if written < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _appended(self) -> BinaryIO:
+    def _appended(self) -> FileIO:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        return self.path.open("a+b")
+        return self.path.open("a+b", buffering=0)
 
     def _read(self) -> None:
         lines = self._lines()

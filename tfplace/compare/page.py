@@ -78,7 +78,7 @@ def _over_all(rows: Sequence[Standing]) -> list[Picture]:
         name: [
             row.median_s(name) / row.best_of(row.runs)[1]
             for row in rows
-            if not math.isnan(row.median_s(name)) and row.best_of(row.runs)[0]
+            if not math.isnan(row.median_s(name)) and 0 < row.best_of(row.runs)[1] < math.inf
         ]
         for name in placers_of(rows)
     }

@@ -22,6 +22,9 @@ from tfplace.errors import InputError, WorkersError
 from tfplace.search.budget import Budget
 from tfplace.workers.base import LOOK_S
 
+_unprepared: list[Exception] = []
+"""Why this process has no cells to run, if it could not be prepared."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -180,7 +183,13 @@ def _failed(running: dict[Future[Facts | Run], Task]) -> Iterator[tuple[Task, Ex
 
 
 def run_task(task: Task) -> Facts | Run:
-    """In a child process: one cell, or the facts of a case."""
+    """In a child process: one cell, or the facts of a case.
+
+    Raises:
+      Exception: what the process could not be prepared for, or an error that no placer should have.
+    """
+    if _unprepared:
+        raise _unprepared[0]
     problem = _problem(task.graph, task.case)
     if not task.placer:
         return facts_of(problem, task.case)
@@ -204,7 +213,10 @@ def _begin(processors: multiprocessing.Queue[int], prepare: Callable[[], None] |
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {processors.get()})
     if prepare is not None:
-        prepare()
+        try:
+            prepare()
+        except Exception as error:  # raised here it would end the process, without a word of why
+            _unprepared.append(error)
 
 
 def _end_with_parent() -> None:

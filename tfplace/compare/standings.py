@@ -200,7 +200,7 @@ def over_roomy(rows: Sequence[Standing], placer: str = "auto") -> tuple[float, .
     """A placer's step with tight memory over its step without, for each case in which it found both."""
     found = {row.facts.case: row.median_s(placer) for row in rows if math.isfinite(row.median_s(placer))}
     pairs = [(case, replace(case, tight=False)) for case in found if case.tight]
-    return tuple(found[case] / found[own] for case, own in pairs if own in found)
+    return tuple(found[case] / found[own] for case, own in pairs if found.get(own, 0.0) > 0)
 
 
 def seed_spread(rows: Sequence[Standing], placer: str) -> tuple[float, ...]:

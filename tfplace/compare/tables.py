@@ -26,6 +26,7 @@ def fidelity_tables(results: Mapping[str, Any]) -> str:
     return "\n\n".join(tables)
 
 
+_BEGIN = "<!-- tables: "
 _AGREEMENT = (
     "graph",
     "ops",
@@ -50,12 +51,12 @@ def replace_between(page: str, name: str, tables: str) -> str:
     """A page with what is between `<!-- tables: name -->` and `<!-- end -->` replaced.
 
     Raises:
-      InputError: the page has no such place.
+      InputError: the page has no such place, or another place begins before it ends.
     """
-    begin, end = f"<!-- tables: {name} -->", "<!-- end -->"
+    begin, end = f"{_BEGIN}{name} -->", "<!-- end -->"
     before, found, rest = page.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
+    old, closed, after = rest.partition(end)
+    if not found or not closed or _BEGIN in old:
         raise InputError(f"a page without {begin} and {end}", "both, around the tables")
     return f"{before}{begin}\n\n{tables}\n\n{end}{after}"
 

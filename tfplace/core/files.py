@@ -28,15 +28,21 @@ LOCK = "lock"
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Writes a file beside its place first: a kill, or a power cut, in between leaves what was there before.
 
+    Of a link it is the file it leads to. What is there and is no file, such as a pipe or `/dev/stdout`, is written to.
+
     Raises:
       UnwrittenError: the operating system refused.
     """
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
+    path, data = Path(path), content.encode() if isinstance(content, str) else content
     with writing(path):
+        if _is_no_file(path):
+            path.write_bytes(data)
+            return
+        path = path.resolve()
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")  # others may write the same file
         try:
             with part.open("wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())  # else the name may reach the disk before the content
             part.replace(path)
@@ -70,11 +76,21 @@ def check_writable(path: str | Path) -> None:
     """
     path = Path(path)
     with writing(path):
+        if _is_no_file(path):
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
+        path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with tempfile.TemporaryFile(dir=path.parent):  # permissions alone do not tell, of a full disk or of /proc
             pass
+
+
+def _is_no_file(path: Path) -> bool:
+    """Whether something is there that takes what is written, but is no file: a device, a pipe."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @contextlib.contextmanager

@@ -184,7 +184,8 @@ class Placement:
     def timeline(self) -> Timeline:
         """When each op runs and each tensor moves, simulated by the default rules.
 
-        `tfplace.simulate.evaluate.Simulator(problem, options).timeline(placement.op_device)` does it by others.
+        `Simulator(problem, options).timeline(placement.op_device)`, which is in `tfplace.simulate.evaluate`, does it by
+        others.
 
         Raises:
           PlacementError: loaded from a file without its graph.

@@ -26,14 +26,18 @@ class Parameters:
         self._adam.step.assign(0)
 
     def descend(self, gradients: Sequence[Any], rate: float, clip: float) -> float:
-        """One step of Adam; the norm of the gradients before it is clipped to `clip`."""
+        """One step of Adam; the norm of the gradients before it is clipped to `clip`.
+
+        None is taken where that is no finite number: parameters that are none would be all that comes of it.
+        """
         self._rate.assign(rate)
         return float(self._descend([tf.convert_to_tensor(gradient) for gradient in gradients], tf.constant(clip)))
 
     @tf.function
     def _descend(self, gradients: Sequence[tf.Tensor], clip: tf.Tensor) -> tf.Tensor:
         clipped, norm = tf.clip_by_global_norm(gradients, clip)
-        self._adam.apply(clipped, self.variables)
+        if tf.math.is_finite(norm):
+            self._adam.apply(clipped, self.variables)
         return norm
 
     def values(self) -> list[NDArray[Any]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tfplace.core.files import UNREADABLE, write_whole
 from tfplace.errors import InputError
 
 FORMAT = "tfplace-policy/1"
@@ -22,6 +22,10 @@ SHIPPED = "shipped"
 """Stands for the weights that come with the package."""
 
 _FOLDER = "weights"
+_OTHER_VERSION = "They are of another version of tfplace; train anew with scripts/train_policy.py."
+
+Settings = TypeVar("Settings", bound=Any)
+"""Of a policy: a dataclass."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +84,31 @@ class Pretrained:
             raise InputError(f"{path} ({error.strerror})", "a file that scripts/train_policy.py wrote") from error
 
     def save(self, path: str | Path) -> None:
-        """Writes the file, whole or not at all."""
-        path = Path(path)
+        """Writes the file, whole or not at all.
+
+        Raises:
+          UnwrittenError: the operating system refused.
+        """
         head = {"format": FORMAT, "policy": self.policy, "settings": dict(self.settings), "card": dict(self.card)}
         arrays = {f"value{i}": np.asarray(value, np.float32) for i, value in enumerate(self.values)}
-        part = path.with_name(path.name + ".part")
-        with part.open("wb") as file:
-            np.savez_compressed(file, head=np.array(json.dumps(head)), **arrays)  # type: ignore[arg-type]
-        part.replace(path)
+        data = io.BytesIO()
+        np.savez_compressed(data, head=np.array(json.dumps(head)), **arrays)  # type: ignore[arg-type]
+        write_whole(path, data.getvalue())
+
+    def settle(self, settings: Settings) -> Settings:
+        """A policy's settings with those its network was built with.
+
+        Raises:
+          InputError: the policy has no such settings, or not with these values.
+        """
+        try:
+            return replace(settings, **self.settings)
+        except TypeError as error:
+            raise InputError(
+                f"weights of {self.policy} with settings {dict(self.settings)} ({error})",
+                f"settings of {type(settings).__name__}",
+                _OTHER_VERSION,
+            ) from error
 
     def give(self, variables: Sequence[Any]) -> None:
         """Assigns the parameters.
@@ -100,7 +121,7 @@ class Pretrained:
             raise InputError(
                 f"weights of {self.policy} of {len(theirs)} arrays of shapes {theirs[:3]}...",
                 f"{len(ours)} of shapes {ours[:3]}...",
-                "They are of another version of tfplace; train anew with scripts/train_policy.py.",
+                _OTHER_VERSION,
             )
         for variable, value in zip(variables, self.values, strict=True):
             variable.assign(value)
@@ -111,7 +132,9 @@ def _read(file: IO[bytes], policy: str, name: str) -> Pretrained:
         with np.load(file, allow_pickle=False) as data:
             head = json.loads(str(data["head"]))
             values = [data[f"value{i}"] for i in range(len(data.files) - 1)]
-    except (ValueError, TypeError, KeyError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        if not isinstance(head, dict) or not all(isinstance(head.get(key, {}), dict) for key in ("settings", "card")):
+            raise ValueError("its head is none")
+    except (*UNREADABLE, TypeError, OSError, NotImplementedError) as error:
         raise InputError(
             f"{name}, which cannot be read ({error})", "a file that scripts/train_policy.py wrote"
         ) from error
@@ -119,7 +142,9 @@ def _read(file: IO[bytes], policy: str, name: str) -> Pretrained:
         raise InputError(
             f"{name}, of format {head.get('format')!r} for {head.get('policy')!r}", f"{FORMAT!r} for {policy!r}"
         )
-    return Pretrained(policy, head["settings"], values, head["card"])
+    if not all(value.dtype == np.float32 and np.isfinite(value).all() for value in values):
+        raise InputError(f"{name}, with weights that are no finite numbers of float32", "a policy that was trained")
+    return Pretrained(policy, head.get("settings", {}), values, head.get("card", {}))
 
 
 def cut_short(updates: int, wanted: int) -> tuple[str, ...]:

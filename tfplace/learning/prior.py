@@ -12,6 +12,9 @@ from tfplace.study.draws import device_share
 NEVER = -1e9
 """The logit of what is never allowed: its probability is 0, and its gradient and entropy are 0 and no NaN."""
 
+HOTTEST = 1e3
+"""The highest temperature: divided by it, `NEVER` is still far below all other logits."""
+
 
 def prior_logits(problem: Problem, start: IntArray | None = None, lean: float = 0.9) -> FloatArray:
     """[U, D] logits of the blind draw of `tfplace.study.draws`, which policies add to their own; `NEVER` for masks.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from tfplace.errors import InputError
@@ -39,8 +40,10 @@ class TrainSettings:
     reward: RewardSettings = field(default_factory=RewardSettings)
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or not (self.rate > 0 and self.clip > 0):
-            raise InputError(f"batch {self.batch}, rate {self.rate} and clip {self.clip}", "numbers above 0")
+        if self.batch < 1 or not (0 < self.rate < math.inf and 0 < self.clip < math.inf):
+            raise InputError(f"batch {self.batch}, rate {self.rate} and clip {self.clip}", "finite numbers above 0")
+        if self.decay is not None and not 0 <= self.decay < 1:
+            raise InputError(f"decay {self.decay}", "at least 0 and below 1, or None")
         if self.cool_every < 1 or not self.cool_by > 0:
             raise InputError(f"cool_every {self.cool_every} and cool_by {self.cool_by}", "numbers above 0")
 

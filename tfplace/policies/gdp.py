@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
 from tfplace.errors import InputError
 from tfplace.learning.pretrained import SHIPPED, Pretrained, cut_short
+from tfplace.learning.prior import HOTTEST
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.batches import all_keys
@@ -70,6 +71,8 @@ class GdpSettings:
         wrong = [f"{name} {getattr(self, name)}" for name in above if not getattr(self, name) > 0]
         if wrong or self.rounds < 0:
             raise InputError(", ".join(wrong) or f"rounds {self.rounds}", "numbers above 0; of rounds at least 0")
+        if self.temperature > HOTTEST:
+            raise InputError(f"temperature {self.temperature}", f"at most {HOTTEST:g}")
         if self.hidden % self.heads:
             raise InputError(f"hidden {self.hidden} with {self.heads} heads", "a multiple of the heads")
 
@@ -149,7 +152,7 @@ class Gdp(GdpScratch):
         from tfplace.learning.trainer import Training
 
         known = Pretrained.find(self.weights, "gdp")
-        settings = replace(self.settings, **known.settings)
+        settings = known.settle(self.settings)
         training: Training | None = None
         with contextlib.suppress(BudgetSpentError):
             start = best_start(study, self.starts)[0] if self.starts else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from tfplace.errors import InputError
 from tfplace.learning.baselines import by_step, discounted, standardised
 from tfplace.learning.metrics import batch_metrics
 from tfplace.learning.pretrained import SHIPPED, Pretrained, cut_short
+from tfplace.learning.prior import HOTTEST
 from tfplace.learning.rewards import Reward, RewardSettings
 from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.devices import single_devices
@@ -92,6 +94,12 @@ class PlacetoSettings:
         wrong += [f"{name} {getattr(self, name)}" for name in least if not getattr(self, name) >= 0]
         if wrong:
             raise InputError(", ".join(wrong), f"numbers above 0; of {', '.join(least)} at least 0")
+        if not (math.isfinite(self.clip) and self.temperature <= HOTTEST):
+            raise InputError(
+                f"clip {self.clip} and temperature {self.temperature}", f"finite ones, at most {HOTTEST:g} degrees"
+            )
+        if not 0 <= self.discount <= 1:
+            raise InputError(f"discount {self.discount}", "from 0 to 1")
 
 
 class PlacetoScratch:
@@ -129,7 +137,7 @@ class PlacetoScratch:
         return best_of(study)
 
     def _run(self, study: Study, known: Pretrained | None = None) -> _Run:
-        settings = self.settings if known is None else replace(self.settings, **known.settings)
+        settings = self.settings if known is None else known.settle(self.settings)
         grouped = in_groups(study, settings.groups)
         start = best_start(grouped, grouped.known(self.starts))[0] if self.starts else None
         return _Run(grouped, settings, start, known)
@@ -149,7 +157,7 @@ class Placeto(PlacetoScratch):
 
     Args:
       starts: [U] placements; the best of them is swept over instead of everything on one device.
-      settings: constants; those of the network are the weights' own.
+      settings: constants; those of the network, and `groups`, are the weights' own.
       weights: "shipped", or a file that scripts/train_policy.py wrote.
       fine_tune: updates after the first placements.
 
@@ -196,7 +204,7 @@ class PlacetoUntrained(Placeto):
 
     def _known(self, study: Study) -> Pretrained:
         known = super()._known(study)
-        network = network_of(replace(self.settings, **known.settings), study.rng)
+        network = network_of(known.settle(self.settings), study.rng)
         return replace(known, values=[variable.numpy() for variable in network.variables])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -55,11 +56,29 @@ class PostSettings:
     reward: RewardSettings = field(default_factory=RewardSettings)
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.window % max(self.batch, 1) or not (self.window or self.steps):
+        some = self.window > 0 or self.steps > 0
+        if self.batch < 1 or self.window % self.batch or min(self.window, self.steps) < 0 or not some:
             raise InputError(
                 f"batches of {self.batch}, a window of {self.window} and {self.steps} steps",
                 "a window that is a multiple of the batch, and a window or steps",
             )
+        if self.steps and self.batch < 2:
+            raise InputError(
+                f"a batch of {self.batch} with {self.steps} steps", "at least 2, to compare with each other"
+            )
+        ranges = {
+            "groups": (1, math.inf),
+            "elite": (0, 1),
+            "mixing": (0, 1),
+            "rate": (0, math.inf),
+            "beta": (0, math.inf),
+            "decay": (0, 1),
+            "lean": (0, 1),
+        }
+        for name, (least, most) in ranges.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise InputError(f"{name} {value}", f"a number from {least} to {most}")
 
 
 class Post:

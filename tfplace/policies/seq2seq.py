@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfplace.core.arrays import IntArray
+from tfplace.errors import InputError
 from tfplace.learning.prior import prior_logits
 from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import Study, best_of
@@ -36,6 +37,13 @@ class Seq2SeqSettings:
     entropy: float = 0.0
     lean: float = 0.9
     train: TrainSettings = field(default_factory=TrainSettings)
+
+    def __post_init__(self) -> None:
+        if min(self.groups, self.hidden, self.embedding) < 1 or not 0 <= self.lean < 1:
+            raise InputError(
+                f"groups {self.groups}, hidden {self.hidden}, embedding {self.embedding} and lean {self.lean}",
+                "numbers above 0; lean below 1",
+            )
 
 
 class Seq2Seq:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.files import write_whole
+from tfplace.core.files import UNREADABLE, write_whole
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
 from tfplace.errors import InputError
@@ -43,16 +43,20 @@ def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, eva
       seed: of the search.
 
     Raises:
-      InputError: the file is of another problem or another search.
+      InputError: the file is of another problem or another search, or damaged.
     """
     name = f"{entry.case.graph}@{entry.case.topology}{'-tight' if entry.case.tight else ''}.npz"
     said = f"{problem.fingerprint} {groups} {evaluations} {seed}"
     path = folder / name
     if path.exists():
-        with np.load(path, allow_pickle=False) as data:
-            if str(data["said"]) != said:
-                raise InputError(f"{path}, of {data['said']}", f"one of {said}", "Name another directory.")
-            return Known(data["devices"], (int(data["over"]), float(data["step_s"])))
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                of, known = str(data["said"]), Known(data["devices"], (int(data["over"]), float(data["step_s"])))
+        except (OSError, *UNREADABLE) as error:
+            raise InputError(f"{path}, which is damaged", "a placement as it was written", "Delete it.") from error
+        if of != said:
+            raise InputError(f"{path}, of {of}", f"one of {said}", "Name another directory.")
+        return known
     label = labels(problem, groups or problem.num_units)
     grouped = merge_units(problem, label)
     search = Search(grouped, Budget(evaluations=evaluations), seed)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray
-from tfplace.report.drawing import PALETTE, blank, draw_cumulative, image, lines_legend, strokes
+from tfplace.report.drawing import PALETTE, blank, caption, draw_cumulative, image, lines_legend, strokes
 from tfplace.units import format_seconds
 
 Points = Sequence[tuple[float, float]]
@@ -42,7 +42,7 @@ def steps_chart(steps: Mapping[str, Sequence[float]], bound: float, number: str 
             axis.plot(runs, [row] * len(runs), ".", color="black", markersize=3)
         axis.text(max([1e3 * shown, *runs]), row, _beside(steps[name], median, end), va="center")
     axis.axvline(1e3 * bound, color=PALETTE[3], linewidth=1)
-    axis.set_yticks(range(len(names)), names[::-1])
+    axis.set_yticks(range(len(names)), [caption(name) for name in reversed(names)])
     axis.set(
         xlabel="milliseconds; the line is the bound", xlim=(0, 1.15e3 * most or 1.0), ylim=(-0.7, len(names) - 0.3)
     )
@@ -77,9 +77,9 @@ def curves_chart(runs: Mapping[str, Sequence[Points]], evaluations: float, numbe
         best = np.array([_best_so_far(points, at) for points in several]) * 1e3
         with np.errstate(invalid="ignore"):
             middle = np.median(best, axis=0)
-        drawn |= bool(np.isfinite(middle).any())
+        drawn |= bool((middle[np.isfinite(middle)] > 0).any())
         shown = np.where(np.isfinite(middle), middle, np.nan)
-        axis.plot(at, shown, color=colour, linestyle=drawing, linewidth=1.3, label=name)
+        axis.plot(at, shown, color=colour, linestyle=drawing, linewidth=1.3, label=caption(name))
         if len(best) > 1:
             low, high = best.min(axis=0), best.max(axis=0)
             whole = np.isfinite(high)

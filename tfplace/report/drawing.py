@@ -21,8 +21,18 @@ _LEGEND, _COLUMNS = 11, 5
 PALETTE = ("#3a6ea5", "#e0862b", "#4d9a57", "#b5474b", "#7d5ba6", "#3aa6a0", "#c9a227", "#8c6d5b")
 _HOST, _PALE = "#9a9a9a", "#dddddd"
 
+_LONG = 28
+"""Letters of a name beyond which a picture shows its two ends."""
+
 Stroke = str | tuple[int, tuple[float, ...]]
 """How a line is drawn, as matplotlib takes it."""
+
+
+def caption(name: str) -> str:
+    """A name as pictures show it: not too long, and nothing in it taken for a formula."""
+    if len(name) > _LONG:
+        name = f"{name[: _LONG // 2 - 1]}…{name[-_LONG // 2 :]}"
+    return name.replace("$", r"\$")
 
 
 def device_colours(names: Sequence[str]) -> list[str]:
@@ -71,7 +81,7 @@ def devices_legend(figure: Any, names: Sequence[str]) -> None:
     """The colours of devices, above the picture."""
     from matplotlib.patches import Patch
 
-    keys = [Patch(color=colour, label=name) for name, colour in zip(names, device_colours(names), strict=True)]
+    keys = [Patch(color=colour, label=caption(name)) for name, colour in zip(names, device_colours(names), strict=True)]
     _legend(figure, keys, "outside upper center", handlelength=1)
 
 
@@ -104,7 +114,7 @@ def draw_cumulative(
     for numbers in behind:
         axis.step(*_cumulated(numbers), where="pre", color=_PALE, linewidth=1)
     for (colour, drawn), (name, numbers) in zip(strokes(), curves.items(), strict=False):
-        axis.step(*_cumulated(numbers), where="pre", color=colour, linestyle=drawn, label=name)
+        axis.step(*_cumulated(numbers), where="pre", color=colour, linestyle=drawn, label=caption(name))
     axis.set(xlabel=axes[0], ylabel=axes[1], xscale="log", ylim=(0, 1))
     axis.set_xticks([1, 1.2, 1.5, 2, 3, 5, 10], ["1", "1.2", "1.5", "2", "3", "5", "10"])
     axis.minorticks_off()

@@ -18,7 +18,7 @@ from tfplace.group.flow import flow
 from tfplace.group.layers import layers
 from tfplace.group.merge import renumber
 from tfplace.group.unit_graph import sum_parallel
-from tfplace.report.drawing import blank, device_colours, devices_legend, image
+from tfplace.report.drawing import blank, caption, device_colours, devices_legend, image
 from tfplace.study.devices import compute_devices
 from tfplace.units import format_bytes
 
@@ -90,7 +90,7 @@ def timeline_picture(timeline: Timeline) -> str:
         base = count - 1 - d
         axis.fill_between(milliseconds, base, base + 0.75 * busy, step="post", color=colour, linewidth=0)
         axis.fill_between(milliseconds, base, base - 0.15 * moving, step="post", color=_MOVED, linewidth=0)
-    axis.set_yticks([count - 1 - d + 0.3 for d in range(count)], timeline.device_names)
+    axis.set_yticks([count - 1 - d + 0.3 for d in range(count)], [caption(name) for name in timeline.device_names])
     axis.set(xlabel="milliseconds", xlim=(0, 1e3 * edges[-1]), ylim=(-0.2, count - 0.1))
     return image(figure, "Timeline of each device")
 
@@ -109,7 +109,12 @@ def layers_picture(problem: Problem, op_device: IntArray) -> str:
         mine = inside & (op_device == d)
         height = 1e3 * np.bincount(column[unit_of[mine]], seconds[mine], shown)
         axis.bar(
-            np.arange(shown), height, bottom=bottom, width=1.0, color=colour, label=problem.topology.device_names[d]
+            np.arange(shown),
+            height,
+            bottom=bottom,
+            width=1.0,
+            color=colour,
+            label=caption(problem.topology.device_names[d]),
         )
         bottom += height
     axis.set(xlabel=f"layers ({int(label.max(initial=0)) + 1})", ylabel="milliseconds", xlim=(-0.5, shown - 0.5))
@@ -159,7 +164,11 @@ def memory_picture(placement: Placement) -> str:
     near = limit <= 3 * peak.max()  # a limit far off would leave nothing to be seen
     axis.plot(limit[near], rows[near], "|", color="black", markersize=14)
     axis.set_yticks(
-        rows, [f"{name} of {format_bytes(size)}" for name, size in zip(names, cost.limit_bytes.tolist(), strict=True)]
+        rows,
+        [
+            f"{caption(name)} of {format_bytes(size)}"
+            for name, size in zip(names, cost.limit_bytes.tolist(), strict=True)
+        ],
     )
     axis.set(xlabel=unit_name, xlim=(0, None))
     return image(figure, "Memory of each device")

@@ -63,7 +63,7 @@ def ask(problem: Problem, objective: str, start: IntArray, start_s: float, limit
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         done = subprocess.run(
-            [sys.executable, "-m", __name__, str(os.getpid())],
+            [sys.executable, "-P", "-m", __name__, str(os.getpid())],
             input=pickle.dumps(question),
             capture_output=True,
             env={**os.environ, "PYTHONPATH": path},

@@ -108,6 +108,7 @@ def search_placement(
     if learned:
         check_pretrained(placer, weights, fine_tune)
         method = PLACERS[placer](**learned)
+    settings = getattr(method, "settings", None)
     if grouper is not None:
         method = OnGroups(method, grouper, groups)
     limit = Budget.parse(budget)
@@ -120,6 +121,8 @@ def search_placement(
         method.starts = (start_from(init, problem, seed, evaluator),)  # type: ignore[attr-defined]
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
     asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
+    if settings is not None:
+        asked["settings"] = repr(settings)
     if learned:
         asked |= {"weights": _digest_of(weights), "fine_tune": fine_tune}
     if controllers is not None:
@@ -135,7 +138,9 @@ def search_placement(
                 evaluator.scale_s = run.scale_s  # before anything is measured anew
             goes = limit.seconds is not None and goes_on(PLACERS[placer]()) and not run.has_checkpoint
             if run.best is not None and goes:
-                method.starts = (*starts, run.best.unit_device)  # type: ignore[attr-defined]
+                run.keep_start(run.best.unit_device)
+            if run.start is not None:  # what a policy has learned since is from there
+                method.starts = (*starts, run.start)  # type: ignore[attr-defined]
         compared = baseline_costs(problem, names, seed, evaluator)
         bound_s = _bound_s(problem, evaluator)
         search = Search(problem, limit, seed, progress, evaluator, run=run, logged=logged, controllers=controllers)

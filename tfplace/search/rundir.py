@@ -23,6 +23,7 @@ from tfplace.search.records import Lines, Records
 _FORMAT = 1
 _CHECKPOINT = "checkpoint.npz"
 _SCALE = "scale.json"
+_START = "start.npz"
 
 FLUSH_S = 0.2
 """No more than this much of a search's quick evaluations is lost with its process."""
@@ -48,6 +49,7 @@ class RunDirectory:
         best.npz           the best placement so far
         checkpoint.npz     the state of a policy that is being trained
         scale.json         the seconds by which an evaluator multiplies the ratios that it measures
+        start.npz          a placement from which a search by the clock went on without a checkpoint
         lock               held by the process that is at work
 
     Args:
@@ -60,6 +62,7 @@ class RunDirectory:
       records: every evaluation.
       best: the best placement found so far, or None.
       scale_s: see `keep_scale`; None if nothing was kept.
+      start: see `keep_start`; the same.
 
     Raises:
       InputError: another process is at work there, the run there is of something else or not to go on, or a file is
@@ -80,6 +83,8 @@ class RunDirectory:
             self._metrics = opened.enter_context(contextlib.closing(Lines(self.path / "metrics.jsonl")))
             self.best = self._read_best()
             self.scale_s = self._read_scale()
+            start = self._read(_START)
+            self.start = None if start is None else start["unit_device"]
             self._opened = opened.pop_all()
         self._unwritten = self._broken = False
         self._flushed = self._kept = time.monotonic()
@@ -115,6 +120,11 @@ class RunDirectory:
         with self._writing():
             self.records.add(unit_devices, over, step_s, seconds)
         self.written(now=now)
+
+    def keep_start(self, unit_device: IntArray) -> None:
+        """Keeps what a search by the clock goes on from, until its policy has a checkpoint."""
+        self._write(_START, {"unit_device": unit_device})
+        self.start = unit_device
 
     def improved(self, unit_device: IntArray, key: Key, evaluations: int, seconds: float, stage: str) -> None:
         """Keeps a placement that is better than all before; on disk with the next `written`."""

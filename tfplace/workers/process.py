@@ -133,26 +133,33 @@ class _Running(NamedTuple):
 def _begin() -> _Running:
     if sys.platform == "win32":
         raise WorkersError("worker processes on Windows", "a system with Unix pipes", "Use no controllers.")
-    pipe, far = Pipe()
-    log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed with the process)
-    command = [sys.executable, "-P", "-m", "tfplace.workers.child", str(far.fileno()), str(os.getpid())]
+    with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as begun:
+        try:
+            pipe, far = Pipe()
+            begun.callback(far.close)
+            if_it_fails.callback(pipe.close)
+            log = if_it_fails.enter_context(tempfile.TemporaryFile("a+b"))
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tfplace.workers.child", str(far.fileno()), str(os.getpid())],
+                pass_fds=[far.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the caller, who closes this
+            )
+        except OSError as error:
+            raise WorkersError(f"a worker that cannot be started ({error})", "a process more") from error
+        if_it_fails.pop_all()
+        return _Running(process, pipe, log, _ends(process.pid))
+
+
+def _ends(pid: int) -> list[int]:
+    """What becomes ready when a process ends; nothing on systems that do not have that, such as Linux before 5.3."""
     try:
-        process = subprocess.Popen(
-            command,
-            pass_fds=[far.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=_environment(),
-            start_new_session=True,  # Ctrl-C is for the caller, who closes this
-        )
-    except OSError as error:
-        pipe.close()
-        log.close()
-        raise WorkersError(f"a worker that cannot be started ({error})", "a process more") from error
-    finally:
-        far.close()
-    return _Running(process, pipe, log, [os.pidfd_open(process.pid)] if hasattr(os, "pidfd_open") else [])
+        return [os.pidfd_open(pid)]
+    except (AttributeError, OSError):
+        return []
 
 
 def _environment() -> dict[str, str]:

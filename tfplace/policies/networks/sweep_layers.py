@@ -17,6 +17,8 @@ from tfplace.learning.graph_inputs import DEVICE_FEATURES, UNIT_FEATURES, GraphI
 from tfplace.learning.sweep_inputs import SweepInputs
 from tfplace.learning.sweep_state import COLUMNS
 
+_OTHER_VERSION = "They are of another version; see scripts/train_policy.py."
+
 
 class Told(NamedTuple):
     """Of `GraphInputs` and `SweepInputs`, what the network reads."""
@@ -118,14 +120,12 @@ def filled(hidden: int, values: Sequence[NDArray[Any]]) -> Layers:
     def taken(*shape: int) -> NDArray[Any]:
         found = next(rest, np.zeros(0))
         if found.shape != shape:
-            raise InputError(
-                f"weights of shape {found.shape}",
-                f"{shape}",
-                "They are of another version; see scripts/train_policy.py.",
-            )
+            raise InputError(f"weights of shape {found.shape}", f"{shape}", _OTHER_VERSION)
         return found
 
     made: Layers = mapped(shapes(hidden), lambda i, o: Layer(taken(i, o), taken(o)), taken)
+    if more := sum(1 for _ in rest):
+        raise InputError(f"{more} arrays of weights too many", f"{len(values) - more}", _OTHER_VERSION)
     return made
 
 
