@@ -107,6 +107,51 @@ def test_ops_that_only_a_host_can_run_do_not_break_the_pipeline():
     assert over == 0 and load_s < 4.5
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_brute_force_beside_ops_that_only_a_host_can_run(seed):
+    """What these send and are sent costs time and room, wherever the pieces are cut."""
+    rng = np.random.default_rng(seed)
+    own, count = 2, int(rng.integers(2, 6))
+    others, last = range(own, own + count), own + count
+    pairs = [(a, b) for b in others for a in range(own, b) if rng.random() < 0.4]
+    feeds = [(h, u) for h in range(own) for u in others if rng.random() < 0.5]
+    fed = [(u, last) for u in others if rng.random() < 0.3]
+    seconds = np.full((last + 1, 3), np.inf)
+    seconds[own:last, 1:] = rng.choice([0.5, 1.0, 2.0, 3.5], (count, 1)) * [1.0, 1.5 if seed % 2 else 1.0]
+    seconds[:own, 0] = seconds[last, 0] = 0.01
+    memory = [10**6, 100, 100] if seed % 3 == 0 else 10**6
+    latency = float(rng.choice([0.0, 0.3]))
+    topology = make_topology(3, types=["CPU", "GPU", "GPU"], memory=memory, bandwidth=100.0, latency=latency)
+    held = [0] * own + [9] * count + [0]
+    problem = problem_from_arrays(seconds, [*pairs, *feeds, *fed], topology, edge_bytes=40, memory_bytes=held)
+    evaluator = PipelineLoads(problem)
+    best = min(
+        evaluator.key(devices)
+        for devices in itertools.product(*[[0]] * own, *[(1, 2)] * count, [0])
+        if contiguous_by_definition(count, pairs, devices, [(1, 2), (2, 1)])
+    )
+    key, _ = place(problem)
+    if best[0] == 0:
+        assert key == (0, pytest.approx(best[1], rel=1e-12))
+
+
+@pytest.mark.parametrize("devices", [12, 24])
+def test_devices_none_of_which_are_alike_are_few_kinds(devices):
+    """Each is a percent slower than the one before: there are 2 ** 24 ways to have used some of them."""
+    topology = make_topology(devices, types=["GPU"] * devices, bandwidth=1e12, latency=0.0)
+    seconds = np.outer(np.ones(60), 1.01 ** np.arange(devices))
+    problem = problem_from_arrays(seconds, [(i, i + 1) for i in range(59)], topology, edge_bytes=1)
+    (over, load_s), placer = place(problem)
+    assert over == 0 and load_s < 2 * 60 / devices
+    assert "full programme" in placer.notes[0] or "linearised" in placer.notes[0]
+
+
+def test_nothing_to_cut_is_said():
+    topology = make_topology(2, types=["GPU", "GPU"])
+    _, placer = place(problem_from_arrays([[1.0, 2.0]], [], topology))
+    assert "nothing to cut" in placer.notes[0]
+
+
 def test_what_takes_no_time_stays_where_it_may_be():
     """The last op takes none, and may not be where the one before it has to be."""
     topology = make_topology(4, types=["GPU"] * 4, bandwidth=1e12, latency=0.0)

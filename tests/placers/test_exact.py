@@ -12,7 +12,7 @@ import pytest
 
 import tfplace
 from tests.measuring import Measuring
-from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
+from tfplace.core.stepcost import SIMULATED, STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError, MissingExtraError
 from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.dnn_partitioning import load_workload
@@ -26,6 +26,7 @@ from tfplace.simulate.evaluate import Simulator
 from tfplace.simulate.options import Options
 from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.testing import make_topology, random_problem
+from tfplace.units import format_seconds
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "benchmarks" / "dnn_partitioning" / "workloads"
@@ -111,6 +112,58 @@ def test_steps_of_another_kind_are_searched_and_nothing_is_proven():
         run.run(placer, "exact")
         assert placer.proven_s == 0
         assert "nothing was proven" in placer.notes[0]
+
+
+class Halved:
+    """Of one's own: it simulates, by rules of which nothing is known."""
+
+    source = SIMULATED
+
+    def __init__(self, problem):
+        self.problem, self.calls, self.bound_s = problem, 0, 0.0
+        self._simulator = Simulator(problem)
+
+    def key(self, unit_device, limit_s=np.inf):
+        over, step_s = self._simulator.key(unit_device)
+        return over, step_s / 2
+
+    def keys(self, unit_devices, limit_s=np.inf):
+        over, step_s = self._simulator.keys(unit_devices)
+        return over, step_s / 2
+
+
+@pytest.mark.parametrize("objective", [STEP_TIME, "bytes moved"])
+def test_an_evaluator_of_ones_own_has_no_model(objective):
+    problem = load_workload(WORKLOADS / "lat-layer-bert24-inf.json")
+    evaluator, placer = Halved(problem), Exact()
+    evaluator.objective = objective
+    run = Search(problem, Budget(evaluations=100), 0, evaluator=evaluator)
+    run.run(placer, "exact")
+    assert placer.proven_s == 0 and "nothing was proven" in placer.notes[0]
+    assert run.evaluations == 100
+
+
+@pytest.mark.parametrize("objective", [STEP_TIME, THROUGHPUT])
+def test_a_device_slow_beyond_all_measure_is_not_chosen(objective):
+    seconds = np.tile([1e12, 1e-3, 1e-3], (12, 1))
+    problem = problem_from_arrays(seconds, [(i, i + 1) for i in range(11)], make_topology(3), edge_bytes=1)
+    devices, placer, _ = search(problem, objective)
+    assert 0 not in devices
+    assert placer.proven_s > 0 and "failed" not in placer.notes[0]
+
+
+def test_a_budget_too_small_for_a_proof_is_told():
+    problem = load_workload(WORKLOADS / "thr-layer-bert24-inf.json")
+    _, placer, _ = search(problem, THROUGHPUT, evaluations=3)
+    assert "nothing was proven" in placer.notes[0]
+
+
+def test_an_answer_that_parts_groups_is_told_from_theirs():
+    problem = load_workload(WORKLOADS / "thr-layer-bert24-inf.json")
+    devices, placer, run = search(problem, THROUGHPUT, groups=4)
+    groups, answer = placer.notes
+    assert "groups whole" in groups and "parts groups" in answer
+    assert format_seconds(run.evaluator.key(devices)[1]) in answer
 
 
 def test_graphs_too_large_for_a_schedule_are_searched_all_the_same(monkeypatch):

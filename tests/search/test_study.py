@@ -11,6 +11,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError
+from tfplace.study.devices import single_devices
 from tfplace.testing import random_devices, random_problem
 
 
@@ -81,6 +82,19 @@ def test_shares_have_their_own_end_and_tell_their_parents(problem):
     rest = study.share(1.0, "rest")
     assert rest.best is None
     rest.key(devices(problem, None))
+
+
+def test_by_the_clock_a_share_that_is_late_evaluates_once(problem):
+    """A placer that took longer than it was to is not to have worked for nothing."""
+    search = Search(problem, Budget.parse("1h"), 0)
+    whole = search.study("whole")
+    whole.key(single_devices(problem)[0])
+    late = whole.share(1e-12, "late")
+    assert late.left.seconds == 0.0
+    late.key(single_devices(problem)[1])
+    with pytest.raises(BudgetSpentError):
+        late.key(single_devices(problem)[1])
+    assert late.best is not None
 
 
 def test_the_smallest_budget_allows_one_evaluation(problem):

@@ -16,7 +16,8 @@ _IDEALS = 60_000
 _BLOCKS = 2000
 _CELLS = 300_000_000
 _STEPS = 4_000_000_000
-_AT_ONCE = 64
+_STATES = 4000
+_STEPS_AT_ONCE = 20_000_000
 
 
 class Contiguous:
@@ -29,17 +30,19 @@ class Contiguous:
         best[I, used + a device] = min over ideals J within I of max(best[J, used], load of the device with I - J)
 
     which is the least largest load of all contiguous placements (the throughput DP). Pieces may be empty, and a host
-    takes one like any other device. If the order has more ideals than the limit, only the prefixes of one depth-first
-    topological order are looked at (the paper's DPL); with more than 2,000 blocks, only cuts between 2,000 stretches of
-    that order, or fewer where devices are of many kinds, since the numbers used of each kind multiply. `notes` tells
-    which it was.
+    takes one like any other device. Kinds that are most alike count as one, with the longer seconds and the smaller
+    memory of the two, as long as there are more than 4,000 numbers of devices used. If the order has more ideals than
+    the limit, only the prefixes of one depth-first topological order are looked at (the paper's DPL); with more than
+    2,000 blocks, only cuts between 2,000 stretches of that order, or fewer where devices are of many kinds, since the
+    numbers used of each kind multiply. `notes` tells which it was.
 
     Departures: devices of any kinds, each kind told apart by seconds, memory and links. A piece's load cannot depend on
     where its neighbours are, so each transfer is counted over the slowest of the device's links to others that pay for
     transfers; where links differ, the study's value may be lower. Pieces whose seconds alone pass the best solution so
     far, or after which the rest cannot be done within it (the work bound), are skipped. A block of no seconds (and no
     bytes, if memory is short) that a single other block exchanges anything with joins that. Units that may only be on a
-    host beside accelerators are left out of the order and put there.
+    host beside accelerators are left out of the order and put there; a piece on that host counts the room for what they
+    send it, which it does not need.
 
     By the step-time objective the same placement is evaluated, for what it is worth.
 
@@ -59,20 +62,25 @@ class Contiguous:
 
     def place(self, study: Study) -> IntArray:
         """Evaluates the linearised solution, then the full one, unless a budget of seconds is spent before."""
-        order, pieces = make_pieces(study.problem, _BLOCKS)
+        home = single_devices(study.problem)[0]
+        order, pieces = make_pieces(study.problem, _BLOCKS, _STATES, home)
         states = math.prod((pieces.number + 1).tolist())
         most = min(_CELLS // (16 * states), math.isqrt(_STEPS // (states * len(pieces.number))))
         if most < len(pieces.held):  # devices of many kinds
-            order, pieces = make_pieces(study.problem, max(most, 1))
+            order, pieces = make_pieces(study.problem, max(most, 1), _STATES, home)
         blocks = len(pieces.held)
         if blocks < 2:
+            self.notes = ("contiguous: there is nothing to cut, so all is on one device",)
             return _best_single(study)
-        line = _Solution(study, order, pieces, chain(depth_first_order(blocks, order.before)))
+        line = _Solution(study, order, pieces, chain(depth_first_order(blocks, order.before)), home)
         weight = float(pieces.weight @ pieces.number)
         least_s = float(pieces.work.sum()) / weight if weight > 0 else 0.0  # nothing is known if others take longest
         # Pieces longer than the limit are not looked at, so it is first set low.
-        tries = (line.best(limit_s) for limit_s in (1.25 * least_s, 2.5 * least_s, 10.0 * least_s, math.inf))
-        best = next((found for found in tries if found is not None), None)
+        best = None
+        for limit_s in (1.25 * least_s, 2.5 * least_s, 10.0 * least_s, math.inf):
+            best = line.best(limit_s)
+            if best is not None or study.left.seconds == 0.0:
+                break
         if best is not None:
             study.key(best)
         limit = min(self.ideals, _CELLS // (blocks + 16 * states))
@@ -82,7 +90,7 @@ class Contiguous:
         elif ideals is None:
             self.notes = (f"contiguous: linearised, as {blocks} blocks have more than {limit:,} ideals",)
         else:
-            full = _Solution(study, order, pieces, ideals)
+            full = _Solution(study, order, pieces, ideals, home)
             better = full.best(line.value_s)
             done = "" if full.done else ", of which the budget sufficed for a part"
             self.notes = (f"contiguous: full programme, {len(ideals.member):,} ideals of {blocks} blocks{done}",)
@@ -100,21 +108,25 @@ class _Solution:
       order: units as blocks.
       pieces: the blocks.
       ideals: between which pieces lie.
+      home: [U] where units are that are in no block.
     """
 
-    def __init__(self, study: Study, order: Order, pieces: Pieces, ideals: Ideals) -> None:
+    def __init__(self, study: Study, order: Order, pieces: Pieces, ideals: Ideals, home: IntArray) -> None:
         self.value_s = math.inf
         self.done = False
+        self._home = home
         self._study, self._order, self._pieces, self._ideals = study, order, pieces, ideals
 
     def best(self, limit_s: float) -> IntArray | None:
         """[U] devices of the best solution below the limit, or None."""
         table, count = make_table(self._pieces, self._ideals), len(self._ideals.member)
         self.value_s = limit_s
-        for first in range(0, count, _AT_ONCE):
+        # Of devices of many kinds few starts take as long as many of others.
+        at_once = max(_STEPS_AT_ONCE // (count * table.best.shape[1] * len(self._pieces.number)), 1)
+        for first in range(0, count, at_once):
             if first and self._study.left.seconds == 0.0:
                 break
-            end = min(first + _AT_ONCE, count)
+            end = min(first + at_once, count)
             self.value_s = cut(self._pieces, self._ideals, table, first, end, self.value_s)
         else:
             self.done = True
@@ -124,7 +136,7 @@ class _Solution:
 
     def _devices(self, table: Table) -> IntArray:
         """Goes back from the full set piece by piece; each takes the next device of its kind."""
-        problem, order = self._study.problem, self._order
+        order = self._order
         device = np.zeros(len(self._pieces.held), np.int32)
         free = [np.flatnonzero(order.kind == k).tolist() for k in range(len(self._pieces.number))]
         at, state = len(table.rest) - 1, int(table.best[-1].argmin())
@@ -134,8 +146,7 @@ class _Solution:
             fewer = table.used[state].copy()
             fewer[kind] -= 1
             at, state = start, int(np.flatnonzero((table.used == fewer).all(axis=1))[0])
-        left_out = single_devices(problem)[0]
-        return np.where(order.block >= 0, device[order.block], left_out).astype(np.int32)
+        return np.where(order.block >= 0, device[order.block], self._home).astype(np.int32)
 
 
 def _best_single(study: Study) -> IntArray:

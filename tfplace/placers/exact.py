@@ -74,7 +74,8 @@ class Exact:
           MissingExtraError: OR-Tools is not installed.
         """
         check_installed()
-        self.proven_s, self.notes = 0.0, ()
+        self.proven_s = 0.0
+        self.notes = ("exact: the budget was spent before CP-SAT began, so nothing was proven",)
         with contextlib.suppress(BudgetSpentError):
             if try_all(study):
                 if study.plain:
@@ -107,6 +108,9 @@ class Exact:
             _improve(study, 1.0)
         if self.proven_s:
             self._say(_best_s(study), self.proven_s, self._how)
+        elif _best_s(study) < _best_s(grouped):
+            parted = f"exact: the answer, {format_seconds(_best_s(study))}, parts groups; of it nothing was proven"
+            self.notes += (parted,)
 
     def _prove(self, study: Study, grouped: Grouped, start: IntArray, start_s: float) -> None:
         problem = grouped.problem
@@ -144,7 +148,7 @@ class Exact:
             self.notes = (f"exact: {format_seconds(best_s)}, of which nothing was proven ({how})",)
             return
         gap = 100 * (best_s / bound_s - 1) if bound_s > 0 else 0.0
-        near = f"at most {gap:.2f} % from the best" if gap > 1e-3 else "proven to be the best"
+        near = f"at most {gap:.{2 if gap >= 0.005 else 3}f} % from the best" if gap > 1e-3 else "proven to be the best"
         self.notes = (f"exact: {format_seconds(best_s)}, {near}, whose bound is {format_seconds(bound_s)} ({how})",)
 
 
@@ -155,7 +159,7 @@ def _best_s(study: Study | Grouped) -> float:
 
 def _start(study: Study, grouped: Grouped, label: IntArray) -> None:
     """Evaluates cheap starts, improves the best, and makes of it a placement of groups."""
-    for name in _STARTS[study.objective]:
+    for name in _STARTS.get(study.objective, _STARTS[STEP_TIME]):
         with contextlib.suppress(BudgetSpentError):
             study.key(PLACERS[name]().place(study.share(_START / 2, name)))
     _improve(study, _START)
@@ -171,6 +175,6 @@ def _start(study: Study, grouped: Grouped, label: IntArray) -> None:
 def _improve(study: Study, fraction: float) -> None:
     """Searches on from the best placement for a part of what is left."""
     if study.best is not None:
-        name = _IMPROVERS[study.objective]
+        name = _IMPROVERS.get(study.objective, _IMPROVERS[STEP_TIME])
         with contextlib.suppress(BudgetSpentError):
             PLACERS[name](starts=[study.best]).place(study.share(fraction, f"exact, {name}"))

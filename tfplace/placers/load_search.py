@@ -15,6 +15,7 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.coarsen import hierarchy
+from tfplace.group.vicinity import members
 from tfplace.simulate.pipeline import LoadProgram, compile_loads
 from tfplace.study.base import Study
 from tfplace.study.devices import compute_devices, single_devices
@@ -138,8 +139,7 @@ def make_board(problem: Problem) -> Board:
     of = np.repeat(np.arange(len(loads.maker)), np.diff(loads.first))
     unit = np.concatenate([loads.maker, loads.reader])
     order = np.argsort(unit, kind="stable")
-    clusters = [np.flatnonzero(label == k) for label in hierarchy(problem) for k in range(int(label.max()) + 1)]
-    clusters = [units for units in clusters if len(units) > 1]
+    clusters = [units for label in hierarchy(problem) for units in members(label) if len(units) > 1]
     return Board(
         loads=loads,
         touch_first=np.searchsorted(unit[order], np.arange(problem.num_units + 1)).astype(np.int32),

@@ -27,6 +27,9 @@ from tfplace.simulate.program import compile_problem
 _TICKS = 1_000_000
 """In the value of the best known placement: sums of thousands of rounded numbers stay within a thousandth of it."""
 
+_ENDLESS = 2**40
+"""Ticks, of which a solution has a millionth at most."""
+
 _NAMED = 40
 """Of the largest units, the first not on one of several devices alike is on the next: without that, every placement
 would be searched once for each way to name the devices."""
@@ -62,7 +65,7 @@ class Answer:
     """What CP-SAT found and proved.
 
     Attributes:
-      bound_s: no placement that fits has a smaller value; infinite if none fits.
+      bound_s: no placement that fits has a smaller value; 0 if nothing is known.
       found: [U] devices of each better solution it found, the best last.
       status: as CP-SAT names it: "OPTIMAL", "FEASIBLE", "INFEASIBLE" or "UNKNOWN".
     """
@@ -115,7 +118,8 @@ def solve(model: Model, limits: Limits) -> Answer:
             found.append(np.array(rows, np.bool_).argmax(axis=1).astype(np.int32))
 
     status = str(solver.status_name(solver.solve(model.cp, _Keep())))
-    ticks = math.inf if status == "INFEASIBLE" else max(solver.best_objective_bound, 0.0)
+    # The start is feasible: where CP-SAT finds nothing to be, the evaluator counts otherwise than the model does.
+    ticks = 0.0 if status == "INFEASIBLE" else max(solver.best_objective_bound, 0.0)
     return Answer(ticks * model.tick_s, found, status)
 
 
@@ -353,8 +357,11 @@ def _renamed(devices: IntArray, kind: IntArray, order: Sequence[int]) -> IntArra
 
 
 def _ticks(seconds: float, model: Model) -> int:
-    """Seconds rounded down; by a hair more, so that no quotient is rounded up to a whole tick."""
-    return math.floor(seconds / model.tick_s * (1 - 1e-12))
+    """Seconds rounded down; by a hair more, so that no quotient is rounded up to a whole tick.
+
+    Far above what any solution may take they are all the same, so that their sum is an integer that CP-SAT knows.
+    """
+    return math.floor(min(seconds / model.tick_s * (1 - 1e-12), _ENDLESS))
 
 
 def _weighted(terms: Sequence[tuple[Any, int]]) -> Any:

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.forward import forward_blocks
 from tfplace.schedule.ideals import Ideals, depth_first_order
@@ -35,7 +36,8 @@ class Pieces(NamedTuple):
       out: [M, K] seconds that sending a message takes.
       into: [M, K] seconds that receiving it takes.
       size: [M] bytes that the copy holds.
-      maker: [M] block.
+      maker: [M] block, -1 for a unit that is in none.
+      outside: [M] whether a unit that is in no block reads it.
       first: [M + 1] message m is read by the blocks `reader[first[m]:first[m + 1]]`.
       reader: [R] other blocks than the maker, each once.
       touch_first: [B + 1] block b makes or reads the messages `touch[touch_first[b]:touch_first[b + 1]]`.
@@ -52,6 +54,7 @@ class Pieces(NamedTuple):
     into: FloatArray
     size: LongArray
     maker: IntArray
+    outside: BoolArray
     first: IntArray
     reader: IntArray
     touch_first: IntArray
@@ -76,29 +79,34 @@ class Order(NamedTuple):
     joined: int
 
 
-def make_pieces(problem: Problem, most: int) -> tuple[Order, Pieces]:
+def make_pieces(problem: Problem, most: int, states: int, home: IntArray) -> tuple[Order, Pieces]:
     """Blocks and kinds of devices of a problem; units that may only be on a host beside accelerators are left out.
 
     Args:
       problem: what is placed.
       most: blocks; with more, stretches of one depth-first topological order, alike in work, are one block each.
+      states: numbers used of each kind of device; with more, kinds that are most alike count as one.
+      home: [U] where units are that are left out.
     """
     loads, paying = compile_loads(problem), np.array(pays(problem))
     units, before = forward_blocks(problem)
     out, into = _over_slowest(loads, paying)
     seconds = np.where(problem.allowed, loads.seconds, np.inf)
-    kind = _kinds(problem, seconds, out, into)
+    kind = _kinds(problem, seconds, out, into, states)
     one = np.unique(kind, return_index=True)[1]
+    limit = np.array([loads.limit[kind == k].min() for k in range(len(one))], np.int64)
     may: NDArray[np.bool_] = np.asarray(problem.allowed[:, paying].any(axis=1))
     block, before = _without(may, *_without_idle_leaves(loads, units, before, problem.allowed))
     found = int(block.max(initial=-1)) + 1
     if found > most:
         block, before = _stretches(block, before, loads.seconds.mean(axis=1), most)
     count = int(block.max(initial=-1)) + 1
-    maker, first, reader, kept = _messages(loads, block)
+    maker, outside, first, reader, kept = _messages(loads, block)
+    _with_home(loads, block, home, out, into)
+    seconds, out, into = (_longest(x, kind) for x in (seconds, out, into))
     by_block = np.zeros((count, len(one)))
     held = np.zeros(count, np.int64)
-    np.add.at(by_block, block[block >= 0], seconds[block >= 0][:, one])
+    np.add.at(by_block, block[block >= 0], seconds[block >= 0])
     np.add.at(held, block[block >= 0], loads.unit_bytes[block >= 0])
     weight = relax(problem.unit_seconds[block >= 0]).weight[one]  # what is in no block is not shared out
     touched = np.concatenate([maker, reader])
@@ -109,12 +117,13 @@ def make_pieces(problem: Problem, most: int) -> tuple[Order, Pieces]:
     pieces = Pieces(
         seconds=by_block,
         held=held,
-        limit=loads.limit[one],
+        limit=limit,
         number=np.bincount(kind).astype(np.int32),
-        out=np.ascontiguousarray(out[kept][:, one]),
-        into=np.ascontiguousarray(into[kept][:, one]),
+        out=out[kept],
+        into=into[kept],
         size=loads.size[kept],
         maker=maker,
+        outside=outside,
         first=first,
         reader=reader,
         touch_first=np.searchsorted(touched[order], np.arange(count + 1)).astype(np.int32),
@@ -138,11 +147,30 @@ def _over_slowest(loads: LoadProgram, paying: NDArray[np.bool_]) -> tuple[FloatA
     return out, into
 
 
-def _kinds(problem: Problem, seconds: FloatArray, out: FloatArray, into: FloatArray) -> IntArray:
-    """[D] devices between which a pipeline could not tell a difference have the same number."""
+def _kinds(problem: Problem, seconds: FloatArray, out: FloatArray, into: FloatArray, states: int) -> IntArray:
+    """[D] devices between which a pipeline could not tell a difference have the same number, and those most alike.
+
+    Alike are those that may have the same units and take about as long for all of them.
+    """
     columns = np.concatenate([seconds, out, into, problem.memory_limit[None].astype(np.float64)])
     kind: IntArray = np.unique(columns, axis=1, return_inverse=True)[1].ravel().astype(np.int32)
+    able = np.isfinite(seconds)
+    total = np.log(np.where(able, seconds, 0.0).sum(axis=0) + 1e-300)
+    while math.prod((np.bincount(kind) + 1).tolist()) > states and kind.max() > 0:
+        one = np.unique(kind, return_index=True)[1]
+        pairs = [
+            (int((able[:, a] != able[:, b]).sum()), abs(total[a] - total[b]), i, j)
+            for j, b in enumerate(one)
+            for i, a in enumerate(one[:j])
+        ]
+        _, _, first, second = min(pairs)
+        kind = np.unique(np.where(kind == second, first, kind), return_inverse=True)[1].astype(np.int32)
     return kind
+
+
+def _longest(seconds: FloatArray, kind: IntArray) -> FloatArray:
+    """[X, K] the most of [X, D] among the devices of each kind."""
+    return np.stack([seconds[:, kind == k].max(axis=1) for k in range(int(kind.max()) + 1)], axis=1)
 
 
 def _without_idle_leaves(
@@ -210,16 +238,31 @@ def _stretches(block: IntArray, before: IntArray, seconds: FloatArray, most: int
     return np.append(cell, np.int32(-1))[block].astype(np.int32), chain
 
 
-def _messages(loads: LoadProgram, block: IntArray) -> tuple[IntArray, IntArray, IntArray, LongArray]:
-    """Makers, offsets and readers of the messages that go from block to block, and which of all messages they are."""
+def _messages(loads: LoadProgram, block: IntArray) -> tuple[IntArray, BoolArray, IntArray, IntArray, LongArray]:
+    """See `Pieces`: makers, outside, offsets and readers of messages that cross a block's edge, and which they are."""
     of = np.repeat(np.arange(len(loads.maker)), np.diff(loads.first))
     pairs = np.stack([of, block[loads.reader]], axis=1)
-    maker = block[loads.maker]
-    pairs = pairs[(pairs[:, 1] >= 0) & (maker[of] >= 0) & (pairs[:, 1] != maker[of])]
-    pairs = np.unique(pairs, axis=0)
-    kept, index = np.unique(pairs[:, 0], return_inverse=True)
-    first = np.searchsorted(index, np.arange(len(kept) + 1)).astype(np.int32)
-    return maker[kept].astype(np.int32), first, pairs[:, 1].astype(np.int32), kept
+    maker, outside = block[loads.maker], np.zeros(len(loads.maker), np.bool_)
+    outside[of[pairs[:, 1] < 0]] = True
+    outside &= maker >= 0
+    pairs = np.unique(pairs[(pairs[:, 1] >= 0) & (pairs[:, 1] != maker[of])], axis=0)
+    kept = np.union1d(pairs[:, 0], np.flatnonzero(outside))
+    first = np.searchsorted(pairs[:, 0], np.append(kept, len(maker))).astype(np.int32)
+    return maker[kept].astype(np.int32), outside[kept], first, pairs[:, 1].astype(np.int32), kept
+
+
+def _with_home(loads: LoadProgram, block: IntArray, home: IntArray, out: FloatArray, into: FloatArray) -> None:
+    """Has [M, D] seconds of sending and receiving count the way to and from units that are left out."""
+    of = np.repeat(np.arange(len(loads.maker)), np.diff(loads.first))
+    made = np.flatnonzero(block[loads.maker] < 0)
+    there = home[loads.maker[made]]
+    into[made] = loads.trips[made, None] * loads.into[0, there] + loads.volume[made, None] * loads.into[1, there]
+    into[made, there] = 0.0
+    read = np.flatnonzero(block[loads.reader] < 0)
+    there, of = home[loads.reader[read]], of[read]
+    sent = loads.trips[of, None] * loads.out[0][:, there].T + loads.volume[of, None] * loads.out[1][:, there].T
+    sent[np.arange(len(read)), there] = 0.0
+    np.maximum.at(out, of, sent)
 
 
 class Table(NamedTuple):
@@ -257,7 +300,7 @@ class Table(NamedTuple):
 def make_table(pieces: Pieces, ideals: Ideals) -> Table:
     """An empty table."""
     n, kinds = len(ideals.member), len(pieces.number)
-    used = np.array(list(np.ndindex(*(pieces.number + 1).tolist())), np.int32).reshape(-1, kinds)
+    used = np.indices((pieces.number + 1).tolist(), np.int32).reshape(kinds, -1).T.copy()
     best = np.full((n, len(used)), np.inf)
     best[0, 0] = 0.0
     scratch = [np.zeros((n, kinds)) for _ in range(3)]
@@ -298,8 +341,9 @@ def _grow(p: Pieces, i: Ideals, t: Table, start: int, at: int, to: int, b: int) 
     for x in range(p.touch_first[b], p.touch_first[b + 1]):
         m = p.touch[x]
         made = p.maker[m] == b
-        maker_in = i.member[at, p.maker[m]] and not i.member[start, p.maker[m]]
-        read_in, away, away_then = False, False, False  # readers in the piece, and outside it before and after
+        maker_in = p.maker[m] >= 0 and i.member[at, p.maker[m]] and not i.member[start, p.maker[m]]
+        # readers in the piece, and outside it before and after
+        read_in, away, away_then = False, p.outside[m], p.outside[m]
         for r in range(p.first[m], p.first[m + 1]):
             c = p.reader[r]
             inside = i.member[at, c] and not i.member[start, c]

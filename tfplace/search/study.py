@@ -133,7 +133,7 @@ class SearchStudy:
     def plain(self) -> bool:
         """Whether the evaluator simulates, with default options; see `tfplace.study.base.Study`."""
         evaluator = self._search.evaluator
-        return evaluator.source == SIMULATED and getattr(evaluator, "options", DEFAULT) == DEFAULT
+        return evaluator.source == SIMULATED and getattr(evaluator, "options", None) == DEFAULT
 
     @property
     def left(self) -> Left:
@@ -179,7 +179,12 @@ class SearchStudy:
 
     def _is_spent(self) -> bool:
         # The first evaluation is always allowed, so that the smallest budget still ends in a placement.
-        return bool(self._search.position() >= self._until and self._search.best is not None)
+        position = self._search.position()
+        if position < self._until or self._search.best is None:
+            return False
+        # By the clock a share's too, or what a placer took longer to make than it was to would be lost.
+        late = self._search.budget.seconds is not None and self.best is None
+        return not (late and position < self._line[-1]._until)
 
     def _check(self) -> None:
         if self._is_spent():

@@ -20,6 +20,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, THROUGHPUT, Key, StepCost
 from tfplace.errors import PlacementError
 from tfplace.simulate.bounds import memory_split
+from tfplace.simulate.options import DEFAULT
 from tfplace.simulate.program import Program, compile_problem
 from tfplace.simulate.relaxation import relax
 
@@ -169,6 +170,8 @@ class PipelineLoads:
 
     source = SIMULATED
     objective = THROUGHPUT
+    options = DEFAULT
+    """Loads know no others."""
 
     def __init__(self, problem: Problem, *, threads: int | None = None) -> None:
         self.problem = problem

@@ -44,7 +44,10 @@ def try_all(study: Study) -> bool:
       Whether it did.
     """
     problem, evaluations = study.problem, study.left.evaluations
-    space = math.prod(problem.allowed.sum(axis=1).tolist())
+    counts = problem.allowed.sum(axis=1)
+    if np.log(counts).sum() > 2 * math.log(WHOLE_SPACE):  # of many units the product has thousands of digits
+        return False
+    space = math.prod(counts.tolist())
     if space > WHOLE_SPACE or (evaluations is not None and evaluations < space):
         return False
     order = np.argsort(problem.unit_seconds, axis=1, kind="stable")
