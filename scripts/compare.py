@@ -112,6 +112,7 @@ def _suite() -> suites.Suite:
 
 
 def _show(journal: Journal, page: Page | None, plot: Path) -> None:
+    from tfplace.compare.ablation_table import ablation_tables
     from tfplace.compare.gdp_table import gdp_tables
     from tfplace.compare.placers_table import compare_tables, short_table
     from tfplace.compare.policies_table import policies_tables
@@ -131,7 +132,7 @@ def _show(journal: Journal, page: Page | None, plot: Path) -> None:
         "samples": samples_tables,
         "gdp": gdp_tables,
         "transfer": transfer_tables,
-        "ablation": short_table,
+        "ablation": ablation_tables,
         "unseen": unseen_tables,
     }
     text = tables[_SUITE.value](rows)

@@ -102,11 +102,11 @@ def format_seconds(seconds: float) -> str:
     if not math.isfinite(seconds):
         return str(seconds)
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if abs(seconds) >= factor:
+        if abs(seconds) >= 0.9995 * factor:
             return f"{_three_digits(seconds / factor)} {unit}"
     return "0 s" if seconds == 0 else f"{_three_digits(seconds / 1e-9)} ns"
 
 
 def _three_digits(number: float) -> str:
-    digits = 2 if abs(number) < 10 else 1 if abs(number) < 100 else 0
+    digits = 2 if abs(number) < 9.995 else 1 if abs(number) < 99.95 else 0
     return f"{number:.{digits}f}"

@@ -145,6 +145,7 @@ def test_what_was_not_run_is_said():
     row = standing([(10, 3.0)])
     del row.runs["single"]
     assert "single not run" in steps_table([row]) and "nan" not in steps_table([row])
+    assert "no constructive placer was run everywhere" in transfer_text([row])
     row.runs["placeto_scratch"] = [replace(row.runs["placeto_scratch"][0], trouble="no memory")]
     assert transfer_text([row]).startswith("no case yet")
 

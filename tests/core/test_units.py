@@ -21,6 +21,21 @@ def test_durations_are_read_as_written(seconds):
 
 
 @pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.99951, "1.00 s"),
+        (0.99949, "999 ms"),
+        (9.999, "10.0 s"),
+        (0.09999, "100 ms"),
+        (9.99e-4, "999 us"),
+        (0.0, "0 s"),
+    ],
+)
+def test_durations_are_rounded_before_their_unit_is_chosen(seconds, text):
+    assert units.format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
     ("parse", "text", "value"),
     [
         (units.parse_bytes, "12GiB", 12 * 2**30),

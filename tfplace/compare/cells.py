@@ -129,7 +129,7 @@ class Trained:
         return made
 
     def _weights(self, graph: str) -> str:
-        return self.weights.format(family=graph.rpartition("_")[0])
+        return self.weights.replace("{family}", graph.rpartition("_")[0])
 
     def code(self, graph: str) -> str:
         """Digest of the weights for a graph and of what is done with them: what others find is not what these find.

@@ -42,7 +42,7 @@ def over_all(rows: Sequence[Standing]) -> list[tuple[str, ...]]:
     for name in placers_of(rows):
         ran = [row for row in rows if not math.isnan(row.median_s(name))]
         fits = [row for row in ran if math.isfinite(row.median_s(name))]
-        best = sum(row.median_s(name) <= row.best_of(row.runs)[1] for row in fits)
+        best = sum(row.median_s(name) <= row.best_of(row.runs)[1] * (1 + 1e-9) for row in fits)
         means = (
             _mean([row.median_s(name) / row.best_of(row.runs)[1] for row in fits if row.best_of(row.runs)[1] > 0]),
             _mean(over_bound(fits, name)),

@@ -57,6 +57,8 @@ def transfer_text(rows: Sequence[Standing]) -> str:
 def _beside_the_simple(rows: Sequence[Standing]) -> str:
     """To be soon there is no merit where one device is all that was found."""
     simple = [name for name in CONSTRUCTIVE if all(row.ran(name) for row in rows)]
+    if not simple:
+        return f"no constructive placer was run everywhere that {TUNED} was"
     ahead = sum(row.median_s(TUNED) < min(row.median_s(name) for name in simple) for row in rows)
     one = sum(row.median_s(TUNED) >= row.median_s("single") for row in rows) if "single" in simple else 0
     beside = f"faster than {', '.join(simple)} in {ahead} of {len(rows)} cases"

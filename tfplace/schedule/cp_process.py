@@ -76,7 +76,10 @@ def ask(problem: Problem, objective: str, start: IntArray, start_s: float, limit
     except subprocess.CalledProcessError as error:
         last = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
         return Answer(0.0, [], " ".join(["failed", f"({error.returncode})", *last]))
-    answer: Answer = pickle.loads(done.stdout)
+    try:
+        answer: Answer = pickle.loads(done.stdout)
+    except (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, AttributeError) as error:
+        return Answer(0.0, [], f"failed (its answer cannot be read: {error})")
     return answer
 
 

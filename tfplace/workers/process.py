@@ -62,6 +62,8 @@ class Process:
             if fresh:
                 running.pipe.send((sys.path, self._cores))
                 running.pipe.send_bytes(self._make)
+            else:
+                running.log.truncate(0)  # it would grow for ever
             running.pipe.send_bytes(task)
             # Looked at both: what it may have started can hold its end of the pipe open.
             while not wait([running.pipe, *running.ended], _LOOK_S):
