@@ -185,7 +185,7 @@ def test_a_policy_with_other_constants_is_another_run(tmp_path):
         place(problem(), placer="mine", budget=30, run_dir=tmp_path, baselines=(), progress=False)
 
     placed(8)
-    with pytest.raises(InputError, match=r"settings 'PlacetoSettings\(groups=9"):
+    with pytest.raises(InputError, match=r"settings .PlacetoSettings\(groups=9"):
         placed(9)
 
 

@@ -41,6 +41,12 @@ def test_other_placements_than_recorded_are_refused(tmp_path):
         run(tmp_path, "random_search", 100, seed=1)
 
 
+def test_what_a_killed_process_was_writing_is_removed(tmp_path):
+    (tmp_path / "best.npz.123.part").write_bytes(b"half")
+    with RunDirectory(tmp_path, {}):
+        assert not [*tmp_path.glob("*.part")]
+
+
 def test_a_second_process_is_refused(tmp_path):
     with RunDirectory(tmp_path, {}):
         code = f"from tfplace.search.rundir import RunDirectory; RunDirectory({str(tmp_path)!r}, {{}})"

@@ -77,6 +77,8 @@ class RunDirectory:
         self.path = Path(path)
         with _opening(self.path), contextlib.ExitStack() as opened:
             opened.enter_context(alone_in(self.path))
+            for left in self.path.glob("*.part"):  # by a process that was killed
+                left.unlink()
             self._claim({"format": _FORMAT, **config}, resume)
             self.records = opened.enter_context(contextlib.closing(Records(self.path / "evaluations.bin")))
             self._improvements = opened.enter_context(contextlib.closing(Lines(self.path / "improvements.jsonl")))
@@ -93,7 +95,7 @@ class RunDirectory:
         """Writes the configuration, or finds the same one."""
         path = self.path / "config.json"
         if not path.exists():
-            others = [p.name for p in self.path.iterdir() if p.name != LOCK and p.suffix != ".part"]
+            others = [p.name for p in self.path.iterdir() if p.name != LOCK]
             if others:
                 raise InputError(
                     f"run directory {self.path} with {others[0]!r} and no config.json",
