@@ -15,6 +15,7 @@ import tfplace
 from tfplace import Topology
 from tfplace.cli.compare import compare_flags
 from tfplace.cli.options import parse, place_flags
+from tfplace.compare.ablation_table import ablation_tables
 from tfplace.compare.cells import CONSTRUCTIVE, LEARNED
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import compare_tables, short_table
@@ -316,6 +317,25 @@ def test_the_tables_of_families_that_were_not_learned_from_are_those_of_the_comm
     better = sum(row.median_s("random_search") < row.median_s("placeto_tuned") for row in rows)
     assert f"is ahead of `placeto_tuned` in {better} cases" in page
     assert f"the updates bring {re.search(r'placeto_tuned is ([0-9.]+ %) faster', tables)[1]}" in page
+
+
+def test_the_tables_of_what_parts_are_worth_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/ablation.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "ablation.jsonl", header)) if row.runs]
+    page = _unwrapped("docs/pretrained.md")
+    assert ablation_tables(rows) in text("docs/pretrained.md")
+    whole, parted = "gdp_whole", ("gdp_no_attention", "gdp_no_superposition")
+    ptb = [row for row in rows if row.facts.case.graph.startswith("ptb")]
+    costs = [row.median_s(name) / row.median_s(whole) - 1 for row in ptb for name in parted]
+    ahead = sum(all(row.median_s(whole) < row.median_s(name) for name in parted) for row in ptb)
+    assert f"ahead of both others in {ahead} of {len(ptb)} cases, by {100 * min(costs):.0f} to" in page
+    assert f"to {100 * max(costs):.0f} %; on `nmt` it is behind both on the whole" in page
+    nmt = [row for row in rows if row.facts.case.graph.startswith("nmt")]
+    mean = {name: geometric_mean([row.median_s(name) for row in nmt]) for name in (whole, *parted)}
+    assert max(mean, key=mean.__getitem__) == whole
+    mean = {n: geometric_mean([row.median_s(n) for row in rows]) for n in (whole, *parted, "heft", "metis")}
+    assert max(mean[name] for name in (whole, *parted)) < min(mean["heft"], mean["metis"])
+    assert mean[whole] > max(mean[name] for name in parted), "neither part is worth anything on the whole"
 
 
 def _unwrapped(name):
