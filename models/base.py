@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_MAY_BE_NONE = ("memory",)
+"""Numbers of what a model can do without."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -30,14 +33,17 @@ class Model:
 def check_sizes(build: Callable[..., Model], params: Mapping[str, Any]) -> None:
     """Refuses whole numbers below 1 where a builder's own are at least 1, or where it has none and counts something.
 
+    There may be no `memory`, but no less.
+
     Raises:
       ValueError: there is one; says which.
     """
     for name, parameter in inspect.signature(build).parameters.items():
         value, own = params.get(name), parameter.default
         counts = own in (None, parameter.empty) or (type(own) is int and own >= 1)
-        if counts and type(value) is int and value < 1:
-            raise ValueError(f"received {name}={value}; expected at least 1.")
+        least = 0 if name in _MAY_BE_NONE else 1
+        if counts and type(value) is int and value < least:
+            raise ValueError(f"received {name}={value}; expected at least {least}.")
 
 
 def check_divides(name: str, value: int, by_name: str, by: int) -> None:

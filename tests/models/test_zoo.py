@@ -101,6 +101,7 @@ def test_listing_models_does_not_load_tensorflow():
         ("wavenet_2x18", {"stacks": 0}, "stacks=0; expected at least 1"),
         ("two_tower", {"batch": 0}, "batch=0; expected at least 1"),
         ("nmt_2", {"layers": 0}, "layers=0; expected at least 1"),
+        ("transformer_xl_2", {"memory": -1}, "memory=-1; expected at least 0"),
         ("nasnet", {"cells": 0}, "cells=0; expected at least 1"),
         ("efficientnet", {"size": 0}, "size=0; expected at least 1"),
     ],
