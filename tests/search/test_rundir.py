@@ -43,8 +43,17 @@ def test_other_placements_than_recorded_are_refused(tmp_path):
 
 def test_what_a_killed_process_was_writing_is_removed(tmp_path):
     (tmp_path / "best.npz.123.part").write_bytes(b"half")
+    (tmp_path / "theirs.part").write_bytes(b"half")
     with RunDirectory(tmp_path, {}):
-        assert not [*tmp_path.glob("*.part")]
+        assert [p.name for p in tmp_path.glob("*.part")] == ["theirs.part"]
+
+
+def test_nothing_is_removed_from_a_directory_that_is_refused(tmp_path):
+    for name in ("theirs.txt", "best.npz.123.part"):
+        (tmp_path / name).write_bytes(b"half")
+    with pytest.raises(InputError, match="no config"):
+        RunDirectory(tmp_path, {})
+    assert (tmp_path / "best.npz.123.part").exists()
 
 
 def test_a_second_process_is_refused(tmp_path):

@@ -287,8 +287,8 @@ class _Kept:
         if not path.exists():
             return None
         try:
-            found = Placement.from_json(path.read_text(encoding="utf-8"), problem=self._problem)
-        except (PlacementError, OSError, UnicodeDecodeError) as error:
+            found = Placement.load(path, problem=self._problem)
+        except PlacementError as error:
             raise InputError(f"{path}: {error}", "the best placement of this comparison", _ELSEWHERE) from error
         if not self._is_ours(found):
             raise InputError(f"{path}, by {found.placer}", "the best placement of this comparison", _ELSEWHERE)

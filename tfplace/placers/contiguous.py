@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.schedule.cuts import Table, cut, make_table
 from tfplace.schedule.ideals import Ideals, all_ideals, chain, depth_first_order
-from tfplace.schedule.pieces import Order, Pieces, Table, cut, make_pieces, make_table
+from tfplace.schedule.pieces import Order, Pieces, make_pieces
 from tfplace.study.base import Study
 from tfplace.study.devices import single_devices
 

@@ -96,7 +96,8 @@ class PlacetoSettings:
             raise InputError(", ".join(wrong), f"numbers above 0; of {', '.join(least)} at least 0")
         if not (math.isfinite(self.clip) and self.temperature <= HOTTEST):
             raise InputError(
-                f"clip {self.clip} and temperature {self.temperature}", f"finite ones, at most {HOTTEST:g} degrees"
+                f"clip {self.clip} and temperature {self.temperature}",
+                f"a finite clip, and a temperature of at most {HOTTEST:g}",
             )
         if not 0 <= self.discount <= 1:
             raise InputError(f"discount {self.discount}", "from 0 to 1")

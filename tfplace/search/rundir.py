@@ -24,6 +24,7 @@ _FORMAT = 1
 _CHECKPOINT = "checkpoint.npz"
 _SCALE = "scale.json"
 _START = "start.npz"
+_CONFIG, _BEST = "config.json", "best.npz"
 
 FLUSH_S = 0.2
 """No more than this much of a search's quick evaluations is lost with its process."""
@@ -77,9 +78,10 @@ class RunDirectory:
         self.path = Path(path)
         with _opening(self.path), contextlib.ExitStack() as opened:
             opened.enter_context(alone_in(self.path))
-            for left in self.path.glob("*.part"):  # by a process that was killed
-                left.unlink()
             self._claim({"format": _FORMAT, **config}, resume)
+            for name in (_CONFIG, _BEST, _CHECKPOINT, _SCALE, _START):
+                for left in self.path.glob(f"{name}.*.part"):  # what a process was writing that was killed
+                    left.unlink()
             self.records = opened.enter_context(contextlib.closing(Records(self.path / "evaluations.bin")))
             self._improvements = opened.enter_context(contextlib.closing(Lines(self.path / "improvements.jsonl")))
             self._metrics = opened.enter_context(contextlib.closing(Lines(self.path / "metrics.jsonl")))
@@ -93,9 +95,9 @@ class RunDirectory:
 
     def _claim(self, config: dict[str, Any], resume: bool) -> None:
         """Writes the configuration, or finds the same one."""
-        path = self.path / "config.json"
+        path = self.path / _CONFIG
         if not path.exists():
-            others = [p.name for p in self.path.iterdir() if p.name != LOCK]
+            others = [p.name for p in self.path.iterdir() if p.name != LOCK and p.suffix != ".part"]
             if others:
                 raise InputError(
                     f"run directory {self.path} with {others[0]!r} and no config.json",
@@ -159,7 +161,7 @@ class RunDirectory:
         if self._unwritten and self.best is not None:
             over, step_s = self.best.key
             arrays = {"unit_device": self.best.unit_device, "over": np.int64(over), "step_s": np.float64(step_s)}
-            self._write("best.npz", arrays)
+            self._write(_BEST, arrays)
             self._unwritten = False
         self._flushed = time.monotonic()
 
@@ -210,7 +212,7 @@ class RunDirectory:
         self.close()
 
     def _read_best(self) -> Best | None:
-        best = self._read("best.npz")
+        best = self._read(_BEST)
         if best is None:
             return None
         return Best(best["unit_device"], (int(best["over"]), float(best["step_s"])))
