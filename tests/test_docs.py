@@ -333,6 +333,10 @@ def test_the_tables_of_what_parts_are_worth_are_those_of_the_committed_results()
     nmt = [row for row in rows if row.facts.case.graph.startswith("nmt")]
     mean = {name: geometric_mean([row.median_s(name) for row in nmt]) for name in (whole, *parted)}
     assert max(mean, key=mean.__getitem__) == whole
+    cells = [row for row in rows if row.facts.case.graph.startswith("cifar10")]
+    mean = {n: geometric_mean([row.median_s(n) for row in cells]) for n in (whole, *parted, "metis")}
+    assert sum(mean[name] < mean[whole] for name in parted) == 1, "on `cifar10` behind one of them"
+    assert sum(mean["metis"] < mean[name] for name in (whole, *parted)) == 2
     mean = {n: geometric_mean([row.median_s(n) for row in rows]) for n in (whole, *parted, "heft", "metis")}
     assert max(mean[name] for name in (whole, *parted)) < min(mean["heft"], mean["metis"])
     assert mean[whole] > max(mean[name] for name in parted), "neither part is worth anything on the whole"
