@@ -53,6 +53,12 @@ def main(argv: list[str]) -> None:
 
 
 def _measure() -> None:
+    replaced = [flag for flag in (_OUT, _PAGES, _PLOT) if flag.value == flag.default]
+    if set(_MODELS.value) != set(MODELS) and replaced:
+        raise SystemExit(
+            f"--models={','.join(_MODELS.value)}: a run of some models needs --out, --nopages and --plot, or the "
+            "results of the others would be gone."
+        )
     out = Path(_OUT.value)
     for path in (_OUT.value, _PLOT.value):
         if path:

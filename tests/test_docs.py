@@ -220,6 +220,7 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
 
 
 BY_BENCHMARKS = {
+    "coarse_groups": "docs/pretrained.md",
     "gdp_together": "docs/reproduction.md",
     "graph_files": "docs/models.md",
     "learning_longer": "docs/reproduction.md",
@@ -340,6 +341,24 @@ def test_the_tables_of_what_parts_are_worth_are_those_of_the_committed_results()
     mean = {n: geometric_mean([row.median_s(n) for row in rows]) for n in (whole, *parted, "heft", "metis")}
     assert max(mean[name] for name in (whole, *parted)) < min(mean["heft"], mean["metis"])
     assert mean[whole] > max(mean[name] for name in parted), "neither part is worth anything on the whole"
+
+
+def test_what_is_said_of_coarse_groups_is_what_was_found():
+    found = json.loads(text("benchmarks/coarse_groups.json"))
+    both = {
+        kind: [median(one["64, then 256"]) / median(one["256 groups"]) for one in graphs.values()]
+        for kind, graphs in found.items()
+    }
+    assert all(abs(geometric_mean(both[kind]) - 1) < 0.03 for kind in both if kind != "zoo"), "about as good"
+    zoo = both["zoo"]
+    said = _unwrapped("docs/pretrained.md")
+    assert (
+        f"faster by 5 % and more on {sum(x <= 0.95 for x in zoo)}, by up to {100 * (1 - min(zoo)):.0f} %, "
+        f"and slower by at most {100 * (max(zoo) - 1):.0f} %" in said
+    )
+    dlrm = found["zoo"]["dlrm"]
+    assert f"on `dlrm` they are {median(dlrm['64 groups']) / median(dlrm['256 groups']):.0f} times slower" in said
+    assert f"Of the {len(zoo)} models of the zoo" in said
 
 
 def _unwrapped(name):

@@ -85,6 +85,8 @@ def test_an_interrupted_script_says_what_is_left(capsys):
         ("recheck.py", ["--without=heftt", "--out=x.json"], "received placer of colocrl 'heftt'"),
         ("fidelity.py", ["extra"], "expected flags only"),
         ("fidelity.py", ["--out=taken/x.json"], "taken/x.json, which could not be written"),
+        ("fidelity.py", ["--models=two_tower"], "--models=two_tower: a run of some models needs --out, --nopages and"),
+        ("fidelity.py", ["--models=two_tower", "--out=x.json", "--nopages"], "needs --out, --nopages and --plot"),
         ("fidelity.py", ["--topology=none.json", "--out=x.json", "--plot="], "'none.json', which does not exist"),
         ("make_synthetic.py", ["extra"], "expected flags only"),
         ("make_synthetic.py", ["--out=taken/x.json"], "taken/x.json, which could not be written"),

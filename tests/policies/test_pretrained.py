@@ -46,6 +46,19 @@ def file(tmp_path):
     return weights(tmp_path / "placeto.npz")
 
 
+@pytest.fixture
+def swept(monkeypatch):
+    """What sweeps begin with, one after the other."""
+    found, sweep = [], Sweeper.sweep
+
+    def noted(self, layers, before, *more, **other):
+        found.append(before)
+        return sweep(self, layers, before, *more, **other)
+
+    monkeypatch.setattr(Sweeper, "sweep", noted)
+    return found
+
+
 def run(file, here, evaluations=1000, seed=0, **more):
     logged = []
     search = Search(here, Budget(evaluations=evaluations), seed, logged=lambda n, m: logged.append(m))
@@ -91,25 +104,33 @@ def test_fine_tuning_makes_what_is_drawn_better(file):
     assert last > first + 0.05
 
 
-def test_a_start_is_swept_over(file):
+def test_a_start_is_swept_over(file, swept):
     here = problem()
     start = np.random.default_rng(0).integers(3, size=here.num_units).astype(np.int32)
     start = np.where(here.allowed[np.arange(len(start)), start], start, here.allowed.argmax(axis=1)).astype(np.int32)
-    swept, sweep = [], Sweeper.sweep
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Sweeper,
-            "sweep",
-            lambda self, layers, before, *more, **other: (
-                swept.append(before) or sweep(self, layers, before, *more, **other)
-            ),
-        )
-        search = Search(here, Budget(evaluations=100), 0)
-        search.run(Placeto([start], weights=file), "placeto")
+    search = Search(here, Budget(evaluations=100), 0)
+    search.run(Placeto([start], weights=file), "placeto")
     inputs = graph_inputs(here)
     assert [len(before) for before in swept] == [1] + [DRAWS] * SETTINGS.again
     assert all((before == inputs.rows_of(start)).all() for before in swept[:2])
     assert (swept[-1] == swept[-1][0]).all() and (swept[-1][0] != swept[0][0]).any()
+
+
+@pytest.mark.parametrize(
+    ("coarse", "again", "expected"),
+    [
+        (8, 4, [8] * 3 + [None] * 3),
+        (8, 3, [8] * 2 + [None] * 3),
+        (8, 1, [None] * 2),  # too few to share out
+        (None, 4, [None] * 5),  # no fewer groups than there are units
+    ],
+)
+def test_half_of_the_sweeps_are_over_coarse_groups(file, swept, coarse, again, expected):
+    here = problem(40)
+    settings = PlacetoSettings(coarse=here.num_units if coarse is None else coarse, again=again)
+    _, search, _ = run(file, here, settings=settings)
+    assert [before.shape[1] for before in swept] == [groups or here.num_units for groups in expected]
+    assert search.evaluations <= sum(len(before) for before in swept)
 
 
 def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):

@@ -46,12 +46,13 @@ class PlacetoSettings:
 
     Attributes:
       groups: what is placed, if there are more units.
+      coarse: how many are swept over first, at once.
       hidden: width of the network (the paper's is that of its features, 5 to 8).
       rounds: k, of message passing.
       episodes: placements that are worked on side by side, each an episode, in one update; the paper has 4 to 8
         workers.
       draws: sweeps that are drawn side by side, at once or in an update of fine-tuning.
-      again: how often they are, at once.
+      again: how often they are, at once; half of it, rounded down, in coarse groups.
       temperature: of these draws.
       initial: what an episode begins with: a "random" placement, everything on a "single" device, or the "best" so far.
       intermediate: whether each step is rewarded by what it gained, the paper's choice; else the last one alone, by
@@ -68,6 +69,7 @@ class PlacetoSettings:
     """
 
     groups: int = 256
+    coarse: int = 64
     hidden: int = 16
     rounds: int = 8
     episodes: int = 1
@@ -88,7 +90,7 @@ class PlacetoSettings:
     def __post_init__(self) -> None:
         if self.initial not in _INITIAL:
             raise InputError(f"initial {self.initial!r}", f"one of {', '.join(_INITIAL)}")
-        above = ("groups", "hidden", "episodes", "draws", "last", "rate", "clip", "temperature")
+        above = ("groups", "coarse", "hidden", "episodes", "draws", "last", "rate", "clip", "temperature")
         least = ("rounds", "again", "last_rate", "entropy")
         wrong = [f"{name} {getattr(self, name)}" for name in above if not getattr(self, name) > 0]
         wrong += [f"{name} {getattr(self, name)}" for name in least if not getattr(self, name) >= 0]
@@ -134,11 +136,10 @@ class PlacetoScratch:
     def place(self, study: Study) -> IntArray:
         """Visits and learns until the study's budget is used up."""
         with contextlib.suppress(BudgetSpentError):
-            self._run(study).go()
+            self._run(study, self.settings).go()
         return best_of(study)
 
-    def _run(self, study: Study, known: Pretrained | None = None) -> _Run:
-        settings = self.settings if known is None else known.settle(self.settings)
+    def _run(self, study: Study, settings: PlacetoSettings, known: Pretrained | None = None) -> _Run:
         grouped = in_groups(study, settings.groups)
         start = best_start(grouped, grouped.known(self.starts))[0] if self.starts else None
         return _Run(grouped, settings, start, known)
@@ -148,13 +149,15 @@ class Placeto(PlacetoScratch):
     """Placeto with what it has learned on other graphs: places at once.
 
     Everything on one device is swept over with every group where the network would have it most; then sweeps are drawn,
-    a dozen at a time, the first from the same start, later ones from the best that came of any. If none of these fits
-    the memory, what comes nearest is repaired (`tfplace.study.repair`), which the paper does not do. The best of
-    these few placements is the answer, unless it is to be fine-tuned: further updates draw sweeps side by side, and
-    each is rewarded by how its end compares with the others'.
+    a dozen at a time, the first from the same start, later ones from the best that came of any. That is done in few
+    large groups, then in as many as the network was trained with. If none of these fits the memory, what comes nearest
+    is repaired (`tfplace.study.repair`). The best of these few placements is the answer, unless it is to be fine-tuned:
+    further updates draw sweeps side by side, and each is rewarded by how its end compares with the others'.
 
-    Departures, beside those of `PlacetoScratch`. Fine-tuning rewards the end alone, so that an update costs an
-    evaluation an episode and not one a step.
+    Departures, beside those of `PlacetoScratch`. The paper sweeps over one grouping, and repairs nothing. Of a graph
+    that is unlike those it has learned on, the network often places large groups better than small ones, as fewer
+    mistakes add up. Fine-tuning rewards the end alone, so that an update costs an evaluation an episode and not one a
+    step.
 
     Args:
       starts: [U] placements; the best of them is swept over instead of everything on one device.
@@ -186,12 +189,21 @@ class Placeto(PlacetoScratch):
         """Places, and learns as long as it is to."""
         known, run = self._known(study), None
         with contextlib.suppress(BudgetSpentError):
-            run = self._run(study, known)
-            run.at_once()
+            run = self._at_once(study, known)
             make_room(study, run.settings.groups)
             run.tune(self.fine_tune)
         self.notes = cut_short(0 if run is None else run.updates, self.fine_tune)
         return best_of(study)
+
+    def _at_once(self, study: Study, known: Pretrained) -> _Run:
+        """Places in coarse groups if there are more, then in as many as the weights are for; the run in those."""
+        settings = known.settle(self.settings)
+        first = settings.again // 2 if settings.coarse < min(settings.groups, study.problem.num_units) else 0
+        if first:
+            self._run(study, replace(settings, groups=settings.coarse), known).at_once(first)
+        run = self._run(study, settings, known)
+        run.at_once(settings.again - first)
+        return run
 
     def _known(self, study: Study) -> Pretrained:
         del study
@@ -263,8 +275,8 @@ class _Run:
             self.study.log(metrics)
             self.study.keep(self._state)
 
-    def at_once(self) -> None:
-        """Places without learning anything, and without TensorFlow."""
+    def at_once(self, again: int) -> None:
+        """Places without learning anything, and without TensorFlow, with so many rounds of draws."""
         from tfplace.policies.networks.sweep_layers import filled
 
         assert self.known is not None
@@ -274,7 +286,7 @@ class _Run:
             self._first(),
             lambda rows: self.reward(*self._keys(rows)),
             self.study.rng,
-            again=settings.again,
+            again=again,
             draws=settings.draws,
             temperature=settings.temperature,
         )
