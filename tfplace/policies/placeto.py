@@ -155,9 +155,9 @@ class Placeto(PlacetoScratch):
     further updates draw sweeps side by side, and each is rewarded by how its end compares with the others'.
 
     Departures, beside those of `PlacetoScratch`. The paper sweeps over one grouping, and repairs nothing. Of a graph
-    that is unlike those it has learned on, the network often places large groups better than small ones, as fewer
-    mistakes add up. Fine-tuning rewards the end alone, so that an update costs an evaluation an episode and not one a
-    step.
+    that is unlike those it has learned on, the network often places large groups better than small ones
+    (docs/pretrained.md). Fine-tuning rewards the end alone, so that an update costs an evaluation an episode and not
+    one a step.
 
     Args:
       starts: [U] placements; the best of them is swept over instead of everything on one device.
