@@ -46,7 +46,8 @@ def run(path):
     """Arm -> seconds of the step that is found, seed by seed."""
     from tfplace.compare.cells import Case, problem_of
     from tfplace.core.graph import OpGraph
-    from tfplace.policies.placeto import Placeto, PlacetoSettings
+    from tfplace.learning.placeto_settings import PlacetoSettings
+    from tfplace.policies.placeto import Placeto
 
     graph = OpGraph.load(path)
     found = {}

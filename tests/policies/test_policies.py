@@ -15,10 +15,11 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from tfplace.learning.parameters import Parameters
+from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.settings import TrainSettings
 from tfplace.policies.gdp import GdpScratch, GdpSettings
 from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
-from tfplace.policies.placeto import PlacetoScratch, PlacetoSettings
+from tfplace.policies.placeto import PlacetoScratch
 from tfplace.policies.post import PolicyGradient, Post, PostCrossEntropy, PostPpo, PostSettings
 from tfplace.policies.seq2seq import Seq2Seq, Seq2SeqSettings
 from tfplace.registry import PLACERS

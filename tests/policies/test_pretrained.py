@@ -9,9 +9,10 @@ import pytest
 from tfplace.api import place
 from tfplace.errors import InputError
 from tfplace.learning.graph_inputs import graph_inputs
+from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.pretrained import Pretrained
 from tfplace.policies.networks.sweeping import Sweeper
-from tfplace.policies.placeto import Placeto, PlacetoScratch, PlacetoSettings, network_of
+from tfplace.policies.placeto import Placeto, PlacetoScratch, network_of
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search

@@ -8,8 +8,8 @@ import pytest
 import tfplace
 from models import families
 from tfplace.compare.cells import Case, problem_of
+from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.pretrained import Pretrained
-from tfplace.policies.placeto import PlacetoSettings
 from tfplace.pretrain.card import card_text
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget

@@ -8,11 +8,12 @@ from tests.gradients import assert_gradients
 from tfplace.errors import InputError
 from tfplace.learning.baselines import discounted
 from tfplace.learning.graph_inputs import graph_inputs
+from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.sweep_inputs import sweep_inputs
 from tfplace.learning.sweep_state import SweepState, sweep_rows
 from tfplace.policies.networks.sweep import Sweep, Sweeps
 from tfplace.policies.networks.sweep_layers import filled, scorer, told
-from tfplace.policies.placeto import PlacetoScratch, PlacetoSettings, _Run
+from tfplace.policies.placeto import PlacetoScratch, _Run
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator

@@ -10,7 +10,7 @@ from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs
 from tfplace.group.problem import formulate
 from tfplace.learning.parameters import Parameters
-from tfplace.policies.placeto import PlacetoSettings
+from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.pretrain.corpus import held_out
 from tfplace.pretrain.naming import alike, named_by_use
 from tfplace.pretrain.placeto_pupil import PlacetoPupil

@@ -14,8 +14,8 @@ import pytest
 
 from tfplace.compare.cells import Case
 from tfplace.errors import InputError
+from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.pretrained import Pretrained
-from tfplace.policies.placeto import PlacetoSettings
 from tfplace.pretrain.card import card_text
 from tfplace.pretrain.corpus import Entry
 from tfplace.pretrain.placeto_pupil import PlacetoPupil

@@ -14,10 +14,11 @@ from tfplace.core.problem import Problem
 from tfplace.group.merge import merge_units
 from tfplace.learning.baselines import standardised
 from tfplace.learning.graph_inputs import GraphInputs, graph_inputs
+from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.sweep_state import SweepState
 from tfplace.policies.networks.sweep import Sweeps
 from tfplace.policies.networks.sweeping import Sweeper
-from tfplace.policies.placeto import PlacetoSettings, alone, network_of
+from tfplace.policies.placeto import alone, network_of
 from tfplace.pretrain.naming import alike, named_by_use
 from tfplace.pretrain.pupil import Taught, reward
 from tfplace.pretrain.teacher import Known
