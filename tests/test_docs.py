@@ -16,7 +16,7 @@ from tfplace import Topology
 from tfplace.cli.compare import compare_flags
 from tfplace.cli.options import parse, place_flags
 from tfplace.compare.ablation_table import ablation_tables
-from tfplace.compare.cells import CONSTRUCTIVE, LEARNED
+from tfplace.compare.cells import CONSTRUCTIVE, LEARNED, SEARCHES
 from tfplace.compare.journal import Journal
 from tfplace.compare.placers_table import compare_tables, short_table
 from tfplace.compare.policies_table import policies_tables
@@ -163,6 +163,32 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
         f"at {con_tight:.2f} and {con_gdp_tight:.2f} times the best constructive placer, "
         f"and {tight:.1f} and {gdp_tight:.1f} times `auto`"
     ) in page
+
+
+def test_what_a_minute_was_worth_is_what_was_counted():
+    header = json.loads(text("benchmarks/compare.jsonl").partition("\n")[0])["header"]
+    rows, page = standings(Journal(ROOT / "benchmarks" / "compare.jsonl", header)), _unwrapped("docs/comparison.md")
+    later, early, ratios = {}, {}, []
+    for name in SEARCHES:
+        runs = [run for row in rows for run in row.runs[name]]
+        first = {run.case: run.evaluations for run in runs if run.seed == 0}
+        paces = [run.evaluations / first[run.case] for run in runs if run.seed]
+        later[name], ratios = geometric_mean(paces), ratios + paces
+        early[name] = geometric_mean([_at_half(run) / run.step_s for run in runs if run.step_s is not None])
+    least, most = min(ratios), max(ratios)
+    assert f"had {least:.2f} to {most:.2f} times as many placements in the same case" in page
+    assert f"in the mean {_ascending(later)}" in page
+    assert f"stands on the whole at so many times its own end: {_ascending(early)}" in page
+
+
+def _ascending(means):
+    return ", ".join(f"{mean:.2f} (`{name}`)" for name, mean in sorted(means.items(), key=lambda item: item[1]))
+
+
+def _at_half(run):
+    """The step that a run had found after half of its placements; if none that fits, the first after that."""
+    found = [step_s for evaluations, _, step_s, _ in run.trail if evaluations <= run.evaluations / 2]
+    return found[-1] if found else run.trail[0][2]
 
 
 def _over_others(rows, name, tight):
