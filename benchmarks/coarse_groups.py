@@ -1,11 +1,11 @@
-"""What `placeto` gains at once by sweeping over few large groups before it sweeps over as many as it learned with.
+"""What `placeto` and `gdp` gain at once by placing few large groups before what they place as they learned to.
 
-    python benchmarks/coarse_groups.py --graphs=graphs              # a quarter of an hour; rewrites coarse_groups.json
-    python benchmarks/coarse_groups.py --page=docs/pretrained.md    # puts the table of coarse_groups.json there
+    python benchmarks/coarse_groups.py --graphs=graphs              # half an hour; rewrites coarse_groups.json
+    python benchmarks/coarse_groups.py --page=docs/pretrained.md    # puts the tables of coarse_groups.json there
 
-The same number of sweeps over 64 groups, over 256, and half and half, as it is. Graphs are those of `python
-scripts/make_zoo.py --graphs=graphs` and `python scripts/make_families.py --graphs=graphs`, of which those that are held
-out. Steps are simulated.
+The same number of sweeps or draws in few groups, in 256 groups (`placeto`) or units (`gdp`), and half and half, as it
+is. Graphs are those of `python scripts/make_zoo.py --graphs=graphs` and `python scripts/make_families.py
+--graphs=graphs`, of which those that are held out. Steps are simulated.
 """
 
 from __future__ import annotations
@@ -23,50 +23,76 @@ from tfplace.compare.versus import geometric_mean
 from tfplace.report.progress import Stages
 
 TOPOLOGY, SEEDS, EVALUATIONS = "4xP100", 3, 1_000
-COARSE, FINE = 64, 256
-ARMS = {f"{COARSE} groups": (COARSE, COARSE), f"{FINE} groups": (0, FINE), f"{COARSE}, then {FINE}": (0, COARSE)}
-"""Groups of the problem, if any; and the settings' `coarse`, without effect where there are no more groups."""
+FINE = 256
+NEVER = 10**9
+"""More groups than there are units."""
+
+ARMS = {
+    "placeto": {"64 groups": (64, NEVER), "256 groups": (0, FINE), "64, then 256": (0, 64)},
+    "gdp": {"32 groups": (32, NEVER), "units": (0, NEVER), "32, then units": (0, 32)},
+}
+"""Of each policy, in its own order: groups of the problem, if any; and the settings' `coarse`, without effect where
+there are no more groups or units. The first is coarse, the second as it learned."""
 
 SETS = {family: [f"{family}_{i}" for i in families.split(family)[1]] for family in families.names()}
 SETS["zoo"] = zoo.names()
 
 
 def measure(graphs):
-    """Set of graphs -> graph -> arm -> seconds, seed by seed."""
+    """Policy -> set of graphs -> graph -> arm -> seconds, seed by seed."""
     names = [name for each in SETS.values() for name in each]
     steps = {}
     with multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool, Stages(quiet=False) as stages:
         for name, found in zip(names, pool.imap(run, [graphs / f"{name}.npz" for name in names]), strict=True):
             stages.stage(name)
             steps[name] = found
-    return {kind: {name: steps[name] for name in each} for kind, each in SETS.items()}
+    return {
+        policy: {kind: {name: steps[name][policy] for name in each} for kind, each in SETS.items()} for policy in ARMS
+    }
 
 
 def run(path):
-    """Arm -> seconds of the step that is found, seed by seed."""
+    """Policy -> arm -> seconds of the step that is found, seed by seed."""
+    from tfplace.cli.quiet import load_tensorflow
     from tfplace.compare.cells import Case, problem_of
     from tfplace.core.graph import OpGraph
     from tfplace.learning.placeto_settings import PlacetoSettings
+    from tfplace.policies.gdp import Gdp, GdpSettings
     from tfplace.policies.placeto import Placeto
 
+    load_tensorflow(gpus=False)
+    make = {
+        "placeto": lambda coarse: Placeto(settings=PlacetoSettings(coarse=coarse)),
+        "gdp": lambda coarse: Gdp(settings=GdpSettings(coarse=coarse)),
+    }
     graph = OpGraph.load(path)
-    found = {}
-    for arm, (groups, coarse) in ARMS.items():
-        problem = problem_of(graph, Case(path.stem, TOPOLOGY, groups=groups))
-        placer = Placeto(settings=PlacetoSettings(coarse=coarse))
-        found[arm] = [best_step_s(problem, placer, "placeto", EVALUATIONS, seed) for seed in range(SEEDS)]
+    found = {policy: {} for policy in ARMS}
+    for policy, arms in ARMS.items():
+        for arm, (groups, coarse) in arms.items():
+            problem = problem_of(graph, Case(path.stem, TOPOLOGY, groups=groups))
+            placer = make[policy](coarse)
+            found[policy][arm] = [best_step_s(problem, placer, policy, EVALUATIONS, seed) for seed in range(SEEDS)]
     return found
 
 
 def text(found):
-    """The table."""
-    lines = [(kind, str(len(graphs)), *(over(graphs.values(), arm) for arm in ARMS)) for kind, graphs in found.items()]
-    return table((f"step over that of {FINE} groups, {TOPOLOGY}", "graphs", *ARMS), lines)
+    """The tables, one of each policy."""
+    return "\n\n".join(of_policy(policy, sets) for policy, sets in found.items())
 
 
-def over(graphs, arm):
+def of_policy(policy, sets):
+    """One table."""
+    arms = ARMS[policy]
+    _, usual, _ = arms
+    lines = [
+        (kind, str(len(graphs)), *(over(graphs.values(), arm, usual) for arm in arms)) for kind, graphs in sets.items()
+    ]
+    return table((f"step of {policy} over that of {usual}, {TOPOLOGY}", "graphs", *arms), lines)
+
+
+def over(graphs, arm, usual):
     """Geometric mean over the graphs of medians, with the least and the most."""
-    ratios = [statistics.median(one[arm]) / statistics.median(one[f"{FINE} groups"]) for one in graphs]
+    ratios = [statistics.median(one[arm]) / statistics.median(one[usual]) for one in graphs]
     return f"{geometric_mean(ratios):.3f} ({min(ratios):.2f}..{max(ratios):.2f})"
 
 

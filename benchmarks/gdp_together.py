@@ -22,13 +22,15 @@ from tfplace.compare.tables import table
 GRAPHS = {"gnmt_8": "gnmt_8.npz", "amoebanet": "cells24/amoebanet.npz", "nmt_11": "nmt_11.npz"}
 TOPOLOGY, SEEDS, MOST = "4xP100", 3, 10_000
 BESIDE = ("single", "expert", "heft", "metis")
-FEW, MANY = 48, 480
+FEW, MANY, NEVER = 48, 480, 10**9
 VARIANTS = {
-    **{f"gdp, {groups:,} groups": {"together": groups} for groups in (64, 256, 1024, 4096)},
-    "gdp, each unit for itself": {"together": 10**9},
-    f"gdp, 256 groups, {MANY} draws": {"draws": MANY},
-    f"gdp, 1,024 groups, {MANY} draws": {"together": 1024, "draws": MANY},
+    "gdp": {},
+    **{f"gdp, {groups:,} groups": {"together": groups, "coarse": NEVER} for groups in (64, 256, 1024, 4096)},
+    "gdp, each unit for itself": {"together": NEVER, "coarse": NEVER},
+    f"gdp, 256 groups, {MANY} draws": {"draws": MANY, "coarse": NEVER},
+    f"gdp, 1,024 groups, {MANY} draws": {"together": 1024, "draws": MANY, "coarse": NEVER},
 }
+"""The first as it is, which draws half of its placements in 32 groups; the others draw none in such groups."""
 
 
 def measure(graphs):

@@ -366,6 +366,7 @@ def test_constants_of_placeto_are_checked(settings):
         {"temperature": 0.0},
         {"temperature": 1e9},
         {"together": 0},
+        {"coarse": 0},
     ],
 )
 def test_constants_of_gdp_are_checked(settings):

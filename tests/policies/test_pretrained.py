@@ -11,6 +11,8 @@ from tfplace.errors import InputError
 from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.pretrained import Pretrained
+from tfplace.policies.gdp import Gdp, GdpSettings
+from tfplace.policies.networks.at_once import AtOnce
 from tfplace.policies.networks.sweeping import Sweeper
 from tfplace.policies.placeto import Placeto, PlacetoScratch, network_of
 from tfplace.registry import PLACERS
@@ -57,6 +59,20 @@ def swept(monkeypatch):
         return sweep(self, layers, before, *more, **other)
 
     monkeypatch.setattr(Sweeper, "sweep", noted)
+    return found
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Of how many units GDP draws how many placements, one after the other."""
+    found, draw = [], AtOnce.draw
+
+    def noted(self, count, *more):
+        drawn = draw(self, count, *more)
+        found.append((drawn.devices.shape[1], count))
+        return drawn
+
+    monkeypatch.setattr(AtOnce, "draw", noted)
     return found
 
 
@@ -132,6 +148,38 @@ def test_half_of_the_sweeps_are_over_coarse_groups(file, swept, coarse, again, e
     _, search, _ = run(file, here, settings=settings)
     assert [before.shape[1] for before in swept] == [groups or here.num_units for groups in expected]
     assert search.evaluations <= sum(len(before) for before in swept)
+
+
+@pytest.mark.parametrize(
+    ("coarse", "draws", "expected"),
+    [
+        (8, 6, [(8, 3), (None, 3)]),
+        (8, 5, [(8, 2), (None, 3)]),
+        (8, 1, [(None, 1)]),  # too few to share out
+        (None, 6, [(None, 6)]),  # no fewer groups than there are units
+    ],
+)
+def test_half_of_what_gdp_draws_is_in_coarse_groups(drawn, coarse, draws, expected):
+    here = problem(40)
+    settings = GdpSettings(coarse=here.num_units if coarse is None else coarse, draws=draws)
+    search = Search(here, Budget(evaluations=1000), 0)
+    here.expand(search.run(Gdp(settings=settings), "gdp"))
+    expected = [(groups or here.num_units, count) for groups, count in expected]
+    assert drawn == expected
+    assert search.evaluations <= sum(1 + count for _, count in expected)
+
+
+def test_gdp_is_no_worse_than_a_start_that_parts_its_groups():
+    here = problem(40)
+    best = search_for(here)
+    search = Search(here, Budget(evaluations=1000), 0)
+    search.run(Gdp([best], settings=GdpSettings(coarse=4, draws=2)), "gdp")
+    assert search.best_key <= search.evaluator.key(best)
+
+
+def search_for(here):
+    """A placement of single units that is hard to better."""
+    return Search(here, Budget(evaluations=2000), 0).run(PLACERS["local_search"](), "local_search")
 
 
 def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):

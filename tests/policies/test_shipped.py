@@ -10,13 +10,14 @@ from models import families
 from tfplace.compare.cells import Case, problem_of
 from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.pretrained import Pretrained
+from tfplace.policies.gdp import GdpSettings
 from tfplace.pretrain.card import card_text
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 
-POLICIES = {"placeto": {"settings": PlacetoSettings(again=0)}, "gdp": {}}
-"""With what each places first as when it was trained: nothing drawn, and in as many groups."""
+POLICIES = {"placeto": {"settings": PlacetoSettings(again=0)}, "gdp": {"settings": GdpSettings(draws=1)}}
+"""With what each places first as when it was trained: nothing drawn in few groups."""
 
 
 @pytest.mark.parametrize("policy", POLICIES)

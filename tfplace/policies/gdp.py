@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from tfplace.learning.settings import TrainSettings
 from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.batches import all_keys
 from tfplace.study.draws import together
+from tfplace.study.grouped import in_groups
 from tfplace.study.price import best_start
 from tfplace.study.repair import make_room
 
@@ -43,7 +44,8 @@ class GdpSettings:
       clip: of PPO's ratios.
       epochs: how often each batch is learned from.
       entropy: weight of the mean entropy of a unit's choice, which is made large.
-      draws: placements that are drawn at once, with weights.
+      coarse: how many groups are placed first, at once, if there are more units.
+      draws: placements that are drawn at once, with weights; half of them, rounded down, in coarse groups.
       temperature: of these draws.
       together: of how many groups the units draw together; see `tfplace.study.draws.together`.
       lean: of `prior_logits`, if there is a start.
@@ -60,6 +62,7 @@ class GdpSettings:
     clip: float = 0.2
     epochs: int = 3
     entropy: float = 0.0
+    coarse: int = 32
     draws: int = 48
     temperature: float = 2.0
     together: int = 256
@@ -67,7 +70,7 @@ class GdpSettings:
     train: TrainSettings = field(default_factory=lambda: TrainSettings(batch=10, decay=None, pessimistic=False))
 
     def __post_init__(self) -> None:
-        above = ("hidden", "heads", "layers", "segment", "epochs", "draws", "together", "clip", "temperature")
+        above = ("hidden", "heads", "layers", "segment", "epochs", "coarse", "draws", "together", "clip", "temperature")
         wrong = [f"{name} {getattr(self, name)}" for name in above if not getattr(self, name) > 0]
         if wrong or self.rounds < 0:
             raise InputError(", ".join(wrong) or f"rounds {self.rounds}", "numbers above 0; of rounds at least 0")
@@ -119,9 +122,14 @@ class GdpScratch:
 class Gdp(GdpScratch):
     """GDP with what it has learned on other graphs: places at once.
 
-    Every unit goes where the network would have it most; then some placements are drawn. If none of these fits the
-    memory, what comes nearest is repaired (`tfplace.study.repair`), which the paper does not do. The best of all is the
-    answer, unless it is to be fine-tuned, as it would be trained from nothing.
+    Every unit goes where the network would have it most; then some placements are drawn. That is done for few large
+    groups, which the network reads as if they were units, then for units. If none of these fits the memory, what comes
+    nearest is repaired (`tfplace.study.repair`). The best of all is the answer, unless it is to be fine-tuned, as it
+    would be trained from nothing.
+
+    Departures, beside those of `GdpScratch`. The paper has no groups, and repairs nothing. Of a graph that is unlike
+    those it has learned on, the network often places a few large groups better than thousands of units
+    (docs/pretrained.md).
 
     Args:
       starts: [U] placements, of which the distribution leans towards the best.
@@ -155,18 +163,30 @@ class Gdp(GdpScratch):
         settings = known.settle(self.settings)
         training: Training | None = None
         with contextlib.suppress(BudgetSpentError):
-            start = best_start(study, self.starts)[0] if self.starts else None
-            make = functools.partial(_learner, settings, known, start)
-            learner = make(study)
-            study.key(learner.likeliest())
-            seed = study.rng.integers(2**31, size=2).astype(np.int32)
-            all_keys(study, learner.draw(settings.draws, seed, settings.temperature).devices)
+            first = settings.draws // 2 if settings.coarse < study.problem.num_units else 0
+            if first:
+                groups = in_groups(study, settings.coarse)
+                _at_once(groups, groups.known(self.starts), settings, known, first)
+            make = _at_once(study, self.starts, settings, known, settings.draws - first)
             make_room(study, settings.together)
             if self.fine_tune:
                 training = Training(study, make, settings.train)
                 training.go(self.fine_tune)
         self.notes = cut_short(0 if training is None else training.updates, self.fine_tune)
         return best_of(study)
+
+
+def _at_once(
+    study: Study, starts: Sequence[IntArray], settings: GdpSettings, known: Pretrained, draws: int
+) -> Callable[[Study], AtOnce]:
+    """Places without learning anything; what makes the policy that did."""
+    start = best_start(study, starts)[0] if starts else None
+    make = functools.partial(_learner, settings, known, start)
+    learner = make(study)
+    study.key(learner.likeliest())
+    seed = study.rng.integers(2**31, size=2).astype(np.int32)
+    all_keys(study, learner.draw(draws, seed, settings.temperature).devices)
+    return make
 
 
 def _learner(settings: GdpSettings, known: Pretrained | None, start: IntArray | None, study: Study) -> AtOnce:
