@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -161,32 +161,33 @@ class Gdp(GdpScratch):
 
         known = Pretrained.find(self.weights, "gdp")
         settings = known.settle(self.settings)
+        network = network_of(settings, study.rng)
+        known.give(network.trainable_variables)
         training: Training | None = None
         with contextlib.suppress(BudgetSpentError):
             first = settings.draws // 2 if settings.coarse < study.problem.num_units else 0
             if first:
                 groups = in_groups(study, settings.coarse)
-                _at_once(groups, groups.known(self.starts), settings, known, first)
-            make = _at_once(study, self.starts, settings, known, settings.draws - first)
+                _at_once(groups, groups.known(self.starts), settings, network, first)
+            start = _at_once(study, self.starts, settings, network, settings.draws - first)
             make_room(study, settings.together)
             if self.fine_tune:
-                training = Training(study, make, settings.train)
+                training = Training(study, functools.partial(_learner, settings, known, start), settings.train)
                 training.go(self.fine_tune)
         self.notes = cut_short(0 if training is None else training.updates, self.fine_tune)
         return best_of(study)
 
 
 def _at_once(
-    study: Study, starts: Sequence[IntArray], settings: GdpSettings, known: Pretrained, draws: int
-) -> Callable[[Study], AtOnce]:
-    """Places without learning anything; what makes the policy that did."""
+    study: Study, starts: Sequence[IntArray], settings: GdpSettings, network: OneShot, draws: int
+) -> IntArray | None:
+    """Places without learning anything; the best start."""
     start = best_start(study, starts)[0] if starts else None
-    make = functools.partial(_learner, settings, known, start)
-    learner = make(study)
-    study.key(learner.likeliest())
+    policy = _policy_of(study.problem, settings, network, start)
+    study.key(policy.likeliest())
     seed = study.rng.integers(2**31, size=2).astype(np.int32)
-    all_keys(study, learner.draw(draws, seed, settings.temperature).devices)
-    return make
+    all_keys(study, policy.draw(draws, seed, settings.temperature).devices)
+    return start
 
 
 def _learner(settings: GdpSettings, known: Pretrained | None, start: IntArray | None, study: Study) -> AtOnce:
@@ -207,12 +208,15 @@ def learner_of(
       rng: draws the first weights.
       start: [U] placement that the first distribution leans towards.
     """
+    return _policy_of(problem, settings, network_of(settings, rng), start)
+
+
+def _policy_of(problem: Problem, settings: GdpSettings, network: OneShot, start: IntArray | None) -> AtOnce:
     from tfplace.learning.graph_inputs import graph_inputs
     from tfplace.policies.networks.at_once import AtOnce
 
     inputs = graph_inputs(problem, start, settings.lean)
     alike = together(problem, inputs.order, settings.together)
-    network = network_of(settings, rng)
     return AtOnce(inputs, network, alike, clip=settings.clip, epochs=settings.epochs, entropy=settings.entropy)
 
 
