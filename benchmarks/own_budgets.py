@@ -4,7 +4,7 @@
     python benchmarks/own_budgets.py --graphs=graphs --placers=placeto_scratch_20000 --topologies=4xP100 # half an hour
 
 adds to unseen.jsonl what is missing there. The number in a name is that of its evaluations: `random_search_49` and
-`annealing_49` are these searches with as many as `placeto` and `gdp` try at once, `placeto_scratch_5000` and
+`annealing_49` are these searches with one fewer than `placeto` and `gdp` try at once, `placeto_scratch_5000` and
 `placeto_scratch_20000` are Placeto that learns on each graph by itself. Simulated.
 """
 

@@ -11,6 +11,7 @@ from tfplace.errors import InputError
 from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.pretrained import Pretrained
+from tfplace.learning.settings import TrainSettings
 from tfplace.policies.gdp import Gdp, GdpSettings
 from tfplace.policies.networks.at_once import AtOnce
 from tfplace.policies.networks.sweeping import Sweeper
@@ -175,6 +176,16 @@ def test_gdp_is_no_worse_than_a_start_that_parts_its_groups():
     search = Search(here, Budget(evaluations=1000), 0)
     search.run(Gdp([best], settings=GdpSettings(coarse=4, draws=2)), "gdp")
     assert search.best_key <= search.evaluator.key(best)
+
+
+def test_what_gdp_keeps_is_not_what_fine_tuning_changes():
+    settings = GdpSettings(coarse=4, draws=4, train=TrainSettings(batch=4))
+    one, tuned, again = (Search(problem(40), Budget(evaluations=40), seed=1) for _ in range(3))
+    one.run(Gdp(settings=settings), "gdp")
+    tuned.run(Gdp(settings=settings, fine_tune=3), "gdp")
+    again.run(Gdp(settings=settings), "gdp")
+    assert tuned.evaluations > one.evaluations
+    assert [(f.evaluations, f.key) for f in one.history] == [(f.evaluations, f.key) for f in again.history]
 
 
 def search_for(here):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -54,8 +55,9 @@ class Pretrained:
         return cls.shipped(policy) if weights == SHIPPED else cls.load(weights, policy)
 
     @classmethod
+    @functools.cache
     def shipped(cls, policy: str) -> Pretrained:
-        """That of the package.
+        """That of the package, read once.
 
         Raises:
           InputError: there is none for this policy.

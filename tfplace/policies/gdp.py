@@ -161,8 +161,7 @@ class Gdp(GdpScratch):
 
         known = Pretrained.find(self.weights, "gdp")
         settings = known.settle(self.settings)
-        network = network_of(settings, study.rng)
-        known.give(network.trainable_variables)
+        network = _network_with(known, settings)
         training: Training | None = None
         with contextlib.suppress(BudgetSpentError):
             first = settings.draws // 2 if settings.coarse < study.problem.num_units else 0
@@ -176,6 +175,14 @@ class Gdp(GdpScratch):
                 training.go(self.fine_tune)
         self.notes = cut_short(0 if training is None else training.updates, self.fine_tune)
         return best_of(study)
+
+
+@functools.lru_cache(maxsize=1)
+def _network_with(known: Pretrained, settings: GdpSettings) -> OneShot:
+    """A network that has learned, which is kept: to trace its functions takes longer than to place most graphs."""
+    network = network_of(settings, np.random.default_rng(0))
+    known.give(network.trainable_variables)
+    return network
 
 
 def _at_once(
