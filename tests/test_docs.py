@@ -163,6 +163,8 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
         f"at {con_tight:.2f} and {con_gdp_tight:.2f} times the best constructive placer, "
         f"and {tight:.1f} and {gdp_tight:.1f} times `auto`"
     ) in page
+    at_once = [run for row in rows for name in ("placeto", "gdp") for run in row.runs[name]]
+    assert "all that they place fits" in page and not any(run.over_bytes for run in at_once)
 
 
 def test_what_a_minute_was_worth_is_what_was_counted():
