@@ -1,6 +1,6 @@
 """What `placeto` and `gdp` gain at once by placing few large groups before what they place as they learned to.
 
-    python benchmarks/coarse_groups.py --graphs=graphs              # half an hour; rewrites coarse_groups.json
+    python benchmarks/coarse_groups.py --graphs=graphs              # a quarter of an hour; rewrites coarse_groups.json
     python benchmarks/coarse_groups.py --page=docs/pretrained.md    # puts the tables of coarse_groups.json there
 
 The same number of sweeps or draws in few groups, in 256 groups (`placeto`) or units (`gdp`), and half and half, as it
