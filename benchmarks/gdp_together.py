@@ -24,13 +24,13 @@ TOPOLOGY, SEEDS, MOST = "4xP100", 3, 10_000
 BESIDE = ("single", "expert", "heft", "metis")
 FEW, MANY, NEVER = 48, 480, 10**9
 VARIANTS = {
-    "gdp": {},
+    "gdp, 32 groups as units, then 256 groups": {},
     **{f"gdp, {groups:,} groups": {"together": groups, "coarse": NEVER} for groups in (64, 256, 1024, 4096)},
     "gdp, each unit for itself": {"together": NEVER, "coarse": NEVER},
     f"gdp, 256 groups, {MANY} draws": {"draws": MANY, "coarse": NEVER},
     f"gdp, 1,024 groups, {MANY} draws": {"together": 1024, "draws": MANY, "coarse": NEVER},
 }
-"""The first as it is, which draws half of its placements in 32 groups; the others draw none in such groups."""
+"""The first as it is; the others place no groups as if they were units."""
 
 
 def measure(graphs):

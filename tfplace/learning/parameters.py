@@ -33,12 +33,15 @@ class Parameters:
         self._rate.assign(rate)
         return float(self._descend([tf.convert_to_tensor(gradient) for gradient in gradients], tf.constant(clip)))
 
-    @tf.function
+    @tf.function(autograph=False)
     def _descend(self, gradients: Sequence[tf.Tensor], clip: tf.Tensor) -> tf.Tensor:
         clipped, norm = tf.clip_by_global_norm(gradients, clip)
-        if tf.math.is_finite(norm):
+
+        def step() -> tf.Tensor:
             self._adam.apply(clipped, self.variables)
-        return norm
+            return norm
+
+        return tf.cond(tf.math.is_finite(norm), step, lambda: norm)
 
     def values(self) -> list[NDArray[Any]]:
         """Of the variables."""

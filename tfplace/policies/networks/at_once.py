@@ -72,7 +72,7 @@ class AtOnce:
         by_logits, metrics = self._by_logits(logits, tf.constant(drawn.choices["rows"]), *numbers)
         return self._network.gradients(self._inputs, by_logits.numpy()), metrics
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _by_logits(
         self, logits: tf.Tensor, rows: tf.Tensor, old: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tuple[tf.Tensor, Mapping[str, tf.Tensor]]:

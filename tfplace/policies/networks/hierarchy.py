@@ -112,7 +112,7 @@ class Hierarchy:
         near = tf.math.divide_no_nan(both, tf.reduce_sum(both, axis=1, keepdims=True))
         return tf.concat([tf.math.divide_no_nan(rows, count), near], axis=1)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _sample(self, count: int, seed: tf.Tensor, noisy: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         settings = self.settings
         groups = self._grouping().sample(settings.groupings, seed=seed)
@@ -126,7 +126,7 @@ class Hierarchy:
         ]
         return groups, tf.concat(choice, axis=0), noise
 
-    @tf.function
+    @tf.function(autograph=False)
     def _gradients(
         self, groups: tf.Tensor, choice: tf.Tensor, noise: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tuple[list[tf.Tensor], Mapping[str, tf.Tensor]]:

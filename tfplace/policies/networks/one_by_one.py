@@ -62,11 +62,11 @@ class OneByOne:
         found: tuple[list[tf.Tensor], Mapping[str, tf.Tensor]] = self._gradients(tf.constant(drawn.devices), *numbers)
         return found
 
-    @tf.function
+    @tf.function(autograph=False)
     def _sample(self, count: int, seed: tf.Tensor) -> tf.Tensor:
         return self._network.sample(self._features, self._prior, count, seed)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _gradients(
         self, devices: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tuple[list[tf.Tensor], Mapping[str, tf.Tensor]]:

@@ -110,24 +110,24 @@ class OneShot(snt.Module):
         for i, (here, pairs, prior) in enumerate(zip(*cuts, strict=True)):
             yield Segment(padded[i * size : (i + 1) * size], tf.constant(here), tf.constant(pairs), tf.constant(prior))
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _encode(self, told: _Told) -> tuple[tf.Tensor, tf.Tensor]:
         """[U, H] units, and [1, H + G] the graph: their mean, weighted by seconds, and its own features."""
         units = self._encoder(told.units, told.src, told.dst)
         return units, tf.concat([tf.matmul(told.weight, units), told.graph], axis=1)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _encode_back(self, told: _Told, by_units: tf.Tensor, by_graph: tf.Tensor) -> Sequence[tf.Tensor]:
         with tf.GradientTape() as tape:
             encoded = self._encode(told)
         found: Sequence[tf.Tensor] = tape.gradient(encoded, self._encoder.trainable_variables, (by_units, by_graph))
         return found
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _score(self, part: Segment, memory: Memory, graph: tf.Tensor, devices: tf.Tensor) -> tuple[tf.Tensor, Memory]:
         return self._placer(part, memory, graph, devices)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _score_back(
         self, part: Segment, memory: Memory, graph: tf.Tensor, devices: tf.Tensor, upstream: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor, Memory]:

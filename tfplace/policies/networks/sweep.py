@@ -128,7 +128,7 @@ class Sweep:
         found, loss, choice = self._back(*tensors, tf.constant(advantage, tf.float32), tf.constant(entropy))
         return found, {"loss": float(loss), "entropy": float(choice)}
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def _back(
         self, told: Told, sweeps: Sweeps, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
