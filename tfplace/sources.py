@@ -24,7 +24,7 @@ def extract(
     batch: Any = None,
     *,
     training: bool | None = None,
-    fetches: tuple[str, ...] | None = None,
+    fetches: str | tuple[str, ...] | None = None,
     name: str | None = None,
 ) -> OpGraph:
     """Reads a model's whole dataflow graph; nothing is run and nothing in the model changes.

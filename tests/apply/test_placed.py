@@ -180,3 +180,22 @@ def test_a_first_call_that_fails_does_not_hide_where_ops_run(net):
     placed(X)
     assert placed.actual().devices
     assert not any(moved.reason == "optimised away" for moved in placed.actual().moved)
+
+
+@pytest.mark.parametrize("name", ["scatter_nd_add", "scatter_nd_sub", "scatter_nd_update", "scatter_nd_max"])
+def test_a_variable_that_is_read_and_written_by_index(name):
+    start = np.arange(24, dtype=np.float32).reshape(6, 4)
+    table, rows = tf.Variable(start), tf.constant([[0], [1]])
+
+    @tf.function
+    def step(x):
+        getattr(table, name)(rows, x)
+        return table.gather_nd(rows)
+
+    x = tf.fill((2, 4), 3.0)
+    expected = step(x).numpy(), table.numpy()
+    table.assign(start)
+    graph = tfplace.extract(step, (x,))
+    placed = tfplace.apply(graph, random_placement(graph, DEVICES, seed=0))
+    np.testing.assert_array_equal(placed(x), expected[0])
+    np.testing.assert_array_equal(table, expected[1])

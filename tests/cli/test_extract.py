@@ -129,3 +129,11 @@ def test_what_a_workload_cannot_do_is_said(flag, message, tmp_path, capsys):
 def test_a_missing_archive(capsys):
     assert main(["place", "--model=missing.npz", *QUICK]) == BAD_INPUT
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_an_archive_is_copied_without_tensorflow(archive, tmp_path):
+    run = f"from tfplace.cli import main; main({['extract', str(archive), f'--output={tmp_path}/x.npz', '--quiet']})"
+    code = f"{run}; import sys; assert not {{'tensorflow', 'keras'}} & {{*sys.modules}}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert OpGraph.load(tmp_path / "x.npz").fingerprint == OpGraph.load(archive).fingerprint

@@ -100,6 +100,8 @@ def test_saved_model(tmp_path):
     assert graph.tensor_shape[graph.op_tensors[conv]] == (16, 6, 6, 4)
     with pytest.raises(SourceError, match="serving_default"):
         tfplace.extract(tmp_path / "saved", fetches=("nothing",))
+    named = tfplace.extract(tmp_path / "saved", tf.TensorSpec([16, 8, 8, 3]), fetches="serving_default")
+    assert named.fingerprint == graph.fingerprint
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
+from tfplace.errors import InputError
 from tfplace.learning.parameters import Parameters
 from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.settings import TrainSettings
@@ -372,6 +373,12 @@ def test_constants_of_placeto_are_checked(settings):
 def test_constants_of_gdp_are_checked(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         GdpSettings(**settings)
+
+
+@pytest.mark.parametrize("name", sorted({*POLICIES} - {"post_ce"}))  # which has no gradients
+def test_within_a_graph_nothing_is_learned(name):
+    with tf.Graph().as_default(), pytest.raises(InputError, match="Place outside of the graph"):
+        Search(planted()[0], Budget(evaluations=200), seed=0).run(POLICIES[name](), name)
 
 
 def test_a_batch_is_learned_from_as_often_as_told():

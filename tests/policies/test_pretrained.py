@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfplace.api import place
 from tfplace.errors import InputError
@@ -186,6 +187,23 @@ def test_what_gdp_keeps_is_not_what_fine_tuning_changes():
     again.run(Gdp(settings=settings), "gdp")
     assert tuned.evaluations > one.evaluations
     assert [(f.evaluations, f.key) for f in one.history] == [(f.evaluations, f.key) for f in again.history]
+
+
+def test_gdp_that_was_refused_within_a_graph_places_outside_of_it():
+    settings = GdpSettings(coarse=4, draws=4, clip=0.3)  # such that its network is not kept yet
+    with tf.Graph().as_default(), pytest.raises(InputError, match="eager execution"):
+        Search(problem(40), Budget(evaluations=40), seed=1).run(Gdp(settings=settings), "gdp")
+    search = Search(problem(40), Budget(evaluations=40), seed=1)
+    search.run(Gdp(settings=settings), "gdp")
+    assert search.evaluations == 2 * (1 + 2)
+
+
+def test_weights_are_those_of_the_same_policy_settings_and_values(file, tmp_path):
+    one, other = Pretrained.load(file, "placeto"), Pretrained.load(file, "placeto")
+    assert one == other and hash(one) == hash(other) and one != "weights"
+    changed(file, lambda values: [*values[:-1], values[-1] + 1])
+    assert Pretrained.load(file, "placeto") != one
+    assert Pretrained.load(weights(tmp_path / "more.npz", depth=3), "placeto") != one
 
 
 def search_for(here):

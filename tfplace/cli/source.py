@@ -96,13 +96,15 @@ def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: 
     Raises:
       SourceError: as `tfplace.extract`.
     """
-    from tfplace.extract.keras_model import is_keras_model, trains, untrained
     from tfplace.sources import extract
 
     training = False if inference else None
-    if training is None and is_keras_model(built.source) and not trains(built.source):
-        tell(untrained(built.source))
-        training = False
+    if training is None and not is_archive(built.source):  # which is read without TensorFlow
+        from tfplace.extract.keras_model import is_keras_model, trains, untrained
+
+        if is_keras_model(built.source) and not trains(built.source):
+            tell(untrained(built.source))
+            training = False
     return extract(built.source, built.batch, training=training, fetches=tuple(fetches) or None)
 
 

@@ -26,10 +26,11 @@ def extract_source(
     batch: Any = None,
     *,
     training: bool | None = None,
-    fetches: tuple[str, ...] | None = None,
+    fetches: str | tuple[str, ...] | None = None,
     name: str | None = None,
 ) -> OpGraph:
     """Reads `source` as an OpGraph; see `tfplace.extract`, which this implements."""
+    fetches = (fetches,) if isinstance(fetches, str) else fetches
     if isinstance(source, OpGraph):
         return source
     if isinstance(source, str | Path):

@@ -52,9 +52,16 @@ def import_function_graph(graph_def: Any, name: str) -> Any:
     for function in graph_def.library.function:
         if not eager.has_function(function.signature.name):
             eager.add_function_def(function)
+    open_handles = tf.compat.v1.GraphDef()
+    open_handles.CopyFrom(graph_def)
+    for node in open_handles.node:
+        if node.op == "Placeholder" and node.attr["dtype"].type == tf.resource.as_datatype_enum:
+            # What is behind a handle is not part of a GraphDef. Without it, ResourceGatherNd and its like take the
+            # handle's own shape, of a scalar, for the variable's, and refuse to be imported.
+            node.attr["shape"].shape.unknown_rank = True
     graph = _func_graph.FuncGraph(name)
     with graph.as_default():
-        _importer.import_graph_def_for_function(graph_def, name="", propagate_device_spec=True)
+        _importer.import_graph_def_for_function(open_handles, name="", propagate_device_spec=True)
     return graph
 
 

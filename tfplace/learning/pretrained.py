@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ Settings = TypeVar("Settings", bound=Any)
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """Parameters of a policy that was trained on many graphs.
+    """Parameters of a policy that was trained on many graphs; equal to those of the same policy, settings and values.
 
     Attributes:
       policy: which one, such as "placeto".
@@ -44,6 +45,19 @@ class Pretrained:
     settings: Mapping[str, Any]
     values: Sequence[NDArray[Any]]
     card: Mapping[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pretrained) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @functools.cached_property
+    def _content(self) -> tuple[str, str, bytes]:
+        digest = hashlib.sha256()
+        for value in self.values:
+            digest.update(np.ascontiguousarray(value).tobytes())
+        return self.policy, repr(sorted(self.settings.items())), digest.digest()
 
     @classmethod
     def find(cls, weights: str | Path, policy: str) -> Pretrained:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tfplace.core.arrays import IntArray
 from tfplace.learning.controller import Controller, Learner, Order, Trial, apart, trial
+from tfplace.learning.eager import need_eager
 from tfplace.learning.metrics import batch_metrics
 from tfplace.learning.parameters import Parameters
 from tfplace.learning.rewards import Reward
@@ -40,7 +41,11 @@ def train(
       starts: [U] placements, of which the policy leans towards the best.
       learner: makes the policy from that, if there is one, and a study.
       settings: constants.
+
+    Raises:
+      InputError: see `need_eager`.
     """
+    need_eager()
     with contextlib.suppress(BudgetSpentError):
         start = best_start(study, starts)[0] if starts else None
         Training(study, functools.partial(learner, start), settings).go()

@@ -157,12 +157,14 @@ class Gdp(GdpScratch):
 
     def place(self, study: Study) -> IntArray:
         """Places, and learns as long as it is to."""
+        from tfplace.learning.eager import need_eager
         from tfplace.learning.trainer import Training
 
+        need_eager()
         known = Pretrained.find(self.weights, "gdp")
         settings = known.settle(self.settings)
-        network = _network_with(known, settings)
         training: Training | None = None
+        network = _network_with(known, settings)
         with contextlib.suppress(BudgetSpentError):
             first = settings.draws // 2 if settings.coarse < study.problem.num_units else 0
             if first:
@@ -177,7 +179,7 @@ class Gdp(GdpScratch):
         return best_of(study)
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def _network_with(known: Pretrained, settings: GdpSettings) -> OneShot:
     """A network that has learned, which is kept: to trace its functions takes longer than to place most graphs."""
     network = network_of(settings, np.random.default_rng(0))

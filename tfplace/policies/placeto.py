@@ -240,6 +240,9 @@ class _Run:
     @cached_property
     def network(self) -> Sweep:
         """What is trained; at once there is none."""
+        from tfplace.learning.eager import need_eager
+
+        need_eager()
         network = network_of(self.settings, self.study.rng)
         if self.known is not None:
             self.known.give(network.variables)

@@ -27,6 +27,16 @@ class _Told(NamedTuple):
     graph: tf.Tensor
 
 
+_ANY = _Told(
+    units=tf.TensorSpec([None, UNIT_FEATURES]),
+    src=tf.TensorSpec([None], tf.int32),
+    dst=tf.TensorSpec([None], tf.int32),
+    weight=tf.TensorSpec([1, None]),
+    graph=tf.TensorSpec([1, GRAPH_FEATURES]),
+)
+"""Any problem's."""
+
+
 class OneShot(snt.Module):
     """`Sage` and `SegmentPlacer` as one function from a graph to logits, with its gradient.
 
@@ -110,7 +120,7 @@ class OneShot(snt.Module):
         for i, (here, pairs, prior) in enumerate(zip(*cuts, strict=True)):
             yield Segment(padded[i * size : (i + 1) * size], tf.constant(here), tf.constant(pairs), tf.constant(prior))
 
-    @tf.function(reduce_retracing=True, autograph=False)
+    @tf.function(input_signature=[_ANY], autograph=False)  # one trace for all graphs
     def _encode(self, told: _Told) -> tuple[tf.Tensor, tf.Tensor]:
         """[U, H] units, and [1, H + G] the graph: their mean, weighted by seconds, and its own features."""
         units = self._encoder(told.units, told.src, told.dst)
