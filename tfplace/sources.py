@@ -37,9 +37,9 @@ def extract(
         for a function its arguments as a tuple. Needed unless the source already has concrete input shapes.
       training: Keras models only: the training step (forward, loss, backward, optimizer, metrics) or inference. By
         default training if the model is compiled.
-      fetches: of graph files the names of the ops the step must run; by default the file's `train_op` collection or
-        signature, else every op whose result no other op reads. Of a SavedModel the name of its signature; by default
-        `serving_default`.
+      fetches: of graph files the name or names of the ops the step must run; by default the file's `train_op`
+        collection or signature, else every op whose result no other op reads. Of a SavedModel the name of its
+        signature; by default `serving_default`.
       name: what to call the graph; by default the model's name.
 
     Raises:

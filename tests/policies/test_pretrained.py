@@ -13,6 +13,7 @@ from tfplace.learning.graph_inputs import graph_inputs
 from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.pretrained import Pretrained
 from tfplace.learning.settings import TrainSettings
+from tfplace.policies import gdp
 from tfplace.policies.gdp import Gdp, GdpSettings
 from tfplace.policies.networks.at_once import AtOnce
 from tfplace.policies.networks.sweeping import Sweeper
@@ -187,6 +188,17 @@ def test_what_gdp_keeps_is_not_what_fine_tuning_changes():
     again.run(Gdp(settings=settings), "gdp")
     assert tuned.evaluations > one.evaluations
     assert [(f.evaluations, f.key) for f in one.history] == [(f.evaluations, f.key) for f in again.history]
+
+
+def test_gdp_reads_all_graphs_with_one_network(monkeypatch, tmp_path):
+    made, build = [], gdp.network_of
+    monkeypatch.setattr(gdp, "network_of", lambda *args: made.append(build(*args)) or made[-1])
+    copy = tmp_path / "copy.npz"
+    Pretrained.shipped("gdp").save(copy)
+    settings = GdpSettings(coarse=4, draws=2, clip=0.4)  # such that its network is not kept yet
+    for units, weights in ((40, copy), (30, "shipped"), (20, copy)):
+        Search(problem(units), Budget(evaluations=40), 0).run(Gdp(settings=settings, weights=weights), "gdp")
+    assert len(made) == 1
 
 
 def test_gdp_that_was_refused_within_a_graph_places_outside_of_it():

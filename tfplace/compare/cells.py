@@ -139,10 +139,7 @@ class Trained:
         """
         from tfplace.learning.pretrained import Pretrained
 
-        content = hashlib.sha256(f"{self.placer} {self.fine_tune}".encode())
-        for value in Pretrained.find(self._weights(graph), self.placer).values:
-            content.update(np.ascontiguousarray(value).tobytes())
-        return content.hexdigest()[:16]
+        return Pretrained.find(self._weights(graph), self.placer).digest(f"{self.placer} {self.fine_tune}")[:16]
 
 
 @dataclass(frozen=True)

@@ -53,11 +53,8 @@ class Pretrained:
         return hash(self._content)
 
     @functools.cached_property
-    def _content(self) -> tuple[str, str, bytes]:
-        digest = hashlib.sha256()
-        for value in self.values:
-            digest.update(np.ascontiguousarray(value).tobytes())
-        return self.policy, repr(sorted(self.settings.items())), digest.digest()
+    def _content(self) -> tuple[str, str, str]:
+        return self.policy, repr(sorted(self.settings.items())), self.digest()
 
     @classmethod
     def find(cls, weights: str | Path, policy: str) -> Pretrained:
@@ -110,6 +107,13 @@ class Pretrained:
         data = io.BytesIO()
         np.savez_compressed(data, head=np.array(json.dumps(head)), **arrays)  # type: ignore[arg-type]
         write_whole(path, data.getvalue())
+
+    def digest(self, use: str = "") -> str:
+        """SHA-256 of the values, and of what is done with them."""
+        content = hashlib.sha256(use.encode())
+        for value in self.values:
+            content.update(np.ascontiguousarray(value).tobytes())
+        return content.hexdigest()
 
     def settle(self, settings: Settings) -> Settings:
         """A policy's settings with those its network was built with.

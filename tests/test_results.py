@@ -1,0 +1,322 @@
+import json
+import re
+import subprocess
+import sys
+from statistics import geometric_mean, median
+
+import pytest
+
+from tests.pages import ROOT, text, unwrapped
+from tfplace.compare.ablation_table import ablation_tables
+from tfplace.compare.cells import CONSTRUCTIVE, LEARNED, SEARCHES
+from tfplace.compare.journal import Journal
+from tfplace.compare.placers_table import compare_tables, short_table
+from tfplace.compare.policies_table import policies_tables
+from tfplace.compare.standings import goals, standings
+from tfplace.compare.suite_runs import SuiteRun
+from tfplace.compare.tables import fidelity_tables, speed_table
+from tfplace.compare.transfer_table import transfer_tables
+from tfplace.compare.unseen_table import ITSELF, TRAINED, over_optimised, unseen_tables
+from tfplace.learning.pretrained import Pretrained
+from tfplace.reproduce.claims import CLAIMS
+from tfplace.reproduce.recheck import Judged, judged_tables
+from tfplace.reproduce.verdicts import verdicts_table
+
+
+def test_the_tables_of_fidelity_are_those_of_the_committed_results():
+    results = json.loads(text("benchmarks/fidelity.json"))
+    assert fidelity_tables(results) in text("docs/fidelity.md")
+    assert speed_table(results) in text("README.md")
+
+
+def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/compare.jsonl").partition("\n")[0])["header"]
+    journal = Journal(ROOT / "benchmarks" / "compare.jsonl", header)
+    rows = [row for row in standings(journal) if row.runs]
+    assert compare_tables(rows) in text("docs/comparison.md")
+    assert short_table(rows) in text("README.md")
+    found, readme, page = goals(rows), unwrapped("README.md"), unwrapped("docs/comparison.md")
+    best = found.cases - found.behind
+    behind = max((factor for _, _, factor in found.beaten), default=1.0) - 1
+    assert f"every other placer here in {best} of {found.cases} cases and at most {100 * behind:.1f} % behind" in readme
+    assert f"`auto` has the best placement in {best} of {found.cases} cases" in page
+    assert f"is ahead by at most {100 * behind:.1f} %" in page
+    faster = 100 * (1 - geometric_mean(found.over_constructive))
+    assert f"It is {faster:.0f} % faster than the best list scheduling" in readme
+    (con, placeto), (con_tight, tight) = (_over_others(rows, "placeto", kind) for kind in (False, True))
+    (con_gdp, gdp), (con_gdp_tight, gdp_tight) = (_over_others(rows, "gdp", kind) for kind in (False, True))
+    assert (
+        f"({placeto:.2f} and {gdp:.2f} times with ample memory, {tight:.1f} and {gdp_tight:.1f} with tight)" in readme
+    )
+    assert f"they take {con:.2f} and {con_gdp:.2f} times the step of the best constructive placer" in page
+    assert f"and {placeto:.2f} and {gdp:.2f} times `auto`'s" in page
+    ample = [row for row in rows if not row.facts.case.tight]
+    ahead = [sum(row.median_s(name) < row.best_constructive[1] for row in ample) for name in ("placeto", "gdp")]
+    assert f"(faster in {ahead[0]} and {ahead[1]} of {len(ample)} cases)" in page
+    dlrm = next(row for row in ample if row.facts.case.graph == "dlrm")
+    assert f"`gdp` {dlrm.median_s('gdp') / dlrm.median_s('auto'):.0f} times on `dlrm`" in page
+    assert (
+        f"at {con_tight:.2f} and {con_gdp_tight:.2f} times the best constructive placer, "
+        f"and {tight:.1f} and {gdp_tight:.1f} times `auto`"
+    ) in page
+    at_once = [run for row in rows for name in ("placeto", "gdp") for run in row.runs[name]]
+    assert "all that they place fits" in page and not any(run.over_bytes for run in at_once)
+
+
+def test_what_a_minute_was_worth_is_what_was_counted():
+    header = json.loads(text("benchmarks/compare.jsonl").partition("\n")[0])["header"]
+    rows, page = standings(Journal(ROOT / "benchmarks" / "compare.jsonl", header)), unwrapped("docs/comparison.md")
+    later, early, ratios = {}, {}, []
+    for name in SEARCHES:
+        runs = [run for row in rows for run in row.runs[name]]
+        first = {run.case: run.evaluations for run in runs if run.seed == 0}
+        paces = [run.evaluations / first[run.case] for run in runs if run.seed]
+        later[name], ratios = geometric_mean(paces), ratios + paces
+        early[name] = geometric_mean([_at_half(run) / run.step_s for run in runs if run.step_s is not None])
+    least, most = min(ratios), max(ratios)
+    assert f"had {least:.2f} to {most:.2f} times as many placements in the same case" in page
+    assert f"in the mean {_ascending(later)}" in page
+    assert f"stands on the whole at so many times its own end: {_ascending(early)}" in page
+
+
+def _ascending(means):
+    return ", ".join(f"{mean:.2f} (`{name}`)" for name, mean in sorted(means.items(), key=lambda item: item[1]))
+
+
+def _at_half(run):
+    """The step that a run had found after half of its placements; if none that fits, the first after that."""
+    found = [step_s for evaluations, _, step_s, _ in run.trail if evaluations <= run.evaluations / 2]
+    return found[-1] if found else run.trail[0][2]
+
+
+def _over_others(rows, name, tight):
+    """A placer's step over that of the best constructive placer, and over `auto`'s, where all its seeds fit."""
+    kind = [row for row in rows if row.facts.case.tight is tight]
+    mine = [row for row in kind if all(not run.over_bytes for run in row.runs[name])]
+    con = [row.median_s(name) / row.best_constructive[1] for row in mine]
+    return geometric_mean(con), geometric_mean([row.median_s(name) / row.median_s("auto") for row in mine])
+
+
+def test_the_tables_of_boxes_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/boxes.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "boxes.jsonl", header)) if row.runs]
+    page = unwrapped("docs/other_box.md")
+    assert compare_tables(rows) in text("docs/other_box.md")
+    of = {row.facts.case.topology: row.median_s("auto") / row.median_s("single") for row in rows}
+    assert f"over four A100 it takes {of['4xA100-NVLink']:.2f} times the step of one" in page
+    assert f"over two H100 {of['2xH100-NVLink']:.2f} times" in page
+
+
+def test_the_tables_of_policies_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/policies.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "policies.jsonl", header)) if row.runs]
+    tables, page = policies_tables(rows), unwrapped("docs/policies.md")
+    assert tables in text("docs/policies.md")
+    soon, as_good, cases = re.search(
+        r"evaluations in (\d+), and in the end no worse in (\d+) of (\d+) cases", tables
+    ).groups()
+    assert (
+        f"half the evaluations in {soon} of {cases} cases, and is no worse in the end in {as_good} of {cases}" in page
+    )
+
+    def wins(placer, other):
+        return f"{sum(row.median_s(placer) < row.median_s(other) for row in rows)} of {cases}"
+
+    expert, random, annealing = (wins("post", name) for name in ("expert", "random_search", "annealing"))
+    of_post = (
+        f"faster than the expert rule in {expert}, than random search in {random}, "
+        f"and than annealing, which learns nothing, in {annealing}"
+    )
+    assert of_post in page
+    assert f"`post`, the best of them, is behind annealing in {wins('annealing', 'post')}" in unwrapped("README.md")
+    best = min(LEARNED, key=lambda name: geometric_mean(row.median_s(name) / row.median_s("single") for row in rows))
+    assert best in ("post", "post_ppo")  # of which the latter is a part
+    of_others = (
+        f"`seq2seq` is faster than random search in {wins('seq2seq', 'random_search')} cases with so few evaluations, "
+        f"`hierarchical` in {wins('hierarchical', 'random_search')}"
+    )
+    assert of_others in page
+    for name in ("gdp_scratch", "placeto_scratch"):
+        assert f"`{name}` is faster than random search in {wins(name, 'random_search')}" in page
+    assert f"slower than one device in {wins('single', 'placeto_scratch').partition(' ')[0]}:" in page
+    learned = [run for row in rows for name in LEARNED for run in row.runs[name]]
+    assert len(learned) == (4 * 10 + 2 * 5 + 2 * 3) * int(cases) and all(run.step_s for run in learned)
+
+
+BY_BENCHMARKS = {
+    "coarse_groups": "docs/pretrained.md",
+    "gdp_together": "docs/reproduction.md",
+    "graph_files": "docs/models.md",
+    "learning_longer": "docs/reproduction.md",
+    "moves": "docs/comparison.md",
+    "same_seed": "docs/reproduction.md",
+    "placeto_constants": "docs/policies.md",
+}
+
+
+@pytest.mark.parametrize("benchmark", BY_BENCHMARKS)
+def test_tables_of_benchmarks_are_those_of_their_committed_results(benchmark, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(text(BY_BENCHMARKS[benchmark]))
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{benchmark}.py"), f"--page={page}"]
+    subprocess.run(command, check=True, capture_output=True, timeout=200)
+    assert page.read_text() == text(BY_BENCHMARKS[benchmark])
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {*re.findall(r"<!-- tables: (\S+) -->\n\n", text("docs/reproduction.md"))}
+        - {"gdp-together", "learning-longer", "same-seed", "verdicts"}
+    ),
+)
+def test_what_is_said_of_claims_is_what_was_found(name):
+    claim = CLAIMS[name]
+    rows = SuiteRun(claim.suite, ROOT / "no graphs", ROOT / claim.suite.out, lambda: None).rows()
+    assert claim.tables(rows) in text("docs/reproduction.md")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
+def test_which_claims_hold_is_what_was_found(page):
+    assert f"<!-- tables: verdicts -->\n\n{verdicts_table(ROOT)}\n\n<!-- end -->" in text(page)
+
+
+def test_what_grappler_says_of_claims_is_what_was_found():
+    for name, found in json.loads(text("benchmarks/recheck.json")).items():
+        claim = CLAIMS[name]
+        rows = SuiteRun(claim.suite, ROOT / "no graphs", ROOT / claim.suite.out, lambda: None).rows()
+        tables = judged_tables([Judged(**one) for one in found], claim.methods, rows)
+        assert f"<!-- tables: {name}, rechecked -->\n\n{tables}\n\n<!-- end -->" in text("docs/reproduction.md")
+
+
+def test_what_grappler_says_of_trained_policies_is_what_was_found():
+    judged, page = json.loads(text("benchmarks/recheck.json"))["placeto-unseen"], unwrapped("docs/reproduction.md")
+
+    def least(policy, clock):
+        steps = {placer: {j["case"]: j[clock] for j in judged if j["placer"] == placer} for placer in CONSTRUCTIVE}
+        own = {j["case"]: j[clock] for j in judged if j["placer"] == policy}
+        shorter = [sum(own[case] < step for case, step in one.items()) for one in steps.values()]
+        assert max(shorter) == len(own) == 24
+        return f"{min(shorter)} to 24"
+
+    def over_single(placer):
+        step = {(j["case"], j["placer"]): j["grappler_s"] for j in judged}
+        return median(step[case, placer] / step[case, "single"] for case, name in step if name == placer)
+
+    assert (
+        f"in {least('placeto', 'grappler_s')} of the 24 graphs, that of `gdp` in {least('gdp', 'grappler_s')}, "
+        f"where the simulator has {least('placeto', 'simulated_s')} and {least('gdp', 'simulated_s')}." in page
+    )
+    assert f"they are at {over_single('placeto'):.2f} and {over_single('gdp'):.2f} of one device's step" in page
+    assert min(over_single(placer) for placer in CONSTRUCTIVE) > 0.995, "none is below 1.00"
+
+
+def test_how_many_steps_were_found_again_is_what_the_tables_say():
+    page = unwrapped("docs/reproduction.md")
+    pairs = [tuple(map(int, pair)) for pair in re.findall(r"(\d+) of (\d+) steps are, to the last bit", page)]
+    same, steps = map(sum, zip(*pairs, strict=True))
+    assert f"All of {steps:,} steps that `scripts/recheck.py` found again" in page
+    assert same == steps and not re.findall(r"differs by [+-]", page)
+
+
+def test_what_is_said_of_trained_policies_is_what_their_cards_say():
+    for policy, ending in (("placeto", " the step of a search with 10,000 evaluations"), ("gdp", "")):
+        best = [row["best"] for row in Pretrained.shipped(policy).card["exams"].values()]
+        assert f"`{policy}` takes {min(best):.3f} to {max(best):.3f} times{ending}" in unwrapped("README.md")
+
+
+def test_the_tables_of_unseen_graphs_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/unseen.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "unseen.jsonl", header)) if row.runs]
+    assert unseen_tables(rows) in text("docs/pretrained.md")
+    over = {name: geometric_mean(over_optimised(rows, name)) for name in (*TRAINED, *CONSTRUCTIVE)}
+    assert max(over[name] for name in TRAINED) < min(over[name] for name in CONSTRUCTIVE)  # as the pages say
+    said = " and ".join(f"{over[name]:.2f}" for name in TRAINED)
+    assert f"{said} times the step of a minute of `auto` for each graph" in unwrapped("README.md")
+    own = [row for row in rows if row.ran(ITSELF)]
+    shorter = [row.median_s("placeto") / row.median_s(ITSELF) for row in own]
+    assert len(own) == 24 and max(shorter) < 1
+    claim = unwrapped("docs/reproduction.md")
+    assert f"`placeto` takes {geometric_mean(shorter):.2f} times the step of `placeto_scratch` with 20,000" in claim
+    assert f"`placeto` takes {over['placeto']:.2f} times its step, in the geometric mean" in claim
+
+
+def test_the_tables_of_families_that_were_not_learned_from_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/transfer.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "transfer.jsonl", header)) if row.runs]
+    tables, page = transfer_tables(rows), unwrapped("docs/pretrained.md")
+    assert tables in text("docs/pretrained.md")
+    never, cases = re.search(r"in (\d+) of which it never has it", tables)[1], len(rows)
+    assert f"that never comes in {never} of {cases} cases" in page
+    soonest = min(float(ratio) for ratio in re.findall(r"\| ([\d.]+) +\|$", tables, re.MULTILINE))
+    assert f"in the others after {soonest:.1f} times the evaluations and more" in page
+    near = [row for row in rows if not row.facts.case.graph.startswith("cifar10")]
+    far = [row for row in rows if row not in near]
+    at_once = [row.median_s("placeto_elsewhere") / row.median_s("single") for row in near]
+    assert f"`placeto` is at {min(at_once):.2f} to {max(at_once):.2f} times one device at once" in page
+    ahead = sum(row.median_s("placeto_elsewhere") < row.median_s("placeto_scratch") for row in near)
+    assert f"and, in {ahead} of {len(near)} cases, of learning anew" in page
+    assert all(row.median_s("placeto_elsewhere") < min(map(row.median_s, ("heft", "m_sct"))) for row in near)
+    behind = sum(min(map(row.median_s, ("heft", "m_sct"))) < row.median_s("placeto_tuned") for row in far)
+    assert f"list scheduling is ahead in {behind} of {len(far)} cases" in page
+    assert all(row.median_s("placeto_tuned") == row.median_s("single") for row in far)
+    better = sum(row.median_s("random_search") < row.median_s("placeto_tuned") for row in rows)
+    assert f"is ahead of `placeto_tuned` in {better} cases" in page
+    assert f"the updates bring {re.search(r'placeto_tuned is ([0-9.]+ %) faster', tables)[1]}" in page
+
+
+def test_the_tables_of_what_parts_are_worth_are_those_of_the_committed_results():
+    header = json.loads(text("benchmarks/ablation.jsonl").partition("\n")[0])["header"]
+    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "ablation.jsonl", header)) if row.runs]
+    page = unwrapped("docs/pretrained.md")
+    assert ablation_tables(rows) in text("docs/pretrained.md")
+    whole, parted = "gdp_whole", ("gdp_no_attention", "gdp_no_superposition")
+    ptb = [row for row in rows if row.facts.case.graph.startswith("ptb")]
+    costs = [row.median_s(name) / row.median_s(whole) - 1 for row in ptb for name in parted]
+    ahead = sum(all(row.median_s(whole) < row.median_s(name) for name in parted) for row in ptb)
+    assert f"ahead of both others in {ahead} of {len(ptb)} cases, by {100 * min(costs):.0f} to" in page
+    assert f"to {100 * max(costs):.0f} %; on `nmt` it is behind both on the whole" in page
+    nmt = [row for row in rows if row.facts.case.graph.startswith("nmt")]
+    mean = {name: geometric_mean([row.median_s(name) for row in nmt]) for name in (whole, *parted)}
+    assert max(mean, key=mean.__getitem__) == whole
+    cells = [row for row in rows if row.facts.case.graph.startswith("cifar10")]
+    mean = {n: geometric_mean([row.median_s(n) for row in cells]) for n in (whole, *parted, "metis")}
+    assert sum(mean[name] < mean[whole] for name in parted) == 1, "on `cifar10` behind one of them"
+    assert sum(mean["metis"] < mean[name] for name in (whole, *parted)) == 2
+    mean = {n: geometric_mean([row.median_s(n) for row in rows]) for n in (whole, *parted, "heft", "metis")}
+    assert max(mean[name] for name in (whole, *parted)) < min(mean["heft"], mean["metis"])
+    assert mean[whole] > max(mean[name] for name in parted), "neither part is worth anything on the whole"
+
+
+def test_what_is_said_of_coarse_groups_is_what_was_found():
+    found, said = json.loads(text("benchmarks/coarse_groups.json")), unwrapped("docs/pretrained.md")
+    arms = {"placeto": ("64 groups", "256 groups", "64, then 256"), "gdp": ("32 groups", "units", "32, then units")}
+    dlrm = {}
+    for policy, (coarse, usual, both) in arms.items():
+        over = {
+            kind: [median(one[both]) / median(one[usual]) for one in graphs.values()]
+            for kind, graphs in found[policy].items()
+        }
+        alike = [kind for kind in over if abs(geometric_mean(over[kind]) - 1) < 0.03]
+        assert alike == (["cifar10", "nmt", "ptb"] if policy == "placeto" else ["cifar10", "ptb"]), "about as good"
+        zoo = over["zoo"]
+        assert (
+            f"`{policy}` is faster by 5 % and more on {sum(x <= 0.95 for x in zoo)}, by up to "
+            f"{100 * (1 - min(zoo)):.0f} %, and slower by at most {100 * (max(zoo) - 1):.0f} %" in said
+        )
+        assert f"Of the {len(zoo)} models of the zoo" in said
+        one = found[policy]["zoo"]["dlrm"]
+        dlrm[policy] = median(one[coarse]) / median(one[usual])
+    assert f"on `dlrm` `placeto` is {dlrm['placeto']:.0f} times slower with them, `gdp` {dlrm['gdp']:.0f} times" in said
+    assert geometric_mean([median(o["32, then units"]) / median(o["units"]) for o in found["gdp"]["nmt"].values()]) < 1
+
+
+def test_what_controllers_gain_is_what_was_measured():
+    found = json.loads(text("benchmarks/controllers.json"))
+    gain = {
+        name: f"{median(kinds['in step']) / median(kinds['alone']):.1f} times as many"
+        for name, kinds in found["placements_per_second"].items()
+    }
+    said = unwrapped("docs/policies.md")
+    assert f"{gain['seq2seq']} placements a second with `seq2seq`, and from {gain['hierarchical']} with" in said
+    assert found["controllers"] == found["processors"] == 2 and "Two controllers on two cores" in said
