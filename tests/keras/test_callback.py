@@ -51,6 +51,19 @@ def test_fit_is_the_same_with_validation_and_a_partial_last_batch(package, steps
 
 
 @both
+def test_data_of_unknown_length_makes_the_steps_that_it_has_batches_for(package):
+    known, unknown = (make_model(package) for _ in range(2))
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+    histories = [
+        model.fit(batches, epochs=3, shuffle=False, verbose=0, callbacks=[callback()]).history
+        for model, batches in ((known, data), (unknown, data.filter(lambda x, y: True)))
+    ]
+    assert_same(*histories)
+    assert_same_weights(known, unknown)
+    assert int(unknown.optimizer.iterations) == 3 * len(data)
+
+
+@both
 def test_variables_live_on_their_devices_during_fit(package):
     keras = keras_of(package)
     seen = []
