@@ -50,6 +50,7 @@ def test_fit_is_the_same_with_validation_and_a_partial_last_batch(package, steps
     np.testing.assert_allclose(placed.predict(X, verbose=0), plain.predict(X, verbose=0), **CLOSE)
 
 
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # as Keras says of a plain fit, too
 @both
 def test_data_of_unknown_length_makes_the_steps_that_it_has_batches_for(package):
     known, unknown = (make_model(package) for _ in range(2))
