@@ -23,6 +23,12 @@ from tfplace.reproduce.recheck import Judged, judged_tables
 from tfplace.reproduce.verdicts import verdicts_table
 
 
+def rows_of(suite):
+    """Of its committed results."""
+    header = json.loads(text(f"benchmarks/{suite}.jsonl").partition("\n")[0])["header"]
+    return [row for row in standings(Journal(ROOT / "benchmarks" / f"{suite}.jsonl", header)) if row.runs]
+
+
 def test_the_tables_of_fidelity_are_those_of_the_committed_results():
     results = json.loads(text("benchmarks/fidelity.json"))
     assert fidelity_tables(results) in text("docs/fidelity.md")
@@ -30,9 +36,7 @@ def test_the_tables_of_fidelity_are_those_of_the_committed_results():
 
 
 def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
-    header = json.loads(text("benchmarks/compare.jsonl").partition("\n")[0])["header"]
-    journal = Journal(ROOT / "benchmarks" / "compare.jsonl", header)
-    rows = [row for row in standings(journal) if row.runs]
+    rows = rows_of("compare")
     assert compare_tables(rows) in text("docs/comparison.md")
     assert short_table(rows) in text("README.md")
     found, readme, page = goals(rows), unwrapped("README.md"), unwrapped("docs/comparison.md")
@@ -64,8 +68,7 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
 
 
 def test_what_a_minute_was_worth_is_what_was_counted():
-    header = json.loads(text("benchmarks/compare.jsonl").partition("\n")[0])["header"]
-    rows, page = standings(Journal(ROOT / "benchmarks" / "compare.jsonl", header)), unwrapped("docs/comparison.md")
+    rows, page = rows_of("compare"), unwrapped("docs/comparison.md")
     later, early, ratios = {}, {}, []
     for name in SEARCHES:
         runs = [run for row in rows for run in row.runs[name]]
@@ -98,8 +101,7 @@ def _over_others(rows, name, tight):
 
 
 def test_the_tables_of_boxes_are_those_of_the_committed_results():
-    header = json.loads(text("benchmarks/boxes.jsonl").partition("\n")[0])["header"]
-    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "boxes.jsonl", header)) if row.runs]
+    rows = rows_of("boxes")
     page = unwrapped("docs/other_box.md")
     assert compare_tables(rows) in text("docs/other_box.md")
     of = {row.facts.case.topology: row.median_s("auto") / row.median_s("single") for row in rows}
@@ -108,8 +110,7 @@ def test_the_tables_of_boxes_are_those_of_the_committed_results():
 
 
 def test_the_tables_of_policies_are_those_of_the_committed_results():
-    header = json.loads(text("benchmarks/policies.jsonl").partition("\n")[0])["header"]
-    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "policies.jsonl", header)) if row.runs]
+    rows = rows_of("policies")
     tables, page = policies_tables(rows), unwrapped("docs/policies.md")
     assert tables in text("docs/policies.md")
     soon, as_good, cases = re.search(
@@ -226,8 +227,7 @@ def test_what_is_said_of_trained_policies_is_what_their_cards_say():
 
 
 def test_the_tables_of_unseen_graphs_are_those_of_the_committed_results():
-    header = json.loads(text("benchmarks/unseen.jsonl").partition("\n")[0])["header"]
-    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "unseen.jsonl", header)) if row.runs]
+    rows = rows_of("unseen")
     assert unseen_tables(rows) in text("docs/pretrained.md")
     over = {name: geometric_mean(over_optimised(rows, name)) for name in (*TRAINED, *CONSTRUCTIVE)}
     assert max(over[name] for name in TRAINED) < min(over[name] for name in CONSTRUCTIVE)  # as the pages say
@@ -242,8 +242,7 @@ def test_the_tables_of_unseen_graphs_are_those_of_the_committed_results():
 
 
 def test_the_tables_of_families_that_were_not_learned_from_are_those_of_the_committed_results():
-    header = json.loads(text("benchmarks/transfer.jsonl").partition("\n")[0])["header"]
-    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "transfer.jsonl", header)) if row.runs]
+    rows = rows_of("transfer")
     tables, page = transfer_tables(rows), unwrapped("docs/pretrained.md")
     assert tables in text("docs/pretrained.md")
     never, cases = re.search(r"in (\d+) of which it never has it", tables)[1], len(rows)
@@ -266,8 +265,7 @@ def test_the_tables_of_families_that_were_not_learned_from_are_those_of_the_comm
 
 
 def test_the_tables_of_what_parts_are_worth_are_those_of_the_committed_results():
-    header = json.loads(text("benchmarks/ablation.jsonl").partition("\n")[0])["header"]
-    rows = [row for row in standings(Journal(ROOT / "benchmarks" / "ablation.jsonl", header)) if row.runs]
+    rows = rows_of("ablation")
     page = unwrapped("docs/pretrained.md")
     assert ablation_tables(rows) in text("docs/pretrained.md")
     whole, parted = "gdp_whole", ("gdp_no_attention", "gdp_no_superposition")
