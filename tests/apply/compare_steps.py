@@ -3,6 +3,8 @@
 A program of its own because TensorFlow reads TF_ENABLE_ONEDNN_OPTS once, when it loads.
 
     TF_ENABLE_ONEDNN_OPTS=0 python compare_steps.py exact inception_like lstm_while
+
+`exact` and `default` are on four logical CPU devices, `gpu` on two halves of a GPU and the CPU, `halves` without it.
 """
 
 import itertools
@@ -16,10 +18,18 @@ import numpy as np
 import tensorflow as tf
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-DEVICES = ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration() for _ in DEVICES]
-)
+HALF_MIB = 4096
+ON_A_GPU = {"gpu": ["GPU:0", "GPU:1", "CPU:0"], "halves": ["GPU:0", "GPU:1"]}
+if sys.argv[1] in ON_A_GPU:
+    DEVICES = ON_A_GPU[sys.argv[1]]
+    halves = [tf.config.LogicalDeviceConfiguration(memory_limit=HALF_MIB) for _ in range(2)]
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("GPU")[0], halves)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+else:
+    DEVICES = ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration() for _ in DEVICES]
+    )
 
 import step_models  # noqa: E402
 from placing import random_placement  # noqa: E402

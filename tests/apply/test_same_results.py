@@ -25,15 +25,16 @@ MODELS = (
 TOLERANCE = 0.01
 
 
-def _run(mode: str, onednn: str) -> dict[str, dict]:
+def run(mode: str, onednn: str = "1", visible: str = "", models: tuple[str, ...] = MODELS) -> dict[str, dict]:
+    """What compare_steps.py prints, by model; `visible` are the GPUs it sees."""
     environment = {
         **os.environ,
         "TF_ENABLE_ONEDNN_OPTS": onednn,
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONPATH": str(ROOT),
+        "CUDA_VISIBLE_DEVICES": visible,
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
-    command = [sys.executable, str(SCRIPT), mode, *MODELS]
+    command = [sys.executable, str(SCRIPT), mode, *models]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -42,12 +43,12 @@ def _run(mode: str, onednn: str) -> dict[str, dict]:
 
 @pytest.fixture(scope="module")
 def exact() -> dict[str, dict]:
-    return _run("exact", onednn="0")
+    return run("exact", onednn="0")
 
 
 @pytest.fixture(scope="module")
 def default() -> dict[str, dict]:
-    return _run("default", onednn="1")
+    return run("default")
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -1,8 +1,11 @@
 """What the tracer said, as executions, transfers, memory and a timeline."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf import text_format
 
 import tfplace
 from tests.extract.models import keras_lstm
@@ -72,12 +75,33 @@ def test_memory_is_the_devices_own():
 def test_kernel_times_of_a_gpu_come_from_its_stream():
     gpu = "/job:localhost/replica:0/task:0/device:GPU:0"
     launched = [{"name": n, "start": i * 1000, "length": 50} for i, n in enumerate(("m", "shape"))]
-    kernels = [{"name": "m:MatMul", "start": 5000 + 100 * i, "length": 700} for i in range(2)]
+    kernels = [{"name": "m:MatMul", "start": 5000 + 100 * i, "length": 2000, "size": 0} for i in range(2)]
     other = (gpu + "/memcpy", [{"name": "m:MEMCPYHtoD", "start": 0, "length": 9}])
     stats = read_stats(metadata((gpu, launched), (gpu + "/stream:all", kernels), (gpu + "/stream:13", kernels), other))
     assert stats.names == ("m", "shape")
-    assert stats.kernel_s == pytest.approx([1.4e-6, 0])
+    assert stats.kernel_s == pytest.approx([5e-6, 0])  # two microseconds are between two and three
     assert stats.finish_s[0] == pytest.approx(50e-9)
+
+
+def test_a_step_as_an_h200_was_traced():
+    """A part of what TensorFlow 2.21 wrote of a small convolutional network's step."""
+    text = (Path(__file__).parent / "gpu_step.pbtxt").read_text()
+    stats = read_stats(text_format.Parse(text, tf.compat.v1.RunMetadata()))
+    gpu, cpu = (f"/job:localhost/replica:0/task:0/device:{kind}:0" for kind in ("GPU", "CPU"))
+    microseconds = {name: 1e6 * s for name, (s, _) in stats.seconds.items()}
+    assert dict(zip(stats.names, stats.devices, strict=True)) == dict.fromkeys(stats.names, gpu) | {"data_1": cpu}
+    assert microseconds["sequential_1/conv_1/convolution"] == pytest.approx(13 + 4 * 0.5)  # 1, 1, 1 and 10
+    assert microseconds["sequential_1/drop_1/Add"] == pytest.approx(0.5)  # less than one
+    assert microseconds["sequential_1/norm_1/mul_1/y"] == 0  # a constant launches nothing
+    assert microseconds["data_1"] == pytest.approx(3.327)  # the host's own clock
+    assert set(stats.memory_device) == {gpu}
+
+
+def test_kernels_of_a_part_of_a_gpu_are_in_the_whole_ones_stream():
+    half = "/job:localhost/replica:0/task:0/device:GPU:1"
+    kernels = [{"name": "m:MatMul", "start": 5000, "length": 2000, "size": 0}]
+    stats = read_stats(metadata((half, [{"name": "m", "length": 50}]), ("/device:GPU:0/stream:all", kernels)))
+    assert stats.kernel_s == pytest.approx([2.5e-6])
 
 
 @pytest.fixture(scope="module")

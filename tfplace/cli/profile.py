@@ -156,9 +156,9 @@ def _device(fv: flags.FlagValues) -> tuple[Callable[[], Backend], str]:
 
     if fv.cluster:
         return lambda: Cluster.connect([fv.cluster]), fv.device_model or worker_model(fv.cluster)
-    if fv.device_type == "GPU":
-        return LocalDevices, fv.device_model or gpu_model(0)
     # one inter-op thread: ops that ran side by side would count one another's time
+    if fv.device_type == "GPU":
+        return lambda: LocalDevices(inter_op=1), fv.device_model or gpu_model(0)
     return lambda: Cluster.start(1, inter_op=1), fv.device_model or core_model()
 
 

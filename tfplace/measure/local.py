@@ -31,13 +31,15 @@ class LocalDevices:
 
     Args:
       timeout_s: seconds a run may take, where `session` is not told.
+      inter_op: ops that are started at once, on all devices together; by default as many as TensorFlow thinks best.
     """
 
     pids: tuple[int, ...] = ()
 
-    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, timeout_s: float = TIMEOUT_S, inter_op: int | None = None) -> None:
         self.devices = available_devices()
         self._timeout_s = timeout_s
+        self._inter_op = inter_op
 
     def __repr__(self) -> str:
         return f"LocalDevices({len(self.devices)} devices)"
@@ -51,6 +53,9 @@ class LocalDevices:
         """A session on this process's devices, with state of its own."""
         config = session_config()
         config.operation_timeout_in_ms = int(1000 * (timeout_s or self._timeout_s))
+        if self._inter_op is not None:
+            config.inter_op_parallelism_threads = self._inter_op
+            config.use_per_session_threads = True
         return tf.compat.v1.Session(graph=graph, config=config)
 
     def end_session(self, session: Any) -> None:

@@ -6,6 +6,7 @@ tensor received from another process. Tensors handed over within a process leave
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,10 @@ from tfplace.errors import PlacementError
 _TRANSFER = re.compile(r"(?:edge_\d+_)(?P<op>\S+) from (?P<src>\S+) to (?P<dst>\S+)")
 RECEIVES = frozenset({"RecvTensor", "RecvBufTensor"})
 _BOOKKEEPING = frozenset({"_SOURCE", "_SINK"})
-_STREAM = re.compile(r"(?P<device>.*/device:GPU:\d+)/stream:all$")
+_STREAM = re.compile(r"/device:GPU:\d+/stream:all$")
+_HALF_MICROSECOND = 500
+"""Nanoseconds that a kernel is longer than its record in the mean: that has whole microseconds, rounded down."""
+_GPU = "/device:GPU:"
 _PART = re.compile(r"/(stream|memcpy)")
 
 
@@ -103,8 +107,8 @@ class _Record:
 def read_stats(metadata: Any) -> StepStats:
     """Reads a `RunMetadata`.
 
-    Untested on GPUs: there an op's kernel time is the sum of its records on the device's stream ("/device:GPU:0/
-    stream:all"), named "op:Type".
+    On a GPU an op's kernel time is the sum of its records on the streams ("/device:GPU:0/stream:all"), named "op:Type".
+    They are kept by the physical GPU, ops by the logical one; an op of a step runs on one of them only.
 
     Args:
       metadata: of a run under `FULL_TRACE`.
@@ -112,13 +116,13 @@ def read_stats(metadata: Any) -> StepStats:
     records: list[_Record] = []
     received: list[tuple[str, Any]] = []
     memory: list[tuple[int, str, int]] = []
-    on_stream: dict[tuple[str, str], int] = {}
+    on_stream: dict[str, int] = {}
     for part in metadata.step_stats.dev_stats:
         stream = _STREAM.search(part.device)
         for node in part.node_stats:
             if stream:
-                key = canonical(stream["device"]), node.node_name.rpartition(":")[0]
-                on_stream[key] = on_stream.get(key, 0) + _length(node)
+                op = node.node_name.rpartition(":")[0]
+                on_stream[op] = on_stream.get(op, 0) + 1000 * int(node.op_end_rel_micros) + _HALF_MICROSECOND
             elif node.node_name in RECEIVES:
                 received.append((canonical(part.device), node))
             elif not _PART.search(part.device) and node.node_name not in _BOOKKEEPING:
@@ -154,20 +158,17 @@ def _record(node: Any, device: str) -> _Record:
     return _Record(node.node_name, device, start, start + length, length)
 
 
-def _with_streams(records: list[_Record], on_stream: Mapping[tuple[str, str], int]) -> list[_Record]:
-    """Kernel times from the streams for the devices that have them; an op that launched nothing there has none."""
-    streamed = {device for device, _ in on_stream}
+def _with_streams(records: list[_Record], on_stream: Mapping[str, int]) -> list[_Record]:
+    """Kernel times of GPUs from their streams, if there are any; an op that launched nothing there has none."""
     return [
-        _Record(r.name, r.device, r.start, r.finish, on_stream.get((r.device, r.name), 0))
-        if r.device in streamed
-        else r
+        dataclasses.replace(r, kernel=on_stream.get(r.name, 0)) if on_stream and _GPU in r.device else r
         for r in records
     ]
 
 
 def _memory(node: Any, record: _Record) -> list[tuple[int, str, int]]:
     """Bytes in use on the op's own device when it ended, if it allocated and the allocator keeps count."""
-    gpu = "device:GPU" in record.device
+    gpu = _GPU in record.device
     used = [m.allocator_bytes_in_use for m in node.memory if m.allocator_name.startswith("GPU_") == gpu]
     return [(record.finish, record.device, sum(used))] if any(used) else []
 
