@@ -23,6 +23,13 @@ def test_what_was_held_back_is_shown_if_loading_fails(tmp_path):
     assert "broken" in result.stderr
 
 
+@pytest.mark.parametrize(("gpus", "growth"), [(False, "None"), (True, "true")])
+def test_memory_of_gpus_is_taken_as_it_is_needed(gpus, growth):
+    told = "import os; print(os.environ.get('TF_FORCE_GPU_ALLOW_GROWTH'))"
+    result = run(f"from tfplace.cli.quiet import load_tensorflow; load_tensorflow(gpus={gpus}); {told}")
+    assert result.stdout.strip() == growth
+
+
 @pytest.mark.parametrize(("gpus", "threads"), [(False, "1"), (True, "0")])  # 0: as many as there are cores
 def test_ops_have_one_thread_if_nothing_runs_here(gpus, threads):
     told = "import tensorflow as tf; print(tf.config.threading.get_intra_op_parallelism_threads())"

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tfplace.core.files import check_writable, write_whole
-from tfplace.errors import UnwrittenError
+from tfplace.core.files import check_writable, path_of, write_whole
+from tfplace.errors import InputError, UnwrittenError
 
 
 def test_content_is_on_disk_before_the_file_has_its_name(tmp_path, monkeypatch):
@@ -72,3 +72,10 @@ def test_what_cannot_be_written_is_told_before(tmp_path):
     for wrong in (path / "x.json", path.parent, "/proc/nowhere/x.json"):
         with pytest.raises(UnwrittenError, match="could not be written"):
             check_writable(wrong)
+
+
+def test_a_path_is_a_text_or_a_path(tmp_path):
+    assert path_of("run_dir", str(tmp_path)) == path_of("run_dir", tmp_path) == tmp_path
+    for wrong in (3, None, b"run"):
+        with pytest.raises(InputError, match=r"run_dir=.*; expected a path"):
+            path_of("run_dir", wrong)

@@ -15,6 +15,7 @@ from tfplace.learning.pretrained import Pretrained
 from tfplace.learning.settings import TrainSettings
 from tfplace.policies import gdp
 from tfplace.policies.gdp import Gdp, GdpSettings
+from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
 from tfplace.policies.networks.at_once import AtOnce
 from tfplace.policies.networks.sweeping import Sweeper
 from tfplace.policies.placeto import Placeto, PlacetoScratch, network_of
@@ -210,6 +211,31 @@ def test_gdp_that_was_refused_within_a_graph_places_outside_of_it():
     assert search.evaluations == 2 * (1 + 2)
 
 
+@pytest.mark.parametrize(
+    "placer",
+    [
+        Gdp(settings=GdpSettings(coarse=4, draws=4, clip=0.35)),  # such that its network is not kept yet
+        Gdp(settings=GdpSettings(coarse=4, draws=4, train=TrainSettings(batch=4)), fine_tune=1),
+        Placeto(settings=PlacetoSettings(again=1), fine_tune=1),
+        PlacetoScratch(settings=SETTINGS),
+        Hierarchical(settings=HierarchicalSettings(groups=4, hidden=8, embedding=3, groupings=2)),
+    ],
+    ids=["gdp", "gdp_tuned", "placeto_tuned", "placeto_scratch", "hierarchical"],
+)
+def test_networks_are_the_hosts_whatever_else_there_is(placer, logical_cpus):
+    where = []
+
+    def creator(make, **arguments):
+        made = make(**arguments)
+        where.append(made.device)
+        return made
+
+    assert len(logical_cpus) > 1
+    with tf.device("CPU:1"), tf.variable_creator_scope(creator):
+        Search(problem(40), Budget(evaluations=120), seed=1).run(placer, "placer")
+    assert where and all(device.endswith("/device:CPU:0") for device in where)
+
+
 def test_weights_are_those_of_the_same_policy_settings_and_values(file, tmp_path):
     one, other = Pretrained.load(file, "placeto"), Pretrained.load(file, "placeto")
     assert one == other and hash(one) == hash(other) and one != "weights"
@@ -247,6 +273,7 @@ def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
         (lambda path: path.unlink(), "No such file"),
         (lambda path: weights(path, hidden=7), "another version"),
         (lambda path: weights(path, hidden="7"), "another version"),
+        (lambda path: weights(path, hidden=6.0), "another version"),
         (lambda path: weights(path, depth=3), "another version"),
         (lambda path: changed(path, lambda values: [*values, values[0]]), "1 arrays of weights too many"),
         (lambda path: changed(path, lambda values: [values[0] * np.nan, *values[1:]]), "no finite numbers"),

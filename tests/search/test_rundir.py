@@ -70,6 +70,8 @@ def test_a_run_of_something_else_is_refused(tmp_path):
     RunDirectory(tmp_path, {"placer": "auto", "versions": {"tfplace": "2"}}).close()
     with pytest.raises(InputError, match=r"a run with placer 'heft' .* 'auto', with which it was begun"):
         RunDirectory(tmp_path, {"placer": "heft"})
+    with pytest.raises(InputError, match=r"a run with other weights in .* the weights, with which it was begun"):
+        RunDirectory(tmp_path, {"placer": "auto", "weights": "0123456789abcdef"})
     with pytest.raises(InputError, match="in which a run was begun"):
         RunDirectory(tmp_path, {"placer": "auto"}, resume=False)
     RunDirectory(tmp_path, {"placer": "auto"}).close()  # what was refused holds no lock

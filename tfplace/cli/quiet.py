@@ -21,7 +21,10 @@ def load_tensorflow(*, gpus: bool) -> None:
     Args:
       gpus: whether GPUs are wanted; planning for a machine that is not this one needs none.
     """
-    if not gpus:
+    if gpus:
+        # else TensorFlow takes all of their memory at once, and other processes on them fail
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    else:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     if "tensorflow" in sys.modules:
         return

@@ -138,7 +138,10 @@ UNSEEN = Suite(
     topologies=("2xP100", "4xP100", "2xV100-PCIe+2xP100", "8xP100"),
     tight=(),
     held_out=True,
-    beside=("rnn_elsewhere", "random_search_49", "annealing_49", "placeto_scratch_5000", "placeto_scratch_20000"),
+    beside=(
+        *("rnn_elsewhere", "random_search_49", "annealing_49", "local_search_49", "local_search_500"),
+        *("auto_500", "auto_2000", "placeto_scratch_5000", "placeto_scratch_20000"),
+    ),
 )
 """Policies that were trained on some graphs, on others."""
 

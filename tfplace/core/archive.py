@@ -18,7 +18,7 @@ import numpy as np
 
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
-from tfplace.core.files import UNREADABLE, writing
+from tfplace.core.files import UNREADABLE, path_of, writing
 from tfplace.core.graph import OpGraph, UnknownShape, Variable
 from tfplace.core.grouping import Grouping
 from tfplace.core.packing import (
@@ -98,7 +98,7 @@ def load(path: str | Path) -> OpGraph | Problem:
     Raises:
       SourceError: no such file, not an archive of tfplace, one that is cut off or damaged, or one of a newer version.
     """
-    path = Path(path)
+    path = path_of("path", path)
     header, parts = _read(path)
     try:
         graph = _unpack_graph(header["graph"], parts)

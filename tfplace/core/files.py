@@ -25,6 +25,21 @@ LOCK = "lock"
 """File by which a process has a directory to itself."""
 
 
+def path_of(what: str, given: object) -> Path:
+    """A path that somebody gave, as one.
+
+    Args:
+      what: the argument's name.
+      given: what was given for it.
+
+    Raises:
+      InputError: it is no path.
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"{what}={given!r}", "a path")
+    return Path(given)
+
+
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Writes a file beside its place first: a kill, or a power cut, in between leaves what was there before.
 

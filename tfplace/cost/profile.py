@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tfplace.core.device import Device
-from tfplace.core.files import write_whole
+from tfplace.core.files import path_of, write_whole
 from tfplace.errors import InputError
 
 FORMAT = "tfplace-profile/1"
@@ -141,7 +141,7 @@ class Profile:
         """
         if isinstance(source, Profile):
             return source
-        path = Path(source)
+        path = path_of("profile", source)
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:

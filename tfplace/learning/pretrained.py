@@ -122,6 +122,9 @@ class Pretrained:
           InputError: the policy has no such settings, or not with these values.
         """
         try:
+            for name, value in self.settings.items():
+                if type(value) is not type(getattr(settings, name, value)):
+                    raise TypeError(f"{name} {value!r}")
             return replace(settings, **self.settings)
         except TypeError as error:
             raise InputError(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tfplace.core.arrays import IntArray
 from tfplace.learning.controller import Controller, Learner, Order, Trial, apart, trial
-from tfplace.learning.eager import need_eager
+from tfplace.learning.host import on_host
 from tfplace.learning.metrics import batch_metrics
 from tfplace.learning.parameters import Parameters
 from tfplace.learning.rewards import Reward
@@ -43,10 +43,9 @@ def train(
       settings: constants.
 
     Raises:
-      InputError: see `need_eager`.
+      InputError: see `on_host`.
     """
-    need_eager()
-    with contextlib.suppress(BudgetSpentError):
+    with on_host(), contextlib.suppress(BudgetSpentError):
         start = best_start(study, starts)[0] if starts else None
         Training(study, functools.partial(learner, start), settings).go()
 

@@ -157,15 +157,14 @@ class Gdp(GdpScratch):
 
     def place(self, study: Study) -> IntArray:
         """Places, and learns as long as it is to."""
-        from tfplace.learning.eager import need_eager
+        from tfplace.learning.host import on_host
         from tfplace.learning.trainer import Training
 
-        need_eager()
         known = Pretrained.find(self.weights, "gdp")
         settings = known.settle(self.settings)
         training: Training | None = None
-        network = _network_with(known, settings)
-        with contextlib.suppress(BudgetSpentError):
+        with on_host(), contextlib.suppress(BudgetSpentError):
+            network = _network_with(known, settings)
             first = settings.draws // 2 if settings.coarse < study.problem.num_units else 0
             if first:
                 groups = in_groups(study, settings.coarse)

@@ -62,7 +62,9 @@ class PlacetoScratch:
 
     def place(self, study: Study) -> IntArray:
         """Visits and learns until the study's budget is used up."""
-        with contextlib.suppress(BudgetSpentError):
+        from tfplace.learning.host import on_host
+
+        with on_host(), contextlib.suppress(BudgetSpentError):
             self._run(study, self.settings).go()
         return best_of(study)
 
@@ -118,7 +120,11 @@ class Placeto(PlacetoScratch):
         with contextlib.suppress(BudgetSpentError):
             run = self._at_once(study, known)
             make_room(study, run.settings.groups)
-            run.tune(self.fine_tune)
+            if self.fine_tune:
+                from tfplace.learning.host import on_host
+
+                with on_host():
+                    run.tune(self.fine_tune)
         self.notes = cut_short(0 if run is None else run.updates, self.fine_tune)
         return best_of(study)
 
@@ -143,9 +149,12 @@ class PlacetoUntrained(Placeto):
     plain_at_once = False
 
     def _known(self, study: Study) -> Pretrained:
+        from tfplace.learning.host import on_host
+
         known = super()._known(study)
-        network = network_of(known.settle(self.settings), study.rng)
-        return replace(known, values=[variable.numpy() for variable in network.variables])
+        with on_host():
+            network = network_of(known.settle(self.settings), study.rng)
+            return replace(known, values=[variable.numpy() for variable in network.variables])
 
 
 def network_of(settings: PlacetoSettings, rng: np.random.Generator) -> Sweep:
@@ -220,8 +229,6 @@ class _Run:
 
     def tune(self, updates: int) -> None:
         """Learns from sweeps side by side, each of which is compared with the others' ends."""
-        if not updates:
-            return
         self._recall()
         settings, count, first = self.settings, self.settings.draws, self._first()
         while self.updates < updates:
@@ -240,9 +247,6 @@ class _Run:
     @cached_property
     def network(self) -> Sweep:
         """What is trained; at once there is none."""
-        from tfplace.learning.eager import need_eager
-
-        need_eager()
         network = network_of(self.settings, self.study.rng)
         if self.known is not None:
             self.known.give(network.variables)

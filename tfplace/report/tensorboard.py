@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from tfplace.core.files import path_of
 from tfplace.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ class Board:
     """
 
     def __init__(self, path: str | Path) -> None:
-        make = load_writer()
+        make, folder = load_writer(), str(path_of("tensorboard", path))
         try:
-            self._writer: Any = make(str(path))
+            self._writer: Any = make(folder)
         except OSError as error:
-            raise InputError(f"tensorboard={str(path)!r} ({error.strerror})", "a directory that can be made") from error
+            raise InputError(f"tensorboard={folder!r} ({error.strerror})", "a directory that can be made") from error
 
     def __enter__(self) -> Board:
         return self

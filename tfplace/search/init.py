@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tfplace.core.files import path_of
 from tfplace.core.stepcost import MEASURED
 from tfplace.errors import InputError, near_names
 from tfplace.registry import PLACERS
@@ -103,7 +104,7 @@ def check_pretrained(placer: str, weights: str | Path | None, fine_tune: int | N
         raise InputError(
             f"weights or fine_tune with placer {placer!r}", f"one of {', '.join(able)}", "Others learn from nothing."
         )
-    if weights is not None and not Path(weights).is_file():
+    if weights is not None and not path_of("weights", weights).is_file():
         raise InputError(f"weights {str(weights)!r}, which is no file", "one that scripts/train_policy.py wrote")
     if fine_tune is not None and fine_tune < 0:
         raise InputError(f"fine_tune={fine_tune}", "a number of updates, at least 0")

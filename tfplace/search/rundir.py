@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.core.files import LOCK, UNREADABLE, alone_in, write_whole, writing
+from tfplace.core.files import LOCK, UNREADABLE, alone_in, path_of, write_whole, writing
 from tfplace.core.stepcost import Key
 from tfplace.errors import InputError, UnwrittenError
 from tfplace.search.records import Lines, Records
 
 _FORMAT = 1
 _CHECKPOINT = "checkpoint.npz"
+_DIGESTS = ("weights", "init")
+"""What is told apart by a digest of its content, which tells nobody anything."""
 _SCALE = "scale.json"
 _START = "start.npz"
 _CONFIG, _BEST = "config.json", "best.npz"
@@ -75,7 +77,7 @@ class RunDirectory:
         self, path: str | Path, config: Mapping[str, Any], *, resume: bool = True, keep_s: float = KEEP_S
     ) -> None:
         self._keep_s = keep_s
-        self.path = Path(path)
+        self.path = path_of("run_dir", path)
         with _opening(self.path), contextlib.ExitStack() as opened:
             opened.enter_context(alone_in(self.path))
             self._claim({"format": _FORMAT, **config}, resume)
@@ -113,9 +115,12 @@ class RunDirectory:
         before = _read_config(path)
         if differ := [k for k in {**before, **config} if k != "versions" and before.get(k) != config.get(k)]:
             what = differ[0]
+            asked, begun = f"{what} {config.get(what)!r}", f"{before.get(what)!r}"
+            if what in _DIGESTS:
+                asked, begun = f"other {what}", f"the {what}"
             raise InputError(
-                f"a run with {what} {config.get(what)!r} in {self.path}",
-                f"{before.get(what)!r}, with which it was begun",
+                f"a run with {asked} in {self.path}",
+                f"{begun}, with which it was begun",
                 "Name another directory for another run.",
             )
 

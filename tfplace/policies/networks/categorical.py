@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfplace.core.arrays import FloatArray, IntArray
-from tfplace.learning.eager import need_eager
+from tfplace.learning.host import on_host
 from tfplace.learning.losses import ppo_kl
 
 
@@ -27,11 +27,11 @@ def descend(
       [G, D] logits, and the mean entropy of a group's choice before and the mean divergence after, in nats.
 
     Raises:
-      InputError: see `need_eager`.
+      InputError: see `on_host`.
     """
-    need_eager()
-    arrays = (tf.constant(logits), tf.constant(devices), tf.constant(advantage))
-    moved, entropy, divergence = _descend(*arrays, steps=steps, rate=rate, beta=beta)
+    with on_host():
+        arrays = (tf.constant(logits), tf.constant(devices), tf.constant(advantage))
+        moved, entropy, divergence = _descend(*arrays, steps=steps, rate=rate, beta=beta)
     return moved.numpy(), {"entropy": float(entropy), "divergence": float(divergence)}
 
 
