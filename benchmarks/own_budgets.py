@@ -1,10 +1,12 @@
 """Placers with budgets of their own on the graphs that are held out, beside what --suite=unseen has.
 
-    python benchmarks/own_budgets.py --graphs=graphs --placers=random_search_49,annealing_49             # minutes
+    python benchmarks/own_budgets.py --graphs=graphs --placers=random_search_49,annealing_49,local_search_49 # minutes
+    python benchmarks/own_budgets.py --graphs=graphs --placers=local_search_500,auto_2000                # half an hour
     python benchmarks/own_budgets.py --graphs=graphs --placers=placeto_scratch_20000 --topologies=4xP100 # half an hour
 
-adds to unseen.jsonl what is missing there. The number in a name is that of its evaluations: `random_search_49` and
-`annealing_49` are these searches with one fewer than `placeto` and `gdp` try at once, `placeto_scratch_5000` and
+adds to unseen.jsonl what is missing there. The number in a name is that of its evaluations: `random_search_49`,
+`annealing_49` and `local_search_49` are these searches with one fewer than `placeto` and `gdp` try at once,
+`local_search_500` has ten times as many, `auto_2000` is `auto` for some seconds, and `placeto_scratch_5000` and
 `placeto_scratch_20000` are Placeto that learns on each graph by itself. Simulated.
 """
 
@@ -41,6 +43,7 @@ def main(argv: list[str]) -> None:
 def _run_missing():
     from tfplace.compare import cells
     from tfplace.compare.journal import Journal
+    from tfplace.compare.running import refuse_other_graphs
     from tfplace.compare.suite_runs import held_out_members
     from tfplace.core.graph import OpGraph
     from tfplace.report.progress import Stages
@@ -54,7 +57,9 @@ def _run_missing():
             for name in held_out_members():
                 stages.stage(f"{name} on {topology}")
                 case = cells.Case(name, topology)
-                problem = cells.problem_of(OpGraph.load(Path(_GRAPHS.value) / f"{name}.npz"), case)
+                graph = Path(_GRAPHS.value) / f"{name}.npz"
+                refuse_other_graphs([(graph, case)], journal)
+                problem = cells.problem_of(OpGraph.load(graph), case)
                 for shown in _PLACERS.value:
                     placer, _, evaluations = shown.rpartition("_")
                     for seed in range(_SEEDS.value):

@@ -50,6 +50,7 @@ def _run_missing():
     from models import families
     from tfplace.compare.cells import Case
     from tfplace.compare.journal import Journal
+    from tfplace.compare.running import refuse_other_graphs
     from tfplace.report.progress import Stages
     from tfplace.search.budget import Budget
 
@@ -59,6 +60,7 @@ def _run_missing():
             learned, held_out = families.split(family)
             for topology in _TOPOLOGIES.value:
                 cases = [Case(f"{family}_{index}", topology) for index in held_out]
+                refuse_other_graphs([(graph_of(case), case) for case in cases], journal)
                 for seed in range(_SEEDS.value):
                     todo = [case for case in cases if (case, NAME, seed) not in journal.runs]
                     if todo:
@@ -68,11 +70,15 @@ def _run_missing():
                         journal.add(place(case, known, seed))
 
 
+def graph_of(case):
+    return Path(_GRAPHS.value) / f"{case.graph}.npz"
+
+
 def problem_of(case):
     from tfplace.compare import cells
     from tfplace.core.graph import OpGraph
 
-    return cells.problem_of(OpGraph.load(Path(_GRAPHS.value) / f"{case.graph}.npz"), case)
+    return cells.problem_of(OpGraph.load(graph_of(case)), case)
 
 
 def learner(start, study):

@@ -62,14 +62,7 @@ def tasks(
       InputError: the journal's results are of another graph of the same name; or as `Trained.code`.
       UnknownNameError: no such placer.
     """
-    for graph, case in cases:
-        known = journal.facts.get(case)
-        if known is not None and (is_now := _graph(graph).fingerprint) != known.fingerprint:
-            raise InputError(
-                f"graph {is_now} of {case.graph} in {graph.name}",
-                f"{known.fingerprint}, of which {journal.path.name} has results",
-                "Extract it as it was then, or name another file for the results.",
-            )
+    refuse_other_graphs(cases, journal)
     wanted = [Task(graph, case, budget) for graph, case in cases if case not in journal.facts]
     behind = trained or {}
     codes = {
@@ -84,6 +77,22 @@ def tasks(
             todo = [cell for cell in of_now if not journal.done(case, *cell, codes[cell[0], case.graph], budget)]
             wanted += [Task(graph, case, budget, *cell, behind.get(cell[0])) for cell in todo]
     return wanted
+
+
+def refuse_other_graphs(cases: Sequence[tuple[Path, Case]], journal: Journal) -> None:
+    """Checks that a journal's results, if it has any, are of the graphs in these files.
+
+    Raises:
+      InputError: they are of another graph of the same name.
+    """
+    for graph, case in cases:
+        known = journal.facts.get(case)
+        if known is not None and (is_now := _graph(graph).fingerprint) != known.fingerprint:
+            raise InputError(
+                f"graph {is_now} of {case.graph} in {graph.name}",
+                f"{known.fingerprint}, of which {journal.path.name} has results",
+                "Extract it as it was then, or name another file for the results.",
+            )
 
 
 def run_all(
