@@ -233,6 +233,20 @@ def test_the_tables_of_unseen_graphs_are_those_of_the_committed_results():
     assert max(over[name] for name in TRAINED) < min(over[name] for name in CONSTRUCTIVE)  # as the pages say
     said = " and ".join(f"{over[name]:.2f}" for name in TRAINED)
     assert f"{said} times the step of a minute of `auto` for each graph" in unwrapped("README.md")
+    few, more, seconds = (
+        geometric_mean(over_optimised(rows, name)) for name in ("local_search_49", "local_search_500", "auto_2000")
+    )
+    assert max(over[name] for name in TRAINED) < more < few
+    searched = (
+        f"`local_search` takes {few:.2f} times the step of a minute of `auto`, with ten times as many {more:.2f} times"
+    )
+    middle = median(over_optimised(rows, "local_search_500"))
+    near = sum(ratio <= 1.1 for ratio in over_optimised(rows, "auto_2000"))
+    page = unwrapped("docs/pretrained.md")
+    assert f"With these {searched} (its median, {middle:.2f}, is then that of the policies)" in page
+    assert f"`auto` takes {seconds:.2f} times with 2,000, and is within 10 % in {near} of {len(rows)} cases" in page
+    quick = f"`local_search` with ten times as many placements takes {more:.2f} times, `auto` with 2,000 {seconds:.2f}"
+    assert quick in unwrapped("README.md")
     own = [row for row in rows if row.ran(ITSELF)]
     shorter = [row.median_s("placeto") / row.median_s(ITSELF) for row in own]
     assert len(own) == 24 and max(shorter) < 1
