@@ -18,13 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-HALF_MIB = 4096
-ON_A_GPU = {"gpu": ["GPU:0", "GPU:1", "CPU:0"], "halves": ["GPU:0", "GPU:1"]}
-if sys.argv[1] in ON_A_GPU:
-    DEVICES = ON_A_GPU[sys.argv[1]]
-    halves = [tf.config.LogicalDeviceConfiguration(memory_limit=HALF_MIB) for _ in range(2)]
-    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("GPU")[0], halves)
-    tf.config.experimental.enable_tensor_float_32_execution(False)
+from gpus import split_gpu  # noqa: E402
+
+if sys.argv[1] in ("gpu", "halves"):
+    DEVICES = [*split_gpu(), *(["CPU:0"] if sys.argv[1] == "gpu" else [])]
 else:
     DEVICES = ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
     tf.config.set_logical_device_configuration(

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tfplace
 from tests.apply.test_same_results import MODELS, TOLERANCE, run
+from tests.gpus import HALF_MIB
 from tests.keras.fitting import both, fit, make_model
 from tests.measure.steps import two_towers
 from tfplace.core.stepcost import FailureKind
@@ -35,7 +36,7 @@ def test_the_gpu_and_its_halves_are_found(topology, devices):
     assert sorted(topology.device_names) == sorted(devices)
     halves = [d for d in topology.devices if d.type == "GPU"]
     assert {d.model for d in halves} == {gpu_model(0)}
-    assert {d.memory_bytes for d in halves} == {4096 * 2**20}
+    assert {d.memory_bytes for d in halves} == {HALF_MIB * 2**20}
     assert "data sheet" in topology.source
 
 
