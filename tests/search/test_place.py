@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfplace import Constraints
+from tfplace import Constraints, OpGraph
 from tfplace.api import compare, place, simulate
 from tfplace.core.stepcost import THROUGHPUT
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile
@@ -128,6 +128,18 @@ def test_the_bound_is_the_simulators_own_and_made_before_the_search():
 def test_a_seed_below_0_is_refused():
     with pytest.raises(InputError, match="seed -1"):
         place(two_towers(), seed=-1, placer="random", budget=3)
+
+
+@pytest.mark.parametrize("given", ["run_dir", "weights", "tensorboard"])
+def test_what_is_no_path_is_refused(given):
+    with pytest.raises(InputError, match=f"{given}=3; expected a path"):
+        place(two_towers(), placer="placeto", budget=3, **{given: 3})
+
+
+def test_files_that_are_no_paths_are_refused():
+    for load, given in ((Profile.load, "profile"), (OpGraph.load, "path")):
+        with pytest.raises(InputError, match=f"{given}=3; expected a path"):
+            load(3)
 
 
 def test_seeds_that_are_no_numbers_are_refused_and_those_of_numpy_are_not(tmp_path):

@@ -96,6 +96,7 @@ def load(path: str | Path) -> OpGraph | Problem:
     """What `save` wrote.
 
     Raises:
+      InputError: no path.
       SourceError: no such file, not an archive of tfplace, one that is cut off or damaged, or one of a newer version.
     """
     path = path_of("path", path)

@@ -303,6 +303,7 @@ class OpGraph:
         """The graph of a ".npz" file that `save` wrote, without TensorFlow; it has no `origin`, so it cannot be run.
 
         Raises:
+          InputError: no path.
           SourceError: no such file, or not a whole archive that this version reads.
         """
         from tfplace.core import archive
