@@ -5,10 +5,12 @@ import sys
 import pytest
 
 CODE = "from tfplace.cli.quiet import load_tensorflow; load_tensorflow(gpus=False); import sys; sys.stderr.write('end')"
+NOT_INHERITED = ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH")
+"""What commands that other tests run in this process leave in its environment."""
 
 
 def run(code, **env):
-    clean = {k: v for k, v in os.environ.items() if k not in ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES")}
+    clean = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean | env, check=False)
 
 

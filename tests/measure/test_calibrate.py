@@ -11,9 +11,9 @@ from tfplace.errors import ApplyError, InputError
 from tfplace.measure.bench import products, time_steps, value
 from tfplace.measure.calibrate import _memory, calibrate, describe_fit
 from tfplace.measure.cluster import Cluster
-from tfplace.measure.detect import gpu_devices, links_between
 from tfplace.measure.local import LocalDevices
 from tfplace.measure.machine import read_machine
+from tfplace.measure.rates import device_model
 from tfplace.measure.transfers import measure_transfers
 
 SIZES = (1024, 65536, 2**20)
@@ -84,24 +84,27 @@ def test_without_processes_to_ask_the_step_tells(logical_cpus):
     assert (times.one_way_s > 0).all()
 
 
-class Named:
-    """A backend of which only the names are asked."""
+class Listed(LocalDevices):
+    """A backend whose sessions run here, and list other devices than there are."""
 
-    pids = cores = ()
+    def __init__(self, limits):
+        super().__init__()
+        self.devices, self.limits = tuple(limits), limits
 
-    def __init__(self, *devices):
-        self.devices = devices
+    def session(self, graph, *, timeout_s=None):
+        session = super().session(graph)
+        listed = [SimpleNamespace(name=name, memory_limit_bytes=limit) for name, limit in self.limits.items()]
+        session.list_devices = lambda: listed
+        return session
 
 
-def test_gpus_have_their_own_memory_and_cpu_devices_share_the_machines(monkeypatch):
-    gpus = [*gpu_devices(["GPU:0"], {}, [1024])[0], *gpu_devices(["GPU:1"], {}, [4096])[0]]
-    topology = Topology("this machine", tuple(gpus), links_between(gpus))
-    monkeypatch.setattr("tfplace.measure.calibrate.detect_topology", lambda: topology)
-    local, worker = "/job:localhost/replica:0/task:0/device:", "/job:worker/replica:0/task:1/device:"
+def test_gpus_have_what_tensorflow_may_take_and_cpu_devices_share_the_machines(logical_cpus):
     whole = read_machine().memory_bytes
-    assert _memory(Named(f"{local}CPU:0", f"{local}GPU:1", f"{local}GPU:0")) == [whole, 4 * 2**30, 2**30]
-    assert _memory(Named(f"{local}CPU:0", f"{worker}CPU:0")) == [whole // 2] * 2
-    assert _memory(Named(f"{worker}GPU:7")) == [8 * 2**30]  # of which nothing is known here
+    assert _memory(LocalDevices()) == [whole // 4] * 4
+    backend = Listed({LocalDevices().devices[0]: 2**28, "/job:worker/replica:0/task:1/device:GPU:0": 2**30})
+    assert _memory(backend) == [whole, 2**30]
+    worker = SimpleNamespace(pids=(), addresses=("far:1", "there:1"))
+    assert device_model(worker, backend.devices[1]) == "the GPU of there"
 
 
 def test_one_size_is_no_line(logical_cpus):

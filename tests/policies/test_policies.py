@@ -110,16 +110,16 @@ def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, keep_s, leant, 
         evaluator = Ends(problem)
         evaluator.last = last
         with RunDirectory(path, {}, keep_s=keep_s) as directory, contextlib.suppress(EndError):
-            search = Search(problem, Budget(evaluations=400), 3, evaluator=evaluator, run=directory)
+            search = Search(problem, Budget(evaluations=240), 3, evaluator=evaluator, run=directory)
             search.run(POLICIES[name](starts), name)
             return search, evaluator.calls
         return None
 
     whole, asked = run(tmp_path / "whole")
-    run(tmp_path / "cut", last=220)
+    run(tmp_path / "cut", last=140)
     assert (tmp_path / "cut" / "checkpoint.npz").exists() == (keep_s == 0)
     again, asked_again = run(tmp_path / "cut")
-    assert asked == 400 and asked_again < 200
+    assert asked == 240 and asked_again < 120
     assert again.best_key == whole.best_key
     np.testing.assert_array_equal(again.best, whole.best)
     for file in ("improvements.jsonl", "metrics.jsonl"):

@@ -26,7 +26,7 @@ from tfplace.workers.here import Here
 from tfplace.workers.processes import Processes
 
 ROOT = Path(__file__).resolve().parents[2]
-COURSE = Course(imitate=6, reinforce=6, examine=6)
+COURSE = Course(imitate=4, reinforce=4, examine=4)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def same(one, other):
 def test_a_training_ends_with_weights_and_a_card_however_often_it_is_begun(entries, tmp_path):
     told = Told()
     learned = training(entries, tmp_path / "run", told).go()
-    assert [update for update, _ in told.exams] == [6, 12]
+    assert [update for update, _ in told.exams] == [4, 8]
     assert set(learned.card["exams"]) == {"small on 2xP100", "small on 4xP100"}
     assert all(value > 0 for row in learned.card["exams"].values() for value in row.values())
     assert learned.card["graphs"]["small on 4xP100"] == {"learned": 4, "held_out": 1}
@@ -111,7 +111,7 @@ def test_a_training_ends_with_weights_and_a_card_however_often_it_is_begun(entri
     assert stages.index("imitate") < stages.index("reinforce")
     assert len(list((tmp_path / "known").iterdir())) == len(entries)
 
-    cut = CutAfter(8)  # the last checkpoint is that of the examination after 6
+    cut = CutAfter(6)  # the last checkpoint is that of the examination after 4
     with pytest.raises(CutError):
         training(entries, tmp_path / "cut", cut).go()
     once_more = [training(entries, tmp_path / folder).go() for folder in ("cut", "run")]

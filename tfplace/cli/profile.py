@@ -155,7 +155,7 @@ def _device(fv: flags.FlagValues) -> tuple[Callable[[], Backend], str]:
     from tfplace.measure.rates import core_model, gpu_model, worker_model
 
     if fv.cluster:
-        return lambda: Cluster.connect([fv.cluster]), fv.device_model or worker_model(fv.cluster)
+        return lambda: Cluster.connect([fv.cluster]), fv.device_model or worker_model(fv.cluster, fv.device_type)
     # one inter-op thread: ops that ran side by side would count one another's time
     if fv.device_type == "GPU":
         return lambda: LocalDevices(inter_op=1), fv.device_model or gpu_model(0)

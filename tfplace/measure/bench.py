@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,19 +56,31 @@ def time_steps(backend: Backend, builds: Sequence[Build], repeats: int) -> Timin
     """
     sessions: list[Any] = []
     try:
-        steps = [_open(backend, build, sessions) for build in builds]
-        turns = [[_timed(backend, step) for step in steps] for _ in range(WARMUP + repeats)][WARMUP:]
-    except Exception as error:
-        failure = backend.failure_of(error)
-        if failure is None:
-            raise
-        raise ApplyError(f"a calibration step that fails: {failure}", "devices that run it") from error
+        with failures_told(backend):
+            steps = [_open(backend, build, sessions) for build in builds]
+            turns = [[_timed(backend, step) for step in steps] for _ in range(WARMUP + repeats)][WARMUP:]
     finally:
         for session in sessions:
             backend.end_session(session)
     step_s = [[seconds for seconds, _ in turn] for turn in turns]
     core_s = [[cores for _, cores in turn] for turn in turns]
     return Timings(np.array(step_s), np.array(core_s).reshape(repeats, len(builds), -1))
+
+
+@contextlib.contextmanager
+def failures_told(backend: Backend) -> Iterator[None]:
+    """Makes of what a session raises an error that says what a calibration needs.
+
+    Raises:
+      ApplyError: a step fails.
+    """
+    try:
+        yield
+    except Exception as error:
+        failure = backend.failure_of(error)
+        if failure is None:
+            raise
+        raise ApplyError(f"a calibration step that fails: {failure}", "devices that run it") from error
 
 
 def _open(backend: Backend, build: Build, sessions: list[Any]) -> Callable[[], Any]:

@@ -14,8 +14,7 @@ from tfplace.core.topology import Topology
 from tfplace.cost.calibrate import LinkFit, fit_link
 from tfplace.errors import InputError
 from tfplace.measure.backend import Backend
-from tfplace.measure.bench import process_of
-from tfplace.measure.detect import detect_topology, gpu_devices
+from tfplace.measure.bench import failures_told, process_of
 from tfplace.measure.machine import read_machine
 from tfplace.measure.rates import Rates, device_model, measure_rates
 from tfplace.measure.transfers import SIDE, SIZES, measure_transfers
@@ -53,8 +52,8 @@ def calibrate(
     """Measures a backend's devices and the links between them; nothing else should run meanwhile.
 
     Devices are named by type and number in the backend's order ("CPU:0", "CPU:1"), as `MeasuredEvaluator` maps them.
-    CPU devices have this machine's memory in equal parts, since TensorFlow does not tell theirs; GPUs have what
-    `detect_topology` tells.
+    CPU devices have this machine's memory in equal parts, since TensorFlow does not tell theirs; GPUs have what it may
+    take of them.
 
     Args:
       backend: from `Cluster.start`, `Cluster.connect` or `LocalDevices`.
@@ -78,7 +77,7 @@ def calibrate(
     rates = {}
     for name, device in zip(names, backend.devices, strict=True):
         meter.tell(f"rates of {name}")
-        rates[name] = measure_rates(backend, device, process_of(backend, device))
+        rates[name] = measure_rates(backend, device, process_of(backend, device) if _is_cpu(device) else None)
         _check_memory(memory[name], rates[name].workspace_bytes, len(names))
         meter.advance()
     fits = []
@@ -138,22 +137,32 @@ def _names(devices: Sequence[str]) -> list[str]:
 
 def _memory(backend: Backend) -> list[int]:
     """[D] bytes of the backend's devices."""
-    specs = [tf.DeviceSpec.from_string(device) for device in backend.devices]
-    cpus = sum(spec.device_type == "CPU" for spec in specs)
-    here: dict[str, int] = {}
-    if cpus < len(specs):
-        here = {device.name: device.memory_bytes for device in detect_topology().devices if device.type == "GPU"}
-    out = []
-    for spec, device in zip(specs, backend.devices, strict=True):
-        name = f"{spec.device_type}:{spec.device_index}"
-        if spec.device_type == "CPU":
-            out.append(read_machine().memory_bytes // cpus)
-        elif name in here:
-            out.append(here[name])
-        else:
-            (gpu,), _ = gpu_devices([name], {"device_name": device_model(backend, device)}, [None])
-            out.append(gpu.memory_bytes)
-    return out
+    cpus = [_is_cpu(device) for device in backend.devices]
+    part = read_machine().memory_bytes // max(sum(cpus), 1)
+    limits = {} if all(cpus) else _memory_limits(backend)
+    return [part if cpu else limits[device] for device, cpu in zip(backend.devices, cpus, strict=True)]
+
+
+def _is_cpu(device: str) -> bool:
+    return str(tf.DeviceSpec.from_string(device).device_type) == "CPU"
+
+
+def _memory_limits(backend: Backend) -> dict[str, int]:
+    """Bytes that TensorFlow may take of each device; it has a real number for GPUs only.
+
+    Raises:
+      ApplyError: nothing can be run there.
+    """
+    graph = tf.Graph()
+    with graph.as_default(), tf.device(backend.devices[0]):
+        nothing = tf.no_op()
+    with failures_told(backend):
+        session = backend.session(graph)
+        try:
+            session.run(nothing)  # before, a session of workers knows nothing of them
+            return {device.name: int(device.memory_limit_bytes) for device in session.list_devices()}
+        finally:
+            backend.end_session(session)
 
 
 def _device(name: str, memory_bytes: int, rates: Rates, model: str) -> Device:
@@ -180,7 +189,8 @@ def _source(rates: dict[str, Rates], fits: Sequence[LinkFit]) -> str:
         text = f"{fit.link.src} -> {fit.link.dst}: median error {fit.fit_error:.0%} of the one-way time"
         parts.append(text + (f", modelled up to {fit.excess:.0%} above it" if fit.excess > 0 else ""))
     parts.append(
-        "memory: CPU devices have this machine's in equal parts; workspace: what a process holds beside tensors"
+        "memory: CPU devices have this machine's in equal parts, GPUs what TensorFlow may take; workspace: what a "
+        "process holds beside tensors"
     )
     return "; ".join(parts)
 

@@ -118,17 +118,19 @@ def _product(model: str) -> tuple[dict[str, Any], bool]:
 
 
 def _memory_from_driver(model: str) -> int | None:
-    """Bytes of the first GPU of that model `nvidia-smi` lists, since TensorFlow's public API does not tell."""
+    """Bytes of the first GPU of that model, since TensorFlow's public API does not tell."""
+    return next((size for name, size in driver_gpus() if name == model), None)
+
+
+def driver_gpus() -> list[tuple[str, int]]:
+    """Model and bytes of each GPU that `nvidia-smi` lists, whatever this process sees of them; none without it."""
     command = shutil.which("nvidia-smi")
     if command is None:
-        return None
+        return []
     query = [command, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     try:
         lines = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
-        return None
-    for line in lines:
-        name, _, megabytes = line.rpartition(",")
-        if name.strip() == model and megabytes.strip().isdigit():
-            return int(megabytes) * 2**20
-    return None
+        return []
+    listed = [(name.strip(), size.strip()) for name, _, size in (line.rpartition(",") for line in lines)]
+    return [(name, int(size) * 2**20) for name, size in listed if size.isdigit()]

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfplace.cost.analytic import EFFICIENCY
 from tfplace.measure.backend import Backend
 from tfplace.measure.bench import Build, products, time_steps, value
+from tfplace.measure.detect import driver_gpus
 from tfplace.measure.machine import read_machine
 from tfplace.measure.sockets import split_address
 
@@ -74,21 +75,27 @@ def measure_rates(backend: Backend, device: str, process: int | None = None) -> 
 def device_model(backend: Backend, device: str) -> str:
     """What to call a device's product; profiles of one model serve all devices of it."""
     spec = tf.DeviceSpec.from_string(device)
-    if spec.device_type == "GPU":
-        return gpu_model(spec.device_index)
     if spec.job == "localhost":
-        return read_machine().model
-    return core_model() if backend.pids else worker_model(getattr(backend, "addresses", ())[spec.task])
+        return gpu_model(spec.device_index) if spec.device_type == "GPU" else read_machine().model
+    if not backend.pids:
+        return worker_model(getattr(backend, "addresses", ())[spec.task], spec.device_type)
+    return machine_gpu_model() if spec.device_type == "GPU" else core_model()
 
 
-def worker_model(address: str) -> str:
+def worker_model(address: str, device_type: str = "CPU") -> str:
     """What to call the product of a worker that is known by its address, "host:port", only: no other host's."""
-    return f"the processor of {split_address(address)[0]}"
+    return f"the {'processor' if device_type == 'CPU' else device_type} of {split_address(address)[0]}"
 
 
 def core_model() -> str:
     """The product of a worker started on this machine, which has one core."""
     return f"one core of {read_machine().model}"
+
+
+def machine_gpu_model() -> str:
+    """The product of the GPUs of workers started on this machine; which of several kinds one has is not known."""
+    models = {name for name, _ in driver_gpus()}
+    return models.pop() if len(models) == 1 else "a GPU of this machine"
 
 
 def gpu_model(index: int) -> str:
