@@ -77,16 +77,20 @@ class Variables:
           ApplyError: a variable has no value yet, or a live input pipeline reads it; none has moved.
           tf.errors.OpError: a device cannot hold them; none has moved.
         """
-        moving = self._moving(devices)
-        for variable in moving.values():
-            _check_initialized(variable)
-        for variable in _piped(moving).values():
+        for variable in _piped(self._moving(devices)).values():
             raise ApplyError(
                 f"a move of variable {variable.name!r}, which an input pipeline reads that was made where it is now",
                 "variables that no input pipeline reads: it would go on reading the old storage",
                 "Delete the pipeline before, and make it anew after; or apply the placement anew, which leaves such "
                 "variables where they are.",
             )
+        return self._move(devices)
+
+    def _move(self, devices: Mapping[str, str]) -> int:
+        """`move`, where it is known that no pipeline is in the way: that takes a pass over all there is in memory."""
+        moving = self._moving(devices)
+        for variable in moving.values():
+            _check_initialized(variable)
         if moving:
             Variables._moves += 1
         copies = [(variable, _copy(variable, devices[op])) for op, variable in moving.items()]
@@ -115,7 +119,7 @@ class Variables:
                 "there, and would go on reading the old storage.",
                 stacklevel=4,
             )
-        return self.move(self._home | {op: variable.handle.device for op, variable in stay.items()})
+        return self._move(self._home | {op: variable.handle.device for op, variable in stay.items()})
 
     def _moving(self, devices: Mapping[str, str]) -> dict[str, Any]:
         """Variables that are not on the device of their op, by op."""
