@@ -45,7 +45,13 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outcome(graph, cache):
-    return profiling.profile_graph(graph, OneOpAtATime, MODEL, cache=cache, steps=5)
+    """Measured while nothing else used the processor, if it can be had."""
+    for _ in range(5):
+        cache.unlink(missing_ok=True)
+        measured = profiling.profile_graph(graph, OneOpAtATime, MODEL, cache=cache, steps=5)
+        if not measured.disturbed:
+            break
+    return measured
 
 
 def _never():
