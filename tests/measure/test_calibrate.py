@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError, InputError
-from tfplace.measure.bench import products, time_steps, value
-from tfplace.measure.calibrate import _memory, calibrate, describe_fit
+from tfplace.measure.bench import process_of, products, time_steps, value
+from tfplace.measure.calibrate import _memory, _memory_limits, calibrate, describe_fit
 from tfplace.measure.cluster import Cluster
+from tfplace.measure.detect import driver_gpus
 from tfplace.measure.local import LocalDevices
 from tfplace.measure.machine import read_machine
 from tfplace.measure.rates import device_model
@@ -101,10 +102,35 @@ class Listed(LocalDevices):
 def test_gpus_have_what_tensorflow_may_take_and_cpu_devices_share_the_machines(logical_cpus):
     whole = read_machine().memory_bytes
     assert _memory(LocalDevices()) == [whole // 4] * 4
+    assert {*_memory_limits(LocalDevices())} == {*LocalDevices().devices}
     backend = Listed({LocalDevices().devices[0]: 2**28, "/job:worker/replica:0/task:1/device:GPU:0": 2**30})
     assert _memory(backend) == [whole, 2**30]
-    worker = SimpleNamespace(pids=(), addresses=("far:1", "there:1"))
-    assert device_model(worker, backend.devices[1]) == "the GPU of there"
+
+
+@pytest.mark.parametrize(
+    ("listed", "model"),
+    [
+        (["Some Chip"] * 2, "Some Chip"),
+        (["Some Chip", "Another"], "a GPU of this machine"),
+        ([], "a GPU of this machine"),
+    ],
+)
+def test_gpus_of_workers_have_names_of_their_own(listed, model, monkeypatch, tmp_path):
+    tell = tmp_path / "nvidia-smi"
+    tell.write_text("#!/bin/sh\n" + "".join(f"echo '{name}, 1024'\n" for name in listed))
+    tell.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    gpu = "/job:worker/replica:0/task:1/device:GPU:0"
+    assert driver_gpus() == [(name, 2**30) for name in listed]
+    assert device_model(SimpleNamespace(pids=(1, 2)), gpu) == model
+    assert device_model(SimpleNamespace(pids=(), addresses=("far:1", "there:1")), gpu) == "the GPU of there"
+
+
+def test_a_process_tells_of_its_processor_alone():
+    backend = SimpleNamespace(pids=(1, 2))
+    worker = "/job:worker/replica:0/task:{}/device:{}:0"
+    asked = [worker.format(1, "CPU"), worker.format(1, "GPU"), worker.format(2, "CPU")]
+    assert [process_of(backend, device) for device in asked] == [1, None, None]
 
 
 def test_one_size_is_no_line(logical_cpus):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 class Parameters:
     """Variables that Adam descends.
 
-    It does so in one row that holds all of them, as one op on many numbers takes less than many ops on few.
+    It does so in one row that holds all of them: a dozen ops for each variable would take long to trace.
 
     Args:
       variables: of one type, always in the same order.

@@ -104,9 +104,14 @@ def _timed(backend: Backend, step: Callable[[], Any]) -> tuple[float, list[float
 
 
 def process_of(backend: Backend, device: str) -> int | None:
-    """Which of the backend's processes runs a device; None for this process and for those of other machines."""
-    task = tf.DeviceSpec.from_string(device).task
-    return int(task) if task is not None and task < len(backend.pids) else None
+    """Which of the backend's processes is a device, its cores and its memory.
+
+    None for this process, for those of other machines, and for GPUs, of which their process's seconds and bytes tell
+    nothing.
+    """
+    spec = tf.DeviceSpec.from_string(device)
+    known = spec.device_type == "CPU" and spec.task is not None and spec.task < len(backend.pids)
+    return int(spec.task) if known else None
 
 
 def value(device: str, shape: Sequence[int], dtype: Any = tf.float32, fill: float = 1.0) -> Any:

@@ -77,7 +77,7 @@ def calibrate(
     rates = {}
     for name, device in zip(names, backend.devices, strict=True):
         meter.tell(f"rates of {name}")
-        rates[name] = measure_rates(backend, device, process_of(backend, device) if _is_cpu(device) else None)
+        rates[name] = measure_rates(backend, device, process_of(backend, device))
         _check_memory(memory[name], rates[name].workspace_bytes, len(names))
         meter.advance()
     fits = []

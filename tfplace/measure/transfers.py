@@ -104,7 +104,7 @@ class _Pair:
     def core_s(self, size: int, work: int) -> tuple[float, float]:
         """Seconds a transfer takes of each end, with `work` products computed between two."""
         count, repeats = (32, 15) if size < _SMALL else (8, 10) if size < _LARGE else (3, 5)
-        src, dst = (process_of(self.backend, d) if "device:CPU" in d else None for d in (self.src, self.dst))
+        src, dst = (process_of(self.backend, d) for d in (self.src, self.dst))
         if src is not None and dst is not None and src != dst:
             timings = self._kept_and_sent(size, count, work, repeats, busy=(self.src, self.dst))
             return timings.extra_core_s(src) / count, timings.extra_core_s(dst) / count
