@@ -14,7 +14,7 @@ from tfplace.simulate.options import Options
 from tfplace.simulate.pipeline import PipelineLoads
 from tfplace.simulate.program import compile_problem
 from tfplace.simulate.relaxation import relax
-from tfplace.simulate.room import devices_with_room, op_bytes
+from tfplace.simulate.room import devices_with_room, op_bytes, roomy
 from tfplace.sources import formulate
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_graph, random_problem
 
@@ -98,6 +98,18 @@ def test_what_an_op_holds_is_what_it_reads_and_makes_and_views_count_once():
     assert op_bytes(compile_problem(problem)).tolist() == [8, 8, 8 + 3, 0]
     limited = dataclasses.replace(problem, memory_limit=np.array([100, 10]))
     assert devices_with_room(limited).tolist() == [[True, True], [True, True], [True, False], [True, True]]
+
+
+def test_units_may_be_only_where_there_is_room_for_them():
+    """b fits the first device alone; there is room for c nowhere, and it stays as it was."""
+    graph = make_graph({"a": 8, "b": 30, "c": 90}, ["a -> b"])
+    problem = make_problem(graph, make_topology(2, memory=[50, 20]), 1.0)
+    narrow = roomy(problem)
+    assert narrow.allowed.tolist() == [[True, True], [True, False], [True, True]]
+    assert np.isinf(narrow.unit_seconds[1, 1])
+    assert roomy(problem) is narrow
+    wide = dataclasses.replace(problem, memory_limit=np.array([90, 90]))
+    assert roomy(wide) is wide
 
 
 def bound_of(graph, seconds, num_devices=2, **kwargs):

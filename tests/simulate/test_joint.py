@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tfplace.core.constraints import Constraints
 from tfplace.group.problem import formulate
 from tfplace.simulate.bounds import lower_bound
-from tfplace.simulate.joint import one_machine
+from tfplace.simulate.joint import _MOST, _heads, _Work, heads, one_machine, twins
 from tfplace.simulate.options import DEFAULT
-from tfplace.simulate.paths import after_s, allowed_seconds, before_s
+from tfplace.simulate.paths import _incoming, _sending, after_s, allowed_seconds, before_s
 from tfplace.testing import make_graph, make_problem, make_topology
 
 
@@ -88,3 +88,23 @@ def test_naming_devices_anew_changes_nothing(seed):
     for times in (before_s, after_s):
         one, other = (times(p, allowed_seconds(p), DEFAULT) for p in (alike, nearly))
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_of_each_kind_of_device_tell_of_all(seed):
+    """To the last bit, as if every device were computed with."""
+    from tfplace.core.costs import CostTable
+    from tfplace.testing import random_graph
+
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, 40)
+    topology = make_topology(6, bandwidth=50.0, latency=0.1, types=["CPU"] * 6)
+    seconds = rng.uniform(0, 3, (graph.num_ops, 1)) * [1.0, 1.5, 1.0, 1.0, 1.5, 2.0]
+    problem = formulate(graph, topology, CostTable(seconds, ("test",) * graph.num_ops), Constraints())
+    seconds, incoming, sending = allowed_seconds(problem), _incoming(problem), _sending(problem, DEFAULT)
+    twin = twins(seconds, sending)
+    assert twin.tolist() == [0, 1, 0, 0, 1, 5]
+    seen, shape = np.full(len(seconds), -1, np.int64), seconds.shape
+    work = _Work(np.zeros(shape), seconds, incoming, sending, np.zeros(shape), seen, np.zeros((4, _MOST)))
+    _heads(work, twin)
+    np.testing.assert_array_equal(heads(incoming, seconds, sending), work.h)

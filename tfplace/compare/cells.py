@@ -309,7 +309,9 @@ def run_cell(
     problem: Problem, case: Case, placer: str, budget: Budget, seed: int, *, trained: Trained | None = None
 ) -> Run:
     """What `run_placer` finds."""
-    return run_placer(Search(problem, budget, seed), case, placer, seed, trained=trained)
+    evaluator = Simulator(problem)
+    _ = evaluator.bound_s  # for the page, as `tfplace place` tells it; what it takes is no part of the budget
+    return run_placer(Search(problem, budget, seed, evaluator=evaluator), case, placer, seed, trained=trained)
 
 
 def run_placer(

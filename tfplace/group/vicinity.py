@@ -40,8 +40,6 @@ class Vicinity:
         order = np.argsort(ends, kind="stable")
         self._near = others[order].astype(np.int32)
         self._first: LongArray = np.searchsorted(ends[order], np.arange(problem.num_units + 1)).astype(np.int64)
-        self._seen = np.zeros(problem.num_units, np.bool_)
-        self._out = np.zeros(problem.num_units, np.int32)
 
     def cluster(self, level: int, unit: int) -> IntArray:
         """The cluster that a unit is in at a level."""
@@ -49,7 +47,7 @@ class Vicinity:
 
     def size(self, level: int) -> float:
         """Mean number of units in the clusters of a level."""
-        return len(self._out) / len(self.clusters[level])
+        return len(self.labels[0]) / len(self.clusters[level])
 
     def neighbours(self, unit: int) -> IntArray:
         """Units it shares an edge with, once per edge."""
@@ -63,8 +61,9 @@ class Vicinity:
           unit: where it begins.
           size: at least 1.
         """
-        count = _region(self._first, self._near, devices, unit, size, self._seen, self._out)
-        return self._out[:count].copy()
+        out = np.empty(min(size, len(devices)), np.int32)
+        count = _region(self._first, self._near, devices, unit, np.zeros(len(devices), np.bool_), out)
+        return out[:count]
 
 
 def members(label: IntArray) -> list[IntArray]:
@@ -75,21 +74,17 @@ def members(label: IntArray) -> list[IntArray]:
 
 
 @nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
-def _region(
-    first: LongArray, near: IntArray, devices: IntArray, unit: int, size: int, seen: BoolArray, out: IntArray
-) -> int:
-    """Breadth first from `unit`; writes the units to `out`, returns how many, and leaves `seen` false."""
+def _region(first: LongArray, near: IntArray, devices: IntArray, unit: int, seen: BoolArray, out: IntArray) -> int:
+    """Breadth first from `unit` until `out` is full; writes the units to it and returns how many."""
     out[0] = unit
     seen[unit] = True
     count, i = 1, 0
-    while i < count < size:
+    while i < count < len(out):
         for e in range(first[out[i]], first[out[i] + 1]):
             v = near[e]
-            if count < size and not seen[v] and devices[v] == devices[unit]:
+            if count < len(out) and not seen[v] and devices[v] == devices[unit]:
                 seen[v] = True
                 out[count] = v
                 count += 1
         i += 1
-    for j in range(count):
-        seen[out[j]] = False
     return count

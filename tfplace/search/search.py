@@ -52,6 +52,7 @@ class Search:
 
     Attributes:
       evaluations: placements evaluated.
+      fitting: the problem as placers see it, without devices on which a unit never fits.
       failed: how many of them did not fit, did not run, or were given up; of this process.
       ran_s: step seconds of all of them that have any; of this process.
       broken: why the evaluator, its controllers or the run's directory could not go on; None while they can.
@@ -72,6 +73,7 @@ class Search:
         self.problem = problem
         self.budget = budget
         self.evaluator = evaluator or Simulator(problem)
+        self.fitting: Problem = getattr(self.evaluator, "fitting", problem)
         self.rng = np.random.default_rng(seed)
         self._seed = seed
         self.evaluations = 0

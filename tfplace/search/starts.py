@@ -14,6 +14,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.init import check_init
 from tfplace.search.search import Search
 from tfplace.study.base import Placer
+from tfplace.study.devices import settle
 
 _EVALUATIONS = 200
 """Whatever constructs a placement comes to its end with fewer; a search has to stop somewhere."""
@@ -36,6 +37,8 @@ def quickly_placed(problem: Problem, placer: Placer, seed: int, evaluator: Evalu
 def start_from(init: Placement | str | Path, problem: Problem, seed: int, evaluator: Evaluator) -> IntArray:
     """[U] the devices of a placement, a file of one, or of a placer by its name.
 
+    Units that do not fit where they are go to the fastest device on which they do.
+
     Args:
       init: which one.
       problem: what is placed.
@@ -52,4 +55,4 @@ def start_from(init: Placement | str | Path, problem: Problem, seed: int, evalua
         check_init(init)
     units = problem.gather(Placement.load(init, problem=problem).op_device)
     problem.expand(units)  # the rules may have changed since
-    return units
+    return settle(getattr(evaluator, "fitting", problem), units)

@@ -41,8 +41,8 @@ class SearchStudy:
 
     @property
     def problem(self) -> Problem:
-        """What is placed."""
-        return self._search.problem
+        """What is placed, without devices on which a unit never fits."""
+        return self._search.fitting
 
     @property
     def rng(self) -> np.random.Generator:

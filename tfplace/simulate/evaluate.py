@@ -21,6 +21,7 @@ from tfplace.simulate.bounds import lower_bound
 from tfplace.simulate.critical import critical_path
 from tfplace.simulate.event import CHANGES, MOVED, SENT, Batch
 from tfplace.simulate.options import DEFAULT, Options
+from tfplace.simulate.room import roomy
 
 
 class Simulator:
@@ -99,6 +100,11 @@ class Simulator:
         step_s = self._run(self.problem.spread(np.asarray(unit_device, np.int32)))
         over = np.maximum(self._scratch.devices["peak"] - self._kernel.program.limit, 0).sum()
         return critical_path(self._kernel.program, self._scratch), (int(over), step_s)
+
+    @property
+    def fitting(self) -> Problem:
+        """The problem in which units may be only where they fit; see `tfplace.simulate.room`."""
+        return roomy(self.problem)
 
     @cached_property
     def bound_s(self) -> float:

@@ -89,12 +89,28 @@ def heads(incoming: Incoming, seconds: FloatArray, sending: Sending) -> FloatArr
       seconds: [V, D] of ops, infinite where they may not be.
       sending: of transfers.
     """
-    shape = seconds.shape
-    seconds = np.ascontiguousarray(seconds)
+    twin = twins(seconds, sending)
+    kept = _pairs(twin)
+    shape = len(seconds), len(kept)
     seen, found = np.full(shape[0], -1, np.int64), np.zeros((4, _MOST))
-    work = _Work(np.zeros(shape), seconds, incoming, sending, np.zeros(shape), seen, found)
-    _heads(work, twins(seconds, sending))
-    return work.h
+    between = Sending(*(np.ascontiguousarray(table[np.ix_(kept, kept)]) for table in sending))
+    work = _Work(
+        np.zeros(shape), np.ascontiguousarray(seconds[:, kept]), incoming, between, np.zeros(shape), seen, found
+    )
+    place = np.searchsorted(kept, twin[kept]).astype(np.int32)
+    _heads(work, place)
+    return np.ascontiguousarray(work.h[:, np.searchsorted(kept, twin)])
+
+
+def _pairs(twin: IntArray) -> IntArray:
+    """[N] the first two devices of those that are each other's twins: one to be on, one to be elsewhere.
+
+    What is said of a device and of another one is the same for every two of them.
+    """
+    order = np.argsort(twin, kind="stable")
+    rank = np.arange(len(twin)) - np.searchsorted(twin[order], twin[order])
+    kept: IntArray = np.sort(order[rank < 2]).astype(np.int32)
+    return kept
 
 
 def twins(rows: FloatArray, tables: Sequence[FloatArray]) -> IntArray:

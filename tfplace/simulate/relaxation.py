@@ -59,8 +59,8 @@ def relax(unit_s: FloatArray, unit_bytes: FloatArray | None = None, limit: Float
         return nothing
     slowest = float(np.where(np.isfinite(unit_s), unit_s, 0.0).max(axis=1).sum())
     if unit_bytes is None or limit is None:
-        return _climb(nothing, _Sharing(unit_s, np.zeros(units), np.ones(devices), slowest), quickest)
-    sharing = _Sharing(unit_s, unit_bytes, np.maximum(limit, 1.0), slowest)
+        return _climb(nothing, _sharing(unit_s, np.zeros(units), np.ones(devices), slowest), quickest)
+    sharing = _sharing(unit_s, unit_bytes, np.maximum(limit, 1.0), slowest)
     best = nothing
     for scale in np.geomspace(quickest, slowest / devices, _SCALES).tolist():
         best = _climb(best, sharing, scale)
@@ -68,12 +68,26 @@ def relax(unit_s: FloatArray, unit_bytes: FloatArray | None = None, limit: Float
 
 
 class _Sharing(NamedTuple):
-    """[U, D] seconds, infinite where not allowed; [U] bytes; [D] limits; seconds no division that fits takes longer."""
+    """Units of K kinds; those of one kind take the same seconds and bytes, as most units of a large graph do.
+
+    Attributes:
+      unit_s: [K, D] seconds, infinite where not allowed.
+      held: [K] bytes.
+      units: [K] how many.
+      limit: [D] bytes.
+      slowest: seconds; no division that fits takes longer.
+    """
 
     unit_s: FloatArray
     held: FloatArray
+    units: FloatArray
     limit: FloatArray
     slowest: float
+
+
+def _sharing(unit_s: FloatArray, held: FloatArray, limit: FloatArray, slowest: float) -> _Sharing:
+    kinds, count = np.unique(np.column_stack([unit_s, held]), axis=0, return_counts=True)
+    return _Sharing(np.ascontiguousarray(kinds[:, :-1]), kinds[:, -1], count.astype(np.float64), limit, slowest)
 
 
 def _climb(start: Relaxation, sharing: _Sharing, scale: float) -> Relaxation:
@@ -86,8 +100,8 @@ def _climb(start: Relaxation, sharing: _Sharing, scale: float) -> Relaxation:
     reach = 0.1  # of the target above the best value
     for _ in range(_STEPS if np.isfinite(start.seconds) else 0):
         chosen = np.where(allowed, seconds * weight + share * (price * scale), np.inf).argmin(axis=1)
-        load = np.bincount(chosen, seconds[rows, chosen], minlength=devices)
-        over = np.bincount(chosen, share[rows, chosen], minlength=devices) - 1.0
+        load = np.bincount(chosen, sharing.units * seconds[rows, chosen], minlength=devices)
+        over = np.bincount(chosen, sharing.units * share[rows, chosen], minlength=devices) - 1.0
         value = float(load @ weight + scale * (price @ over))
         reach = min(reach * 2, 2.0) if value > best.seconds * (1 + reach / 4) else max(reach * 0.95, 1e-4)
         if value > sharing.slowest * (1 + 1e-6):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, LongArray
@@ -30,6 +33,19 @@ def devices_with_room(problem: Problem) -> BoolArray:
         np.maximum.at(most, unit[runs], need[runs])
         room[:, d] &= held + most <= limit
     return room
+
+
+@functools.lru_cache(maxsize=1)
+def roomy(problem: Problem) -> Problem:
+    """The problem in which units may be only where there is room for them; see `devices_with_room`.
+
+    A unit for which there is room nowhere stays allowed where it is. What is asked for again is kept, since a search is
+    made of many.
+    """
+    room = devices_with_room(problem)
+    nowhere = ~room.any(axis=1)
+    room[nowhere] = problem.allowed[nowhere]
+    return problem if (room == problem.allowed).all() else dataclasses.replace(problem, allowed=room)
 
 
 def op_bytes(program: Program) -> LongArray:

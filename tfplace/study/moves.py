@@ -49,12 +49,8 @@ class Moves:
         problem = study.problem
         self.study = study
         self.done = 0.0
-        self.near = Vicinity(problem)
-        self.nested = _nested(problem)
         self.may = problem.allowed
-        self.allowed = [np.flatnonzero(row).tolist() for row in problem.allowed]
-        compute = set(compute_devices(problem).tolist())
-        self.usual = [[d for d in row if d in compute] or row for row in self.allowed]
+        self.near, self.nested, self.allowed, self.usual = _parts(problem)
         scope = [self._scope] if self.nested.labels else []
         self.kinds = (self._cluster, self._swap, self._border, self._across, *scope)
         self.path = _Path(study)
@@ -158,10 +154,31 @@ class Moves:
         return int(self.study.rng.integers(count))
 
 
+class _Parts(NamedTuple):
+    """What moves are made of.
+
+    Attributes:
+      near: what lies near what.
+      nested: scopes.
+      allowed: [U] of devices where each unit may be.
+      usual: [U] of those of them that work is spread over, or else all.
+    """
+
+    near: Vicinity
+    nested: NestedScopes
+    allowed: list[list[int]]
+    usual: list[list[int]]
+
+
 @functools.lru_cache(maxsize=1)
-def _nested(problem: Problem) -> NestedScopes:
-    """Kept, since a portfolio searches one problem again and again, and reading names takes a while."""
-    return NestedScopes(problem)
+def _parts(problem: Problem) -> _Parts:
+    """Kept, since a portfolio searches one problem again and again, and this takes seconds for a large graph."""
+    rows, kind = np.unique(problem.allowed, axis=0, return_inverse=True)
+    compute = {*compute_devices(problem).tolist()}
+    allowed = [np.flatnonzero(row).tolist() for row in rows]
+    usual = [[d for d in row if d in compute] or row for row in allowed]
+    each = kind.reshape(-1).tolist()
+    return _Parts(Vicinity(problem), NestedScopes(problem), [allowed[k] for k in each], [usual[k] for k in each])
 
 
 class _Path:

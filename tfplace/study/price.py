@@ -17,6 +17,9 @@ _OVER_ALL_S = 2.0
 _PACE, _MOST = 50.0, 1e6
 """Logarithm of what the price would rise by over a whole budget, and how often the first price it is at most."""
 
+_DOUBLING = 10
+"""Evaluations in which it doubles at the soonest."""
+
 
 class Price:
     """One number for a key, in seconds, so that a search can pass through placements that do not fit the memory.
@@ -27,7 +30,7 @@ class Price:
 
     That is the self-adjusting penalty of M. Gendreau, A. Hertz, G. Laporte: A Tabu Search Heuristic for the Vehicle
     Routing Problem, Management Science 40(10), 1994. Departure: it changes by a factor that depends on the part of the
-    budget spent, where theirs is doubled or halved after ten moves alike.
+    budget spent, and no faster than theirs, which is doubled or halved after ten moves alike.
 
     Args:
       study: of the search.
@@ -46,7 +49,7 @@ class Price:
         limit_bytes = max(float(problem.memory_limit[compute_devices(problem)].sum()), 1.0)
         self._first_s, self._byte_s = _OVER_S * self.scale_s, _OVER_ALL_S * self.scale_s / limit_bytes
         self.weight = weight
-        self._study, self._spent = study, study.spent
+        self._study, self._spent, self._made = study, study.spent, study.evaluations
 
     def __call__(self, key: Key) -> float:
         """Seconds a key counts as."""
@@ -60,10 +63,11 @@ class Price:
 
     def adapt(self, fits: bool) -> None:
         """Says whether the search has been, since it last said so, at placements that fit."""
-        spent = self._study.spent
-        factor = math.exp(_PACE * (spent - self._spent))
+        spent, made = self._study.spent, self._study.evaluations
+        soonest = math.log(2.0) * (made - self._made) / _DOUBLING
+        factor = math.exp(min(_PACE * (spent - self._spent), soonest))
         self.weight = max(self.weight / factor, 1.0) if fits else min(self.weight * factor, _MOST)
-        self._spent = spent
+        self._spent, self._made = spent, made
 
 
 def best_start(study: Study, starts: Sequence[IntArray]) -> tuple[IntArray, Key]:
