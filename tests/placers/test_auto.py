@@ -189,3 +189,15 @@ def test_where_scouts_could_do_little_one_search_has_all_evaluations(monkeypatch
         placer = Auto()
         Search(problem, Budget(evaluations=12_000), 0).run(placer, "auto")
         assert any("from one device" in note for note in placer.notes) == scouts
+
+
+@pytest.mark.parametrize(("least", "searches"), [(1, 6), (10**9, 1)])
+def test_by_the_clock_too(least, searches, monkeypatch):
+    """What one evaluation takes tells how many a scout would have."""
+    monkeypatch.setattr("tfplace.placers.auto._LEAST", least)
+    placer = Auto()
+    problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
+    Search(problem, Budget(seconds=2.0), 0).run(placer, "auto")
+    found = [note for note in placer.notes if "% of the budget" in note]
+    assert len(found) == searches
+    assert ("from one device" in " ".join(found)) == (searches > 1)

@@ -68,7 +68,8 @@ class Auto:
        fails.
     2. Scouts search for a short while each, as many as can do something in it: `local_search` from the two best members
        and from the best single device.
-    3. It goes on from what the two best scouts found, then from the best of all with what is left.
+    3. It goes on from what the two best scouts found, then from the best of all with what is left; from the best member
+       where there was no time for scouts.
 
     It is never worse than any member that ran, since every placement a member evaluates counts, nor than the starts it
     is given. It stops early when the best placement reaches the lower bound. With a budget in evaluations nothing
@@ -169,21 +170,27 @@ class _Portfolio:
 
     def improve(self) -> None:
         """Scouts, survivors, and the best of all until the budget is spent."""
+        spent = self.study.spent
         alone = self._alone()
-        scouted = self._scout(alone)
+        scouted = self._scout(alone, self.study.spent - spent)
         begin = self.study.spent
         best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]
         for i, found in enumerate(best):
             self._search(found, begin + (1 - begin) * _SECOND * (i + 1) / len(best), "after")
         self._search(self._best() if best else self._start(0, alone), 1.0)
 
-    def _scout(self, alone: _Found) -> list[_Found]:
-        """What the first scouts find, as many as can do something in their time."""
+    def _scout(self, alone: _Found, each: float) -> list[_Found]:
+        """What the first scouts find, as many as can do something in their time.
+
+        Args:
+          alone: everything on one device.
+          each: part of the budget that it takes to evaluate that.
+        """
         study = self.study
-        scouts: Sequence[int] = SCOUTS
         end = study.spent + (1 - study.spent) * _SCOUTING
-        if study.left.evaluations is not None:
-            scouts = scouts[: int(_SCOUTING * study.left.evaluations / _LEAST)]
+        left = study.left.evaluations
+        most = (end - study.spent) / max(each, _TINY) if left is None else _SCOUTING * left
+        scouts: Sequence[int] = SCOUTS[: int(most / _LEAST)]
         found: list[_Found | None] = []
         while len(scouts) > 1 or (found and scouts):  # a lone one would have none to be compared with
             rank, *scouts = scouts
