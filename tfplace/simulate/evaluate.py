@@ -101,7 +101,7 @@ class Simulator:
         over = np.maximum(self._scratch.devices["peak"] - self._kernel.program.limit, 0).sum()
         return critical_path(self._kernel.program, self._scratch), (int(over), step_s)
 
-    @property
+    @cached_property
     def fitting(self) -> Problem:
         """The problem in which units may be only where they fit; see `tfplace.simulate.room`."""
         return roomy(self.problem)

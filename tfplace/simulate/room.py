@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 
@@ -35,12 +34,10 @@ def devices_with_room(problem: Problem) -> BoolArray:
     return room
 
 
-@functools.lru_cache(maxsize=1)
 def roomy(problem: Problem) -> Problem:
     """The problem in which units may be only where there is room for them; see `devices_with_room`.
 
-    A unit for which there is room nowhere stays allowed where it is. What is asked for again is kept, since a search is
-    made of many.
+    A unit for which there is room nowhere stays allowed where it is.
     """
     room = devices_with_room(problem)
     nowhere = ~room.any(axis=1)
