@@ -38,7 +38,7 @@ MEMBERS = (
 )
 """In the order in which they run: what is most worth it for what it takes comes first.
 
-List schedulers take far longer than partitioners where graphs are large and memory is tight, and find less.
+List schedulers take far longer than partitioners where a graph is large and memory is tight.
 """
 
 PIPELINE_MEMBERS = ("single", "contiguous", "expert", "metis", "scotch", "heft", "round_robin")
