@@ -25,6 +25,7 @@ from tfplace.search.rundir import RunDirectory
 from tfplace.search.study import SearchStudy
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.base import BudgetSpentError, Placer, Study
+from tfplace.study.batches import WHOLE_SPACE, placements
 from tfplace.workers.base import Controllers
 
 _PROGRESS_S = 0.2
@@ -73,7 +74,9 @@ class Search:
         self.problem = problem
         self.budget = budget
         self.evaluator = evaluator or Simulator(problem)
-        self.fitting: Problem = getattr(self.evaluator, "fitting", problem)
+        # So few are all tried, which tells what comes nearest if nothing fits.
+        few = placements(problem) <= WHOLE_SPACE
+        self.fitting: Problem = problem if few else getattr(self.evaluator, "fitting", problem)
         self.rng = np.random.default_rng(seed)
         self._seed = seed
         self.evaluations = 0

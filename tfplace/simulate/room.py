@@ -37,12 +37,11 @@ def devices_with_room(problem: Problem) -> BoolArray:
 def roomy(problem: Problem) -> Problem:
     """The problem in which units may be only where there is room for them; see `devices_with_room`.
 
-    A unit for which there is room nowhere stays allowed where it is.
+    If there is room for one of them nowhere, nothing fits, and all may be where they were.
     """
     room = devices_with_room(problem)
-    nowhere = ~room.any(axis=1)
-    room[nowhere] = problem.allowed[nowhere]
-    return problem if (room == problem.allowed).all() else dataclasses.replace(problem, allowed=room)
+    as_it_is = not room.any(axis=1).all() or (room == problem.allowed).all()
+    return problem if as_it_is else dataclasses.replace(problem, allowed=room)
 
 
 def op_bytes(program: Program) -> LongArray:

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.problem import Problem
 from tfplace.study.base import Study
 
 WHOLE_SPACE = 2000
@@ -35,6 +36,14 @@ def all_keys(study: Study, unit_devices: IntArray, limit_s: float = math.inf) ->
     return np.concatenate(over), np.concatenate(step_s)
 
 
+def placements(problem: Problem) -> float:
+    """How many placements there are; infinite if they are far more than `WHOLE_SPACE`."""
+    counts = problem.allowed.sum(axis=1)
+    if np.log(counts).sum() > 2 * math.log(WHOLE_SPACE):  # of many units the product has thousands of digits
+        return math.inf
+    return float(math.prod(counts.tolist()))
+
+
 def try_all(study: Study) -> bool:
     """Evaluates every placement if the budget suffices for all and there are at most `WHOLE_SPACE`.
 
@@ -44,10 +53,7 @@ def try_all(study: Study) -> bool:
       Whether it did.
     """
     problem, evaluations = study.problem, study.left.evaluations
-    counts = problem.allowed.sum(axis=1)
-    if np.log(counts).sum() > 2 * math.log(WHOLE_SPACE):  # of many units the product has thousands of digits
-        return False
-    space = math.prod(counts.tolist())
+    space = placements(problem)
     if space > WHOLE_SPACE or (evaluations is not None and evaluations < space):
         return False
     order = np.argsort(problem.unit_seconds, axis=1, kind="stable")
