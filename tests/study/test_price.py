@@ -61,6 +61,18 @@ def test_the_price_of_missing_bytes_follows_what_is_found():
     assert price.rows(np.array([10**6]), np.array([2.0])).tolist() == [price(short)]
 
 
+def test_the_price_doubles_in_ten_evaluations_at_the_soonest():
+    """In a budget of 50 it would rise by e at each; in one of 10,000 it rises by the part that is spent."""
+    problem = wide_problem(0)
+    for budget, factor in ((50, 2.0), (10_000, math.exp(50.0 * 10 / 10_000))):
+        study = study_of(problem, evaluations=budget)
+        price = Price(study, (0, 3.0))
+        for _ in range(10):
+            study.key(single_devices(problem)[0])
+        price.adapt(fits=False)
+        assert price.weight == pytest.approx(factor)
+
+
 @pytest.mark.parametrize("placer", [Annealing, Brkga, CrossEntropy, LocalSearch])
 @pytest.mark.parametrize("seed", range(3))
 def test_searches_end_where_the_memory_suffices(placer, seed):

@@ -6,7 +6,7 @@ its seconds there, and a device does at most one second of its ops' work per sec
 
 from __future__ import annotations
 
-import dataclasses
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from tfplace.core.problem import Problem
 from tfplace.simulate.options import DEFAULT, Options
 from tfplace.simulate.paths import after_s, allowed_seconds, before_s
 from tfplace.simulate.relaxation import Relaxation, relax
-from tfplace.simulate.room import devices_with_room
+from tfplace.simulate.room import roomy
 
 _STEPS = 64
 """Values tried for either end of a window."""
@@ -39,8 +39,19 @@ class Bound:
     all: Mapping[str, float]
 
 
+_known: weakref.WeakKeyDictionary[Problem, dict[Options, Bound]] = weakref.WeakKeyDictionary()
+"""Bounds of problems that are still there: whoever evaluates one of them anew asks again."""
+
+
 def lower_bound(problem: Problem, options: Options = DEFAULT) -> Bound:
     """The largest of the bounds on the step time of any placement that keeps to the allowed devices and the memory."""
+    known = _known.setdefault(problem, {})
+    if options not in known:
+        known[options] = _lower_bound(problem, options)
+    return known[options]
+
+
+def _lower_bound(problem: Problem, options: Options) -> Bound:
     bounds = _anywhere(problem, options)
     memory = memory_s(problem, options)
     if memory is not None:
@@ -165,14 +176,13 @@ def memory_s(problem: Problem, options: Options = DEFAULT) -> float | None:
     That of `memory_split`; and the other bounds; each unit only where there is room for any one of its ops, see
     `devices_with_room`: every placement that fits has it there.
     """
-    room = devices_with_room(problem)
-    if not room.any(axis=1).all():
+    narrow = roomy(problem)
+    if narrow is None:
         return None
     forced: list[float] = []
-    if (room != problem.allowed).any():
-        problem = dataclasses.replace(problem, allowed=room)
-        forced += _anywhere(problem, options).values()
-    split = memory_split(problem)
+    if narrow is not problem:
+        forced += _anywhere(narrow, options).values()
+    split = memory_split(narrow)
     if split is not None:
         forced.append(split.seconds)
     return max(forced, default=None)

@@ -103,8 +103,8 @@ class Simulator:
 
     @cached_property
     def fitting(self) -> Problem:
-        """The problem in which units may be only where they fit; see `tfplace.simulate.room`."""
-        return roomy(self.problem)
+        """The problem in which units may be only where they fit, if all do somewhere; see `tfplace.simulate.room`."""
+        return roomy(self.problem, self._kernel.program) or self.problem
 
     @cached_property
     def bound_s(self) -> float:

@@ -105,7 +105,7 @@ def heads(incoming: Incoming, seconds: FloatArray, sending: Sending) -> FloatArr
 def _pairs(twin: IntArray) -> IntArray:
     """[N] the first two devices of those that are each other's twins: one to be on, one to be elsewhere.
 
-    What is said of a device and of another one is the same for every two of them.
+    What is said of a device and of another one is the same for every two of them, and no way over a third is shorter.
     """
     order = np.argsort(twin, kind="stable")
     rank = np.arange(len(twin)) - np.searchsorted(twin[order], twin[order])

@@ -14,13 +14,17 @@ _INSTANT_S = 1e-9
 """An op as short as that may start and end at one time of the clock, at which memory does not count."""
 
 
-def devices_with_room(problem: Problem) -> BoolArray:
+def devices_with_room(problem: Problem, program: Program | None = None) -> BoolArray:
     """[U, D] devices where each unit may be and whose memory holds any one of its ops.
 
     A placement with a unit anywhere else does not fit: from an op's start to its end its device holds the op's inputs
     and outputs, and always the variables of its unit. A row without any is a unit that nothing holds.
+
+    Args:
+      problem: what is placed.
+      program: the problem compiled, if it is.
     """
-    program = compile_problem(problem)
+    program = compile_problem(problem) if program is None else program
     unit, need = program.ops["unit"][:-1], op_bytes(program)
     held = np.zeros(problem.num_units, np.int64)
     inside = unit >= 0
@@ -34,14 +38,16 @@ def devices_with_room(problem: Problem) -> BoolArray:
     return room
 
 
-def roomy(problem: Problem) -> Problem:
-    """The problem in which units may be only where there is room for them; see `devices_with_room`.
+def roomy(problem: Problem, program: Program | None = None) -> Problem | None:
+    """The problem with units only where there is room for them, see `devices_with_room`; itself if that is everywhere.
 
-    If there is room for one of them nowhere, nothing fits, and all may be where they were.
+    Returns:
+      None if there is room for a unit nowhere: then nothing fits.
     """
-    room = devices_with_room(problem)
-    as_it_is = not room.any(axis=1).all() or (room == problem.allowed).all()
-    return problem if as_it_is else dataclasses.replace(problem, allowed=room)
+    room = devices_with_room(problem, program)
+    if not room.any(axis=1).all():
+        return None
+    return problem if (room == problem.allowed).all() else dataclasses.replace(problem, allowed=room)
 
 
 def op_bytes(program: Program) -> LongArray:
