@@ -82,6 +82,30 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     assert "all that they place fits" in page and not any(run.over_bytes for run in at_once)
 
 
+def test_what_is_said_of_seeds_and_of_memory_is_what_was_found():
+    rows, page = rows_of("compare"), unwrapped("docs/comparison.md")
+    most, mean = {}, {}
+    for name in ("auto", "local_search"):
+        spreads = [high / low for row in rows for low, high in [row.spread_s(name)]]
+        most[name], mean[name] = (100 * (spread - 1) for spread in (max(spreads), geometric_mean(spreads)))
+    assert (
+        f"seeds of `auto` differ by up to {most['auto']:.0f} %, by {mean['auto']:.0f} % in the mean, those of "
+        f"`local_search` by up to {most['local_search']:.0f} %, {mean['local_search']:.0f} % in the mean" in page
+    )
+    cases = {row.facts.case: row for row in rows}
+    paid = {
+        (case.graph, case.topology): row.median_s("auto") / cases[Case(case.graph, case.topology)].median_s("auto")
+        for case, row in cases.items()
+        if case.tight
+    }
+    some = ("gnmt_2", "gnmt_4", "gnmt_8", "inception_v3", "nmt_2", "nmt_4", "resnet50")
+    spread = sorted(100 * (paid.pop((name, "4xP100")) - 1) for name in some)
+    assert f"`nmt_4` and `resnet50` ({spread[0]:.0f} to {spread[-1]:.0f} %)" in page
+    assert f"`gnmt_8` on eight devices ({100 * (paid.pop(('gnmt_8', '8xP100')) - 1):.0f} %)" in page
+    assert f"and `transformer_xl_2` ({paid.pop(('transformer_xl_2', '4xP100')):.1f} times)" in page
+    assert max(paid.values()) < 1.08
+
+
 def test_what_a_minute_was_worth_is_what_was_counted():
     rows, page = rows_of("compare"), unwrapped("docs/comparison.md")
     later, early, ratios = {}, {}, []
