@@ -1,10 +1,10 @@
-"""What `local_search` gains by moves on the critical path, and by moves of scopes.
+"""What `local_search` gains by moves on the critical path, and by moves of scopes and of producers with consumers.
 
     python benchmarks/moves.py --graphs=out/graphs            # some minutes; rewrites moves.json
     python benchmarks/moves.py --page=docs/comparison.md      # puts the table of moves.json there
 
-The same search with and without them, at equal numbers of evaluations; a critical path counts as one. Graphs are those
-of `python scripts/make_zoo.py --graphs=out/graphs`. Steps are simulated.
+The same search without any, and with one after the other, at equal numbers of evaluations; a critical path counts as
+one. Graphs are those of `python scripts/make_zoo.py --graphs=out/graphs`. Steps are simulated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ from tfplace.report.progress import Stages
 
 GRAPHS = ("transformer", "inception_v3", "wavenet_2x18", "moe", "nmt_2", "gnmt_2", "nasnet", "amoebanet")
 TOPOLOGY, EVALUATIONS, SEEDS = "4xP100", 5_000, 3
-ARMS = {"neither": (False, False), "critical path": (True, False), "scopes": (False, True), "both": (True, True)}
+ARMS = {
+    "none": (False, False, False),
+    "critical path": (True, False, False),
+    "and scopes": (True, True, False),
+    "and consumers": (True, True, True),
+}
 
 
 def measure(graphs):
@@ -55,13 +60,15 @@ def run(cell):
 
 
 @contextlib.contextmanager
-def only(critical, scopes):
+def only(critical, scopes, consumers):
     """Without what is not wanted of `tfplace.study.moves`."""
     with contextlib.ExitStack() as stack:
         if not critical:
             stack.enter_context(mock.patch("tfplace.study.moves._CRITICAL", 0.0))
         if not scopes:
-            stack.enter_context(mock.patch("tfplace.group.nested._labels", return_value=[]))
+            stack.enter_context(mock.patch("tfplace.group.unit_sets._scopes", return_value=[]))
+        if not consumers:
+            stack.enter_context(mock.patch("tfplace.group.unit_sets._consumers", return_value=[]))
         yield
 
 

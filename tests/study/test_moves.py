@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.group.test_nested import unrolled
+from tests.group.test_unit_sets import unrolled
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
@@ -58,7 +58,7 @@ def test_a_scope_goes_without_what_may_not():
     problem = make_problem(graph, make_topology(3, types=["CPU", "GPU", "GPU"]))
     moves = moves_of(problem)
     unit = int(problem.grouping.unit_of[graph.index["net/a/w"]])
-    sizes = {len(moves._of_scope(np.zeros(6, np.int32), unit, 1).units) for _ in range(100)}
+    sizes = {len(moves._of_set(np.zeros(6, np.int32), unit, 1).units) for _ in range(100)}
     assert sizes == {1, 2}
 
 
@@ -68,8 +68,8 @@ def test_scopes_go_whole_or_in_stretches():
     devices[::2] = 1
     seen = collections.Counter()
     for _ in range(500):
-        move = moves._of_scope(devices, 5, 1)
-        inside = {len(units) for units in map(moves.nested.around, range(2), (5, 5)) if {*move.units} <= {*units}}
+        move = moves._of_set(devices, 5, 1)
+        inside = {len(units) for units in map(moves.sets.around, range(2), (5, 5)) if {*move.units} <= {*units}}
         assert inside
         seen[len(move.units) in inside] += 1
     assert min(seen.values()) > 50

@@ -29,8 +29,8 @@ class LocalSearch:
     Two of three moves begin at a unit or a transfer on the critical path of the schedule, which is as long as the step;
     the others anywhere, or at an edge between two devices. A move takes what is around it: a cluster of the
     hierarchy of `tfplace.group.coarsen`, or a region of that size, from single units to an eighth of the graph, from
-    coarse to fine over the budget, with a wide spread; or units of a scope of the model's names, of any depth. See
-    `tfplace.study.moves` for the kinds.
+    coarse to fine over the budget, with a wide spread; or units of a scope of the model's names, of any depth; or
+    producers with their only consumers. See `tfplace.study.moves` for the kinds.
 
     Slower placements are accepted with the Metropolis probability, at a temperature that falls geometrically over three
     fifths of the budget, and once more, from less heat and the best placement so far, over the rest. Placements that do

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
-from tfplace.group.nested import NestedScopes
+from tfplace.group.unit_sets import UnitSets
 from tfplace.group.vicinity import Vicinity
 from tfplace.study.base import Study
 from tfplace.study.devices import compute_devices
@@ -50,9 +50,9 @@ class Moves:
         self.study = study
         self.done = 0.0
         self.may = problem.allowed
-        self.near, self.nested, self.allowed, self.usual = _parts(problem)
-        scope = [self._scope] if self.nested.labels else []
-        self.kinds = (self._cluster, self._swap, self._border, self._across, *scope)
+        self.near, self.sets, self.allowed, self.usual = _parts(problem)
+        sets = [self._set] if self.sets.labels else []
+        self.kinds = (self._cluster, self._swap, self._border, self._across, *sets)
         self.path = _Path(study)
 
     def draw(self, devices: IntArray) -> Move | None:
@@ -71,8 +71,8 @@ class Moves:
         device = self._elsewhere(devices, unit) if other < 0 else int(devices[other])
         if device == devices[unit]:
             return None
-        if self.nested.labels and self.study.rng.random() < 0.5:
-            return self._of_scope(devices, unit, device)
+        if self.sets.labels and self.study.rng.random() < 0.5:
+            return self._of_set(devices, unit, device)
         if self.study.rng.random() < 0.5:
             return Move(self.near.cluster(self._level(), unit), device)
         return self._region(devices, unit, device)
@@ -103,20 +103,20 @@ class Moves:
         unit, device = self._cut(devices)
         return None if unit < 0 else Move(self.near.cluster(self._level(), unit), device)
 
-    def _scope(self, devices: IntArray) -> Move | None:
-        """Units of a scope to the device of a neighbour of one of them, or to a random one."""
+    def _set(self, devices: IntArray) -> Move | None:
+        """Units of a set to the device of a neighbour of one of them, or to a random one."""
         unit = self._below(len(devices))
-        return self._of_scope(devices, unit, self._elsewhere(devices, unit))
+        return self._of_set(devices, unit, self._elsewhere(devices, unit))
 
-    def _of_scope(self, devices: IntArray, unit: int, device: int) -> Move:
-        """The scope that a unit is in: all of it that may go, or what is on its device, or a stretch of either."""
-        units = self.nested.around(self._below(len(self.nested.labels)), unit)
+    def _of_set(self, devices: IntArray, unit: int, device: int) -> Move:
+        """The set that a unit is in: all of it that may go, or what is on its device, or a stretch of either."""
+        units = self.sets.around(self._below(len(self.sets.labels)), unit)
         units = units[self.may[units, device]]
         if self.study.rng.random() < 0.5:
             units = units[devices[units] == devices[unit]]
         if self.study.rng.random() < 0.5:
             length = int(len(units) ** self.study.rng.random()) + 1
-            here = int(np.searchsorted(self.nested.place[units], self.nested.place[unit]))
+            here = int(np.searchsorted(self.sets.place[units], self.sets.place[unit]))
             first = max(here - self._below(length), 0)
             units = units[first : first + length]
         return Move(units, device)
@@ -159,13 +159,13 @@ class _Parts(NamedTuple):
 
     Attributes:
       near: what lies near what.
-      nested: scopes.
+      sets: scopes, and producers with their only consumers.
       allowed: [U] of devices where each unit may be.
       usual: [U] of those of them that work is spread over, or else all.
     """
 
     near: Vicinity
-    nested: NestedScopes
+    sets: UnitSets
     allowed: list[list[int]]
     usual: list[list[int]]
 
@@ -178,7 +178,7 @@ def _parts(problem: Problem) -> _Parts:
     allowed = [np.flatnonzero(row).tolist() for row in rows]
     usual = [[d for d in row if d in compute] or row for row in allowed]
     each = kind.reshape(-1).tolist()
-    return _Parts(Vicinity(problem), NestedScopes(problem), [allowed[k] for k in each], [usual[k] for k in each])
+    return _Parts(Vicinity(problem), UnitSets(problem), [allowed[k] for k in each], [usual[k] for k in each])
 
 
 class _Path:

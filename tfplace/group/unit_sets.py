@@ -1,0 +1,75 @@
+"""Sets of units that belong together without being near: scopes of a model's names, producers with their readers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray, LongArray
+from tfplace.core.problem import Problem
+from tfplace.group.co_placement import single_consumers
+from tfplace.group.layers import earliest_start, join_neighbours, scope_parts, unit_edges, vote
+from tfplace.group.unit_graph import unit_graph
+from tfplace.group.vicinity import members
+
+_ALMOST_ALL = 0.7
+"""Sets that are this many times as many as units tell nothing that single units do not."""
+
+
+class UnitSets:
+    """Scopes of every depth that tells more of them apart than the one before; and producers with their only consumers.
+
+    Unrolled recurrent networks are what this is for. No cluster of units that are near one another is a layer over all
+    its time steps, or a time step over all layers: scopes are. A scope's backward ops belong to it; what has none, such
+    as sums of gradients, to that of the neighbour it shares the heaviest edge with.
+
+    What only one unit reads, and only for what that makes, goes well with it: the gradients of a weight in all steps
+    with their sum, a cell's gates with its output. These sets, of a few units or of hundreds, cross scopes; that they
+    are joined to a fixed point is the co-placement of `tfplace.group.co_placement`.
+
+    Levels that tell nothing are left out, so that there may be none.
+
+    Args:
+      problem: what is placed.
+
+    Attributes:
+      labels: [U] set of each unit per level: scopes, the widest first, then consumers.
+      sets: the units of each set of each level, in the order in which an unlimited machine would start them.
+      place: [U] of each unit in that order.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.labels = _scopes(problem) + _consumers(problem)
+        self.place = _places(problem)
+        self.sets = [[units[np.argsort(self.place[units])] for units in members(label)] for label in self.labels]
+
+    def around(self, level: int, unit: int) -> IntArray:
+        """The units of the set that a unit is in at a level, in their order."""
+        return self.sets[level][int(self.labels[level][unit])]
+
+
+def _scopes(problem: Problem) -> list[IntArray]:
+    parts = scope_parts(problem)
+    src, dst, _ = unit_edges(problem)
+    labels: list[IntArray] = []
+    count = 1
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        scopes = ["/".join(part[:depth]) for part in parts]
+        label = vote(problem, scopes, sorted({*scopes} - {""}))
+        found, numbered = np.unique(join_neighbours(label, src, dst), return_inverse=True)
+        if count < len(found) <= _ALMOST_ALL * problem.num_units:
+            count = len(found)
+            labels.append(numbered.astype(np.int32))
+    return labels
+
+
+def _consumers(problem: Problem) -> list[IntArray]:
+    label = single_consumers(problem, unit_graph(problem))
+    return [label] if 0 < label.max(initial=0) < _ALMOST_ALL * problem.num_units else []
+
+
+def _places(problem: Problem) -> LongArray:
+    start = earliest_start(problem, np.arange(problem.num_devices, dtype=np.int32))
+    first = np.array([start[ops].min() for ops in problem.grouping.members])
+    place = np.empty(problem.num_units, np.int64)
+    place[np.argsort(first, kind="stable")] = np.arange(problem.num_units)
+    return place
