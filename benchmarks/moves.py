@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import multiprocessing
 import os
+import statistics
 from unittest import mock
 
 import paged
@@ -78,6 +79,11 @@ def text(found):
         (name, f"{1e3 * one['single_s']:.1f} ms", *(spread(one[arm], one["single_s"]) for arm in ARMS))
         for name, one in found.items()
     ]
+    means = [
+        statistics.geometric_mean(statistics.median(one[arm]) / one["single_s"] for one in found.values())
+        for arm in ARMS
+    ]
+    lines.append(("geometric mean", "", *(f"{mean:.3f}" for mean in means)))
     return table(("graph", "single", *ARMS), lines)
 
 
