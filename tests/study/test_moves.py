@@ -69,7 +69,8 @@ def test_scopes_go_whole_or_in_stretches():
     seen = collections.Counter()
     for _ in range(500):
         move = moves._of_set(devices, 5, 1)
-        inside = {len(units) for units in map(moves.sets.around, range(2), (5, 5)) if {*move.units} <= {*units}}
+        around = [moves.sets.around(level, 5) for level in range(len(moves.sets.labels))]
+        inside = {len(units) for units in around if {*move.units} <= {*units}}
         assert inside
         seen[len(move.units) in inside] += 1
     assert min(seen.values()) > 50

@@ -64,7 +64,7 @@ def _scopes(problem: Problem) -> list[IntArray]:
 
 def _consumers(problem: Problem) -> list[IntArray]:
     label = single_consumers(problem, unit_graph(problem))
-    return [label] if 0 < label.max(initial=0) < _ALMOST_ALL * problem.num_units else []
+    return [label] if 1 < int(label.max(initial=-1)) + 1 <= _ALMOST_ALL * problem.num_units else []
 
 
 def _places(problem: Problem) -> LongArray:
