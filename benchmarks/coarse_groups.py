@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import statistics
 
 import paged
-from variants import best_step_s
+from variants import best_step_s, held_out, over
 
-from models import families, zoo
+from models import zoo
 from tfplace.compare.tables import table
-from tfplace.compare.versus import geometric_mean
 from tfplace.report.progress import Stages
 
 TOPOLOGY, SEEDS, EVALUATIONS = "4xP100", 3, 1_000
@@ -34,8 +32,7 @@ ARMS = {
 """Of each policy, in its own order: groups of the problem, if any; and the settings' `coarse`, without effect where
 there are no more groups or units. The first is coarse, the second as it learned."""
 
-SETS = {family: [f"{family}_{i}" for i in families.split(family)[1]] for family in families.names()}
-SETS["zoo"] = zoo.names()
+SETS = held_out() | {"zoo": zoo.names()}
 
 
 def measure(graphs):
@@ -88,12 +85,6 @@ def of_policy(policy, sets):
         (kind, str(len(graphs)), *(over(graphs.values(), arm, usual) for arm in arms)) for kind, graphs in sets.items()
     ]
     return table((f"step of {policy} over that of {usual}, {TOPOLOGY}", "graphs", *arms), lines)
-
-
-def over(graphs, arm, usual):
-    """Geometric mean over the graphs of medians, with the least and the most."""
-    ratios = [statistics.median(one[arm]) / statistics.median(one[usual]) for one in graphs]
-    return f"{geometric_mean(ratios):.3f} ({min(ratios):.2f}..{max(ratios):.2f})"
 
 
 if __name__ == "__main__":

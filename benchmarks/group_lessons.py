@@ -1,7 +1,7 @@
-"""What placements of groups allow on the graphs that are held out, whatever a policy learns.
+"""How good the placements in groups are that a policy could learn from, on the graphs that are held out.
 
-    python benchmarks/group_ceilings.py --graphs=graphs             # ten minutes; rewrites group_ceilings.json
-    python benchmarks/group_ceilings.py --page=docs/pretrained.md   # puts the table of group_ceilings.json there
+    python benchmarks/group_lessons.py --graphs=graphs             # ten minutes; rewrites group_lessons.json
+    python benchmarks/group_lessons.py --page=docs/pretrained.md   # puts the table of group_lessons.json there
 
 `auto` with as many evaluations as it has for the placements that policies learn from, in groups of several sizes by
 two groupers, and with every unit by itself. Graphs are those of `python scripts/make_families.py --graphs=graphs`.
@@ -15,11 +15,9 @@ import multiprocessing
 import os
 
 import paged
-from variants import best_step_s
+from variants import best_step_s, held_out, over
 
-from models import families
 from tfplace.compare.tables import table
-from tfplace.compare.versus import geometric_mean
 from tfplace.report.progress import Stages
 
 TOPOLOGY, EVALUATIONS, SEED = "4xP100", 10_000, 0
@@ -32,18 +30,17 @@ ARMS = {
 }
 """Groupers, and how many groups they make at most."""
 
-SETS = {family: [f"{family}_{i}" for i in families.split(family)[1]] for family in families.names()}
-
 
 def measure(graphs):
-    """Family -> graph -> arm -> seconds."""
-    cells = [*itertools.product(((kind, name) for kind in SETS for name in SETS[kind]), ARMS)]
-    found = {kind: {name: {} for name in names} for kind, names in SETS.items()}
+    """Family -> graph -> arm -> seconds, seed by seed; there is one."""
+    sets = held_out()
+    cells = [*itertools.product(((kind, name) for kind in sets for name in sets[kind]), ARMS)]
+    found = {kind: {name: {} for name in names} for kind, names in sets.items()}
     with multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool, Stages(quiet=False) as stages:
         paths = [(graphs / f"{name}.npz", arm) for (_, name), arm in cells]
         for ((kind, name), arm), step_s in zip(cells, pool.imap(run, paths), strict=True):
             stages.stage(f"{name}, {arm}: {1e3 * step_s:.2f} ms")
-            found[kind][name][arm] = step_s
+            found[kind][name][arm] = [step_s]
     return found
 
 
@@ -64,15 +61,12 @@ def run(cell):
 
 def text(found):
     """The table."""
-    lines = [(kind, str(len(graphs)), *(over(graphs.values(), arm) for arm in ARMS)) for kind, graphs in found.items()]
+    lines = [
+        (kind, str(len(graphs)), *(over(graphs.values(), arm, "units") for arm in ARMS))
+        for kind, graphs in found.items()
+    ]
     return table((f"step over that of units, {TOPOLOGY}", "graphs", *ARMS), lines)
 
 
-def over(graphs, arm):
-    """Geometric mean over the graphs, with the least and the most."""
-    ratios = [one[arm] / one["units"] for one in graphs]
-    return f"{geometric_mean(ratios):.3f} ({min(ratios):.2f}..{max(ratios):.2f})"
-
-
 if __name__ == "__main__":
-    paged.run("group_ceilings", measure, text)
+    paged.run("group_lessons", measure, text)
