@@ -27,6 +27,11 @@ def named(graph, problem, units):
     return {graph.op_names[v] for u in units.tolist() for v in problem.grouping.members[u].tolist()}
 
 
+def around(sets, level, unit):
+    """The units of the set that a unit is in."""
+    return sets.sets[level][sets.labels[level][unit]]
+
+
 def test_layers_then_steps_with_their_gradients_then_consumers():
     graph = unrolled()
     problem = make_problem(graph, make_topology(2))
@@ -35,11 +40,11 @@ def test_layers_then_steps_with_their_gradients_then_consumers():
     unit = int(problem.grouping.unit_of[graph.index["net/layer_1/step_2/Tanh"]])
     for level, prefix in enumerate(["net/layer_1/", "net/layer_1/step_2/"]):
         wanted = {name for name in graph.op_names if prefix in name}
-        assert named(graph, problem, sets.around(level, unit)) == wanted
-        places = sets.place[sets.around(level, unit)]
+        assert named(graph, problem, around(sets, level, unit)) == wanted
+        places = sets.place[around(sets, level, unit)]
         assert np.all(np.diff(places) > 0)
     cell = {"net/layer_1/step_2/MatMul", "net/layer_1/step_2/Tanh"}
-    assert named(graph, problem, sets.around(2, unit)) == cell
+    assert named(graph, problem, around(sets, 2, unit)) == cell
 
 
 def test_each_level_divides_every_unit():
@@ -69,7 +74,7 @@ def test_gradients_of_a_weight_are_with_their_sum():
     graph = make_graph(dict.fromkeys(names, 4), edges)
     problem = make_problem(graph, make_topology(2))
     sets = UnitSets(problem)
-    together = named(graph, problem, sets.around(-1, int(problem.grouping.unit_of[graph.index["AddN"]])))
+    together = named(graph, problem, around(sets, -1, int(problem.grouping.unit_of[graph.index["AddN"]])))
     assert together == {"AddN", *(f"gradient_tape/net/step_{i}/MatMul" for i in steps if i != 3)}
 
 
@@ -80,7 +85,7 @@ def test_what_has_no_scope_is_with_its_neighbour():
     sets = UnitSets(problem)
     assert len(sets.sets[0]) == 2
     alone = int(problem.grouping.unit_of[graph.index["AddN"]])
-    assert "b/x" in named(graph, problem, sets.around(0, alone))
+    assert "b/x" in named(graph, problem, around(sets, 0, alone))
 
 
 def test_there_are_no_levels_where_neither_names_nor_edges_tell_anything():

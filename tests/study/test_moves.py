@@ -2,20 +2,41 @@
 
 import collections
 import itertools
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from tests.group.test_unit_sets import unrolled
+from tests.study.plain_moves import PlainMoves
+from tfplace.group.unit_sets import UnitSets
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
-from tfplace.study.moves import Moves
+from tfplace.study.move_kernel import ACROSS, BORDER, CRITICAL, SWAP, _of_set, one
+from tfplace.study.moves import Moves, drawn
 from tfplace.testing import make_graph, make_problem, make_topology
 
 
 def moves_of(problem, seed=0, **settings):
     return Moves(Search(problem, Budget(evaluations=10_000), seed, **settings).study("x"))
+
+
+def plain_moves_of(problem):
+    return PlainMoves(Search(problem, Budget(evaluations=10_000), 0).study("x"))
+
+
+def of_kind(moves, kind, devices):
+    now = moves.at(devices, 1)
+    one(moves.parts, moves.path, now, moves.study.rng, moves.done, kind, 0)
+    return drawn(now, 0)
+
+
+def of_set(moves, devices, unit, device):
+    now = moves.at(devices, 1)
+    now.size[0] = 0
+    _of_set(moves.parts, now, moves.study.rng, 0, unit, device)
+    return drawn(now, 0)
 
 
 def test_borders_are_crossed():
@@ -25,16 +46,16 @@ def test_borders_are_crossed():
     moves = moves_of(make_problem(graph, make_topology(2)), 3)
     devices = np.repeat(np.arange(2, dtype=np.int32), 20)
     seen = collections.Counter()
-    for kind in (moves._border, moves._across):
+    for kind in (BORDER, ACROSS):
         for _ in range(200):
-            move = kind(devices)
+            move = of_kind(moves, kind, devices)
             assert {19, 20} & {*move.units.tolist()}, "at the border"
             assert move.units.max() - move.units.min() == len(move.units) - 1, "in one piece"
-            seen[int(move.devices)] += 1
-            if kind == moves._border:
+            seen[int(move.devices[0])] += 1
+            if kind == BORDER:
                 assert np.all(devices[move.units] != move.devices), "only one side"
     assert min(seen[0], seen[1]) > 100
-    swap = next(move for _ in range(100) if (move := moves._swap(devices)) is not None)
+    swap = next(move for _ in range(100) if len((move := of_kind(moves, SWAP, devices)).units))
     assert {*devices[swap.units].tolist()} == {*swap.devices.tolist()} == {0, 1}
 
 
@@ -44,9 +65,10 @@ def test_no_move_leaves_what_is_allowed():
     problem = make_problem(graph, topology)
     moves = moves_of(problem)
     devices = np.array([1, 0, 1, 2, 2, 1], np.int32)
-    drawn = [moves.draw(devices) for _ in range(500)]
-    assert all(problem.allowed[m.units, m.devices].all() for m in drawn if m is not None)
-    assert sum(m is not None for m in drawn) > 100
+    found = [move for _ in range(125) for move in moves.draw(devices, 4)]
+    assert len(found) == 500
+    assert all(problem.allowed[m.units, m.devices].all() for m in found)
+    assert all(np.any(devices[m.units] != m.devices) for m in found)
 
 
 def test_a_scope_goes_without_what_may_not():
@@ -58,18 +80,18 @@ def test_a_scope_goes_without_what_may_not():
     problem = make_problem(graph, make_topology(3, types=["CPU", "GPU", "GPU"]))
     moves = moves_of(problem)
     unit = int(problem.grouping.unit_of[graph.index["net/a/w"]])
-    sizes = {len(moves._of_set(np.zeros(6, np.int32), unit, 1).units) for _ in range(100)}
+    sizes = {len(of_set(moves, np.zeros(6, np.int32), unit, 1).units) for _ in range(100)}
     assert sizes == {1, 2}
 
 
 def test_scopes_go_whole_or_in_stretches():
     problem = make_problem(unrolled(), make_topology(2))
-    moves, devices = moves_of(problem), np.zeros(problem.num_units, np.int32)
+    moves, devices, sets = moves_of(problem), np.zeros(problem.num_units, np.int32), UnitSets(problem)
     devices[::2] = 1
     seen = collections.Counter()
     for _ in range(500):
-        move = moves._of_set(devices, 5, 1)
-        around = [moves.sets.around(level, 5) for level in range(len(moves.sets.labels))]
+        move = of_set(moves, devices, 5, 1)
+        around = [level[label[5]] for level, label in zip(sets.sets, sets.labels, strict=True)]
         inside = {len(units) for units in around if {*move.units} <= {*units}}
         assert inside
         seen[len(move.units) in inside] += 1
@@ -84,21 +106,29 @@ def test_the_critical_path_is_taken_apart():
     problem = make_problem(graph, make_topology(3), 1.0)
     moves = moves_of(problem)
     devices = np.repeat(np.array([0, 1], np.int32), [30, 5])
-    assert moves.path.refresh(devices)
-    drawn = [move for _ in range(200) if (move := moves._critical(devices)) is not None]
-    assert len(drawn) > 50
-    assert all(move.units.min() < 30 for move in drawn)
+    moves.ask(devices)
+    found = [move for _ in range(200) if len((move := of_kind(moves, CRITICAL, devices)).units)]
+    assert len(found) > 50
+    assert all(move.units.min() < 30 for move in found)
 
 
 def test_a_path_is_asked_for_once_in_a_while():
     problem = make_problem(unrolled(), make_topology(2))
     moves, devices = moves_of(problem), np.zeros(problem.num_units, np.int32)
-    for _ in range(500):
-        moves.draw(devices)
-    assert moves.study.evaluations == 1, "nothing has changed"
-    for _ in range(500):
-        moves.draw(devices.copy())
-    assert 1 + 500 * 0.5 / 33 < moves.study.evaluations < 1 + 500 * 0.8 / 33
+    plain = plain_moves_of(problem)
+    draws = []
+    with mock.patch.object(plain, "draw", side_effect=lambda at: draws.append(at) or PlainMoves.draw(plain, at)):
+        for _ in range(500):
+            plain.draw_all(devices, 1)
+            moves.draw(devices)
+        assert moves.study.evaluations == 1, "nothing has changed"
+        draws.clear()
+        for _ in range(500):
+            same = devices.copy()
+            plain.draw_all(same, 1)
+            moves.draw(same)
+    assert len(draws) >= 500
+    assert 1 + len(draws) * 0.5 / 33 < moves.study.evaluations < 1 + len(draws) * 0.8 / 33
 
 
 def test_without_a_path_there_are_other_moves():
@@ -112,7 +142,7 @@ def test_without_a_path_there_are_other_moves():
 
     problem = make_problem(unrolled(), make_topology(2))
     moves, devices = moves_of(problem, evaluator=Silent(problem)), np.zeros(problem.num_units, np.int32)
-    assert sum(moves.draw(devices) is not None for _ in range(100)) > 20
+    assert len(moves.draw(devices, 50)) == 50
     assert moves.study.evaluations == 0
 
 

@@ -42,10 +42,6 @@ class UnitSets:
         self.place = _places(problem)
         self.sets = [[units[np.argsort(self.place[units])] for units in members(label)] for label in self.labels]
 
-    def around(self, level: int, unit: int) -> IntArray:
-        """The units of the set that a unit is in at a level, in their order."""
-        return self.sets[level][int(self.labels[level][unit])]
-
 
 def _scopes(problem: Problem) -> list[IntArray]:
     parts = scope_parts(problem)

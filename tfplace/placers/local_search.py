@@ -15,7 +15,6 @@ from tfplace.study.devices import single_devices
 from tfplace.study.moves import Move, Moves
 from tfplace.study.price import Price, begin, limit_for
 
-_IDLE_DRAWS = 10_000
 _TINY_S = 1e-30
 _AHEAD = 8
 _SMALL_PART = 0.01
@@ -105,24 +104,13 @@ class _Annealing:
     def _cycle(self, begin: float, until: float, hot: float, cold: float) -> None:
         """One fall of the temperature while the part of the budget spent is between two numbers."""
         mean = self.price.scale_s / len(self.devices)
-        while (spent := self.study.spent) < until and (moves := self._draw(self.ahead)):
+        while (spent := self.study.spent) < until and (moves := self.moves.draw(self.devices, self.ahead)):
             self.moves.done = (spent - begin) / (until - begin)
             self._step(moves, max(mean * hot * (cold / hot) ** self.moves.done, _TINY_S))
             self.price.adapt(fits=not self.key[0])
             # one by one where evaluations are slow or few: nothing is gained there by looking ahead
             each = max(self.study.spent - spent, 0.0) / len(moves)
             self.ahead = min(max(int(_SMALL_PART / max(each, _TINY_S)), 1), _AHEAD)
-
-    def _draw(self, count: int) -> list[Move]:
-        """Moves that change something; fewer only if many draws found none."""
-        found: list[Move] = []
-        for _ in range(_IDLE_DRAWS):
-            move = self.moves.draw(self.devices)
-            if move is not None and np.any(self.devices[move.units] != move.devices):
-                found.append(move)
-                if len(found) == count:
-                    break
-        return found
 
     def _step(self, moves: list[Move], temperature: float) -> None:
         """Evaluates the moves, each from the present placement, and makes all or the best that are accepted."""
