@@ -65,6 +65,10 @@ class Moves:
     def draw(self, devices: IntArray, count: int = 1) -> list[Move]:
         """Moves of the placement [U] that are allowed and change something; fewer only if many draws found none.
 
+        Args:
+          devices: [U]; another array for another placement, as this is how one is told from the last.
+          count: how many.
+
         Raises:
           BudgetSpentError: nothing is left for a critical path.
         """
