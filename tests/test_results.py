@@ -185,6 +185,7 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
 
 BY_BENCHMARKS = {
     "coarse_groups": "docs/pretrained.md",
+    "draws": "docs/comparison.md",
     "gdp_together": "docs/reproduction.md",
     "graph_files": "docs/models.md",
     "group_lessons": "docs/pretrained.md",
@@ -383,6 +384,13 @@ def test_what_is_said_of_lessons_in_groups_is_what_was_found():
         for family in ("nmt", "ptb")
     ]
     assert f"`placeto` is {behind[0]:.0f} % (nmt) and {behind[1]:.0f} % (ptb) behind its own" in said
+
+
+def test_what_compiled_draws_gain_is_what_was_measured():
+    found = json.loads(text("benchmarks/draws.json"))
+    times = [median(one["plain"]) / median(one["compiled"]) for one in found.values()]
+    assert "5 to 10 times as fast as in plain Python" in unwrapped("CHANGELOG.md")
+    assert 5 < min(times) <= max(times) < 10
 
 
 def test_what_controllers_gain_is_what_was_measured():
