@@ -8,13 +8,13 @@ import tensorflow as tf
 
 from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError, InputError
-from tfplace.measure.bench import process_of, products, time_steps, value
+from tfplace.measure.bench import Timings, process_of, products, time_steps, value
 from tfplace.measure.calibrate import _memory, _memory_limits, calibrate, describe_fit
 from tfplace.measure.cluster import Cluster
 from tfplace.measure.detect import driver_gpus
 from tfplace.measure.local import LocalDevices
 from tfplace.measure.machine import read_machine
-from tfplace.measure.rates import device_model
+from tfplace.measure.rates import _per_op, device_model
 from tfplace.measure.transfers import measure_transfers
 
 SIZES = (1024, 65536, 2**20)
@@ -167,6 +167,35 @@ def test_steps_take_turns_and_their_values_stay(logical_cpus):
     with tf.compat.v1.Session(graph=results[1].graph) as session:
         session.run(results[1].graph.get_collection("variables")[0].initializer)
         assert np.allclose(session.run(results[1]), 1 / 64)
+
+
+class Steps:
+    """A stand-in for timed steps: each takes a millisecond by itself, and so much for each of its ops."""
+
+    def __init__(self, op_s):
+        self.op_s = op_s
+        self.lengths = []
+
+    def __call__(self, backend, lengths, repeats):
+        self.lengths.append(tuple(lengths))
+        step_s = [[0.001 + length * self.op_s for length in lengths]] * repeats
+        return Timings(np.array(step_s), np.zeros((repeats, 2, 0)))
+
+
+@pytest.mark.parametrize(("op_s", "longest"), [(1e-3, 4), (1e-4, 16), (2e-5, 64), (1e-6, 1024), (3e-7, 4096)])
+def test_a_chain_is_long_enough_that_its_ops_are_half_of_its_step(op_s, longest, monkeypatch):
+    steps = Steps(op_s)
+    monkeypatch.setattr("tfplace.measure.rates.time_steps", steps)
+    assert _per_op(None, lambda count: count, 1, 4) == pytest.approx(op_s)
+    assert steps.lengths == [(1, 4 * 4**i) for i in range(len(steps.lengths))]
+    assert steps.lengths[-1] == (1, longest)
+
+
+@pytest.mark.parametrize("op_s", [0.0, -1e-8])
+def test_ops_that_take_no_time_are_no_rate(op_s, monkeypatch):
+    monkeypatch.setattr("tfplace.measure.rates.time_steps", Steps(op_s))
+    with pytest.raises(ApplyError, match=r"a step of 4096 ops that takes .* one of 1 of them 0\.001 s.*twice as long"):
+        _per_op(None, lambda count: count, 1, 4)
 
 
 def test_a_step_that_fails_says_so(logical_cpus):

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.cost.analytic import EFFICIENCY
+from tfplace.errors import ApplyError
 from tfplace.measure.backend import Backend
 from tfplace.measure.bench import Build, products, time_steps, value
 from tfplace.measure.detect import driver_gpus
@@ -21,6 +22,8 @@ COPY_BYTES = 64 * 2**20
 _DTYPES = {"float32": tf.float32, "float64": tf.float64}
 _FEW_OPS, _MANY_OPS = 1000, 10_000
 _REPEATS = 10
+_LONGER, _LENGTHS = 4, 6
+"""A chain whose ops are less than half of its step is made this much longer, for so many lengths in all."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ def measure_rates(backend: Backend, device: str, process: int | None = None) -> 
     """Measures one device; the others should be idle.
 
     Each rate comes from the difference between a short and a long chain of ops, each at its fastest, so that what a
-    step takes by itself drops out, and most of what else the machine does.
+    step takes by itself drops out, and most of what else the machine does. Long means that its step takes at least
+    twice as long as that of the short one: less could be noise.
 
     Args:
       backend: where the device is.
@@ -57,7 +61,7 @@ def measure_rates(backend: Backend, device: str, process: int | None = None) -> 
       process: which of the backend's processes runs it, if that can be asked for its memory.
 
     Raises:
-      ApplyError: a step fails.
+      ApplyError: a step fails, or no chain is long enough.
     """
     flops = {name: 2 * SIDE**3 / _per_op(backend, _matmuls(device, dtype), 1, 4) for name, dtype in _DTYPES.items()}
     workspace = 0
@@ -105,8 +109,18 @@ def gpu_model(index: int) -> str:
 
 
 def _per_op(backend: Backend, chain: Any, few: int, many: int) -> float:
-    timings = time_steps(backend, [chain(few), chain(many)], _REPEATS)
-    return max(timings.extra_s() / (many - few), 1e-9)
+    """Seconds of one op."""
+    lengths: list[int] = [many * _LONGER**i for i in range(_LENGTHS)]
+    for length in lengths:
+        timings = time_steps(backend, [chain(few), chain(length)], _REPEATS)
+        short_s, long_s = timings.step_s.min(axis=0)
+        if long_s >= 2 * short_s:
+            return timings.extra_s() / (length - few)
+    raise ApplyError(
+        f"a step of {lengths[-1]} ops that takes {long_s:.3g} s, one of {few} of them {short_s:.3g} s",
+        "at least twice as long",
+        "Keep the machine free of other work while it is calibrated.",
+    )
 
 
 def _matmuls(device: str, dtype: Any) -> Any:
