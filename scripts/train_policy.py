@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
-from tfplace.cli.scripts import script  # noqa: E402
+from tfplace.cli.scripts import command, extracted, given, script  # noqa: E402
 from tfplace.compare.cells import Case  # noqa: E402
 from tfplace.core.files import check_writable, write_whole  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
@@ -114,7 +114,11 @@ def _train() -> None:
             learned = training.go()
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"Stopped after {training.update} updates; the same command goes on.") from None
-    made = {"command": _command(), "tfplace": VERSION, "python": platform.python_version()}
+    made = {
+        "command": command("scripts/train_policy.py", _FILES),
+        "tfplace": VERSION,
+        "python": platform.python_version(),
+    }
     trained = dataclasses.replace(learned, card={**made, **learned.card})
     trained.save(path)
     write_whole(path.with_suffix(".md"), card_text(trained))
@@ -123,11 +127,11 @@ def _train() -> None:
 
 def _settings() -> dict[str, Any]:
     """Of the policy, where they are not its own."""
-    given = [_given(f) for f in (flags.FLAGS["ablate"], flags.FLAGS["drawn"]) if f.value]
-    if not given:
+    ours = [given(f) for f in (flags.FLAGS["ablate"], flags.FLAGS["drawn"]) if f.value]
+    if not ours:
         return {}
     if _POLICY.value != "gdp":
-        raise SystemExit(f"{' '.join(given)} with --policy={_POLICY.value}; only gdp has that.")
+        raise SystemExit(f"{' '.join(ours)} with --policy={_POLICY.value}; only gdp has that.")
     from tfplace.policies.gdp import GdpSettings
 
     settings = GdpSettings(**dict.fromkeys(_ABLATE.value, False))
@@ -175,25 +179,10 @@ def _entries() -> list[Entry]:
         Topology.preset(topology)  # says which there are
     entries = []
     for name, family, test in graphs:
-        path = Path(_GRAPHS.value) / f"{name}.npz"
-        if not path.exists():
-            raise SystemExit(
-                f"There is no {path}; scripts/make_families.py and scripts/make_zoo.py --graphs make graphs."
-            )
+        path = extracted(_GRAPHS.value, name)
         topologies = [*learned, *(unseen if test else [])]
         entries += [Entry(path, Case(name, topology), family, test) for topology in topologies]
     return entries
-
-
-def _command() -> str:
-    """The command with what was given to it, but for where files are."""
-    given = [_given(f) for f in flags.FLAGS.flags_by_module_dict()[sys.argv[0]] if f.present and f.name not in _FILES]
-    return " ".join(["python scripts/train_policy.py", *given])
-
-
-def _given(flag: Any) -> str:
-    """As it is on a command line."""
-    return " ".join(flag.serialize().split("\n"))
 
 
 if __name__ == "__main__":

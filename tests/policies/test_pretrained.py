@@ -22,6 +22,7 @@ from tfplace.policies.placeto import Placeto, PlacetoScratch, network_of
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
+from tfplace.simulate.evaluate import Simulator
 from tfplace.testing import random_problem
 
 SETTINGS = PlacetoSettings(groups=64, hidden=6, rounds=2)
@@ -80,10 +81,10 @@ def drawn(monkeypatch):
     return found
 
 
-def run(file, here, evaluations=1000, seed=0, **more):
+def run(file, here, evaluations=1000, seed=0, moves=0, **more):
     logged = []
     search = Search(here, Budget(evaluations=evaluations), seed, logged=lambda n, m: logged.append(m))
-    devices = search.run(Placeto(weights=file, **more), "placeto")
+    devices = search.run(Placeto(weights=file, moves=moves, **more), "placeto")
     here.expand(devices)
     return devices, search, logged
 
@@ -111,6 +112,39 @@ def test_placing_at_once_depends_on_the_seed_only_through_what_is_drawn(file):
     np.testing.assert_array_equal(*first)
 
 
+@pytest.mark.parametrize("budget", ["5000 evaluations", "1h"])
+def test_what_is_placed_is_moved_for_a_while(file, budget):
+    """With as many placements as there are moves, whatever is left; the same as if no more were left."""
+    here = problem(40)
+    found = []
+    for more in (budget, f"{AT_ONCE + 300} evaluations"):
+        search = Search(here, Budget.parse(more), 0)
+        search.run(Placeto(weights=file, moves=300), "placeto")
+        assert {f.stage for f in search.history} == {"placeto", "moves"}
+        found.append((search.evaluations, search.best_key))
+    _, at_once, _ = run(file, here)
+    assert found[0] == found[1] == (at_once.evaluations + 300, found[0][1])
+    assert found[0][1] < at_once.best_key
+
+
+def test_moves_are_no_more_of_a_large_graph(file, monkeypatch):
+    here = problem(40)
+    monkeypatch.setattr("tfplace.policies.placeto._SIMULATED_OPS", 50 * here.graph.num_ops)
+    evaluations = [run(file, here, moves=moves)[1].evaluations for moves in (0, 20, 300)]
+    assert [n - evaluations[0] for n in evaluations] == [0, 20, 50]
+
+
+def test_without_a_critical_path_nothing_is_moved(file):
+    here = problem(40)
+
+    class Measured(Simulator):
+        critical_path = None
+
+    search = Search(here, Budget(evaluations=1000), 0, evaluator=Measured(here))
+    search.run(Placeto(weights=file, moves=300), "placeto")
+    assert search.evaluations <= AT_ONCE
+
+
 def test_fine_tuning_makes_as_many_updates_as_told(file):
     _, search, logged = run(file, problem(), fine_tune=5)
     assert len(logged) == 5
@@ -130,7 +164,7 @@ def test_a_start_is_swept_over(file, swept):
     start = np.random.default_rng(0).integers(3, size=here.num_units).astype(np.int32)
     start = np.where(here.allowed[np.arange(len(start)), start], start, here.allowed.argmax(axis=1)).astype(np.int32)
     search = Search(here, Budget(evaluations=100), 0)
-    search.run(Placeto([start], weights=file), "placeto")
+    search.run(Placeto([start], weights=file, moves=0), "placeto")
     inputs = graph_inputs(here)
     assert [len(before) for before in swept] == [1] + [DRAWS] * SETTINGS.again
     assert all((before == inputs.rows_of(start)).all() for before in swept[:2])
@@ -297,6 +331,8 @@ def test_only_those_with_weights_have_weights(file):
         place(here, placer="placeto", fine_tune=-1, budget=10)
     with pytest.raises(InputError, match="fine_tune -1"):
         Placeto(fine_tune=-1)
+    with pytest.raises(InputError, match="moves -1"):
+        Placeto(moves=-1)
 
 
 def test_there_are_weights_only_of_what_was_trained():

@@ -142,3 +142,8 @@ def test_the_critical_path_is_told_in_groups():
     assert len(path.unit) == 3
     assert {*path.reader.tolist()} == {-1}
     assert path.seconds.sum() == study._study.best_key[1]
+    assert len(path.start) == len(path.finish) == 2
+    assert path.start.min() == 0 and path.finish.max() == study._study.best_key[1]
+    units = study._study.critical_path(np.repeat(np.arange(2, dtype=np.int32), 3))
+    assert path.start.tolist() == [units.start[:3].min(), units.start[3:].min()]
+    assert path.finish.tolist() == [units.finish[:3].max(), units.finish[3:].max()]

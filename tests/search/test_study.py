@@ -84,6 +84,26 @@ def test_shares_have_their_own_end_and_tell_their_parents(problem):
     rest.key(devices(problem, None))
 
 
+@pytest.mark.parametrize("budget", ["1h", "1000 evaluations"])
+def test_a_share_has_no_more_evaluations_than_it_is_given(problem, budget):
+    whole = Search(problem, Budget.parse(budget), 0).study("whole")
+    part = whole.share(1.0, "part", 10)
+    part.key(devices(problem, None))
+    assert part.spent == pytest.approx(0.1)
+    rows = np.repeat(devices(problem, None)[None], 6, axis=0)
+    assert len(part.keys(rows)[0]) == 6
+    inner = part.share(1.0, "inner", 100)
+    assert len(inner.keys(rows)[0]) == 3
+    assert inner.spent == part.spent == 1.0 and whole.spent < 0.02
+    for spent in (part, inner, part.share(1.0, "late")):
+        with pytest.raises(BudgetSpentError):
+            spent.keys(rows)
+    whole.key(devices(problem, None))
+    few = whole.share(0.5, "few", 10**6)
+    assert few.left.evaluations in (None, 495)
+    assert few.share(1.0, "one", 1).left.evaluations in (None, 1)
+
+
 def test_by_the_clock_a_share_that_is_late_evaluates_once(problem):
     """A placer that took longer than it was to is not to have worked for nothing."""
     search = Search(problem, Budget.parse("1h"), 0)

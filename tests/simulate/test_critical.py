@@ -54,7 +54,11 @@ def check(problem, simulator, devices, *, whole):
     timeline, unit_of = simulator.timeline(ops), problem.grouping.unit_of[problem.follows]
     assert np.all(path.seconds > 0)
     end = key[1]
-    for unit, reader, seconds in zip(*path, strict=True):
+    for unit in range(problem.num_units):
+        mine = (unit_of == unit) & ~timeline.replicated
+        spans = [timeline.start_s[mine].min(initial=np.inf), timeline.finish_s[mine].max(initial=0.0)]
+        assert [path.start[unit], path.finish[unit]] == [min(spans), spans[1]]
+    for unit, reader, seconds in zip(path.unit, path.reader, path.seconds, strict=True):
         if reader < 0 and whole:
             mine = (unit_of == unit) & ~timeline.replicated
             assert np.any(np.isclose(timeline.finish_s[mine], end) & np.isclose(timeline.start_s[mine], end - seconds))

@@ -15,7 +15,8 @@ from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
 from tfplace.study.move_kernel import ACROSS, BORDER, CRITICAL, SWAP, _of_set, one
 from tfplace.study.moves import Moves, drawn
-from tfplace.testing import make_graph, make_problem, make_topology
+from tfplace.study.outlook_kernel import FEATURES
+from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
 def moves_of(problem, seed=0, **settings):
@@ -155,3 +156,51 @@ def test_a_path_counts_as_an_evaluation(count):
     assert search.evaluations == 1
     assert search.best_key == study.best_key == Simulator(problem).key(np.zeros(problem.num_units, np.int32))
     assert path.seconds.sum() == pytest.approx(search.best_key[1])
+
+
+class Last:
+    """A choice of what was drawn last, which writes down what it was told."""
+
+    def __init__(self, among):
+        self.among, self.asked, self.gains = among, [], []
+
+    def pick(self, outlook, count):
+        self.asked.append(outlook.shape)
+        return np.arange(len(outlook))[::-1][:count]
+
+    def tell(self, gains):
+        self.gains.append(gains)
+
+
+def test_a_choice_says_which_moves_are_given():
+    """Those that it names, of as many as it wants to see; the same are drawn without it."""
+    problem = random_problem(np.random.default_rng(0), num_ops=40, num_devices=3)
+    devices = problem.allowed.argmax(axis=1).astype(np.int32)
+    choice = Last(5)
+    chosen = Moves(Search(problem, Budget(evaluations=1000), 0).study("x"), choice)
+    drawn_s = moves_of(problem)
+    for count in (1, 8):
+        every = drawn_s.draw(devices, 5 * count)
+        given = chosen.draw(devices, count)
+        assert len(given) == count
+        for move, other in zip(given, every[::-1], strict=False):
+            np.testing.assert_array_equal(move.units, other.units)
+            np.testing.assert_array_equal(move.devices, other.devices)
+    assert choice.asked == [(5, len(FEATURES)), (40, len(FEATURES))]
+    chosen.tell(np.array([1.0, np.inf]), 2.0)
+    assert [gains.tolist() for gains in choice.gains] == [[0.5, -np.inf]]
+
+
+def test_without_a_schedule_the_first_moves_are_given():
+    problem = random_problem(np.random.default_rng(0), num_ops=40, num_devices=3)
+    devices = problem.allowed.argmax(axis=1).astype(np.int32)
+    choice = Last(5)
+    chosen = Moves(Search(problem, Budget(evaluations=1000), 0).study("x"), choice)
+    with mock.patch.object(type(chosen.study), "critical_path", lambda self, devices: None):
+        given = chosen.draw(devices, 8)
+        plain = moves_of(problem).draw(devices, 40)[:8]
+    assert len(given) == 8
+    for move, other in zip(given, plain, strict=True):
+        np.testing.assert_array_equal(move.units, other.units)
+    chosen.tell(np.ones(8), 2.0)
+    assert not choice.asked and not choice.gains

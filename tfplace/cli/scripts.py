@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+
+from absl import flags
 
 from tfplace.cli import INTERRUPTED
 from tfplace.errors import InputError, TfplaceError
@@ -32,3 +35,32 @@ def script(argv: Sequence[str] = (), *, stopped: str = GOES_ON) -> Iterator[None
     except KeyboardInterrupt as stop:
         sys.stderr.write(f"{str(stop) or stopped}\n")
         raise SystemExit(INTERRUPTED) from None
+
+
+def extracted(folder: str, name: str) -> Path:
+    """The file of a graph in a directory of them.
+
+    Raises:
+      InputError: there is none.
+    """
+    path = Path(folder) / f"{name}.npz"
+    if not path.exists():
+        maker = "scripts/make_families.py and scripts/make_zoo.py --graphs make graphs"
+        raise InputError(f"no {path}", "an extracted graph", f"{maker}.")
+    return path
+
+
+def command(name: str, without: Container[str]) -> str:
+    """The command of the script that runs, with the flags given to it.
+
+    Args:
+      name: the script's, from the top of the repository.
+      without: names of flags that tell only where files are.
+    """
+    own = flags.FLAGS.flags_by_module_dict()[sys.argv[0]]
+    return " ".join([f"python {name}", *(given(f) for f in own if f.present and f.name not in without)])
+
+
+def given(flag: flags.Flag) -> str:
+    """As it is on a command line."""
+    return " ".join(flag.serialize().split("\n"))

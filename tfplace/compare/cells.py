@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_origin, get_type_hints
 
@@ -117,15 +118,18 @@ class Trained:
       placer: which policy.
       weights: file; `{family}` in it stands for the family of the graph.
       fine_tune: updates on the graph that is placed.
+      options: what else the policy is made with.
     """
 
     placer: str
     weights: str
     fine_tune: int = 0
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def placer_for(self, case: Case) -> Placer:
         """The policy for a graph; it reads its file when it places."""
-        made: Placer = PLACERS[self.placer](weights=self._weights(case.graph), fine_tune=self.fine_tune)
+        weights = self._weights(case.graph)
+        made: Placer = PLACERS[self.placer](weights=weights, fine_tune=self.fine_tune, **self.options)
         return made
 
     def _weights(self, graph: str) -> str:

@@ -197,8 +197,8 @@ TRANSFER = Suite(
     tight=(),
     held_out=True,
     trained={
-        "placeto_elsewhere": Trained("placeto", _ELSEWHERE),
-        "placeto_tuned": Trained("placeto", _ELSEWHERE, fine_tune=50),
+        "placeto_elsewhere": Trained("placeto", _ELSEWHERE, options={"moves": 0}),
+        "placeto_tuned": Trained("placeto", _ELSEWHERE, fine_tune=50, options={"moves": 0}),
     },
 )
 """A policy that was trained on other families, at once and after a little training, beside one that begins anew."""

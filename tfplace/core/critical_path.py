@@ -1,4 +1,4 @@
-"""CriticalPath: what made a step as long as it is."""
+"""CriticalPath: what made a step as long as it is, and when everything was done in it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ class CriticalPath(NamedTuple):
       unit: [N] the unit that computes; or the one that makes what is sent.
       reader: [N] one of the units that it is sent to; -1 where a unit computes.
       seconds: [N] that it takes.
+      start: [U] seconds from the step's beginning to that of each unit's first op; 0 if it has none.
+      finish: [U] the same to the end of its last.
     """
 
     unit: IntArray
     reader: IntArray
     seconds: FloatArray
+    start: FloatArray
+    finish: FloatArray

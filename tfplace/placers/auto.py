@@ -157,7 +157,8 @@ class _Portfolio:
                 break
             part = (_CONSTRUCTION - self.study.spent) / (1 - self.study.spent) if self.found else 1.0
             try:
-                found = _run(PLACERS[name](), self.study.share(part, name), name, name)
+                placer = PLACERS[name](moves=0) if name == POLICY else PLACERS[name]()  # the searches move
+                found = _run(placer, self.study.share(part, name), name, name)
             except MissingExtraError:
                 self.missing.append(name)
                 continue

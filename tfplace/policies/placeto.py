@@ -17,19 +17,25 @@ from tfplace.core.problem import Problem
 from tfplace.errors import InputError
 from tfplace.learning.baselines import by_step, discounted, standardised
 from tfplace.learning.metrics import batch_metrics
+from tfplace.learning.move_choice import MoveChoice
 from tfplace.learning.placeto_settings import PlacetoSettings
 from tfplace.learning.pretrained import SHIPPED, Pretrained, cut_short
 from tfplace.learning.rewards import Reward
+from tfplace.study.annealing import Annealing
 from tfplace.study.base import BudgetSpentError, Study, best_of
 from tfplace.study.devices import single_devices
 from tfplace.study.draws import device_share, pick
 from tfplace.study.grouped import in_groups
-from tfplace.study.price import best_start
+from tfplace.study.price import Price, best_start
 from tfplace.study.repair import make_room
 
 if TYPE_CHECKING:
     from tfplace.learning.parameters import Parameters
     from tfplace.policies.networks.sweep import Sweep, Sweeps
+
+MOVES = 4_000
+_SIMULATED_OPS = 40_000_000
+"""In all moves together."""
 
 
 class PlacetoScratch:
@@ -80,22 +86,28 @@ class Placeto(PlacetoScratch):
     Everything on one device is swept over with every group where the network would have it most; then sweeps are drawn,
     a dozen at a time, the first from the same start, later ones from the best that came of any. That is done in few
     large groups, then in as many as the network was trained with. If none of these fits the memory, what comes nearest
-    is repaired (`tfplace.study.repair`). The best of these few placements is the answer, unless it is to be fine-tuned:
-    further updates draw sweeps side by side, and each is rewarded by how its end compares with the others'.
+    is repaired (`tfplace.study.repair`). The best of these few placements is improved in moves, each of which is tried
+    and kept if it is worth it, as in `tfplace.study.annealing`: of several that are drawn, those from which a second
+    network expects most (`tfplace.learning.move_choice`). Nothing is learned on the graph, unless it is to be
+    fine-tuned, before it is moved: further updates draw sweeps side by side, and each is rewarded by how its end
+    compares with the others'.
 
-    Departures, beside those of `PlacetoScratch`. The paper sweeps over one grouping, and repairs nothing. Of a graph
-    that is unlike those it has learned on, the network often places large groups better than small ones
-    (docs/pretrained.md). Fine-tuning rewards the end alone, so that an update costs an evaluation an episode and not
-    one a step.
+    Departures, beside those of `PlacetoScratch`. The paper sweeps over one grouping, repairs nothing, and moves whole
+    groups alone. Of a graph that is unlike those it has learned on, the network often places large groups better than
+    small ones (docs/pretrained.md). Fine-tuning rewards the end alone, so that an update costs an evaluation an episode
+    and not one a step. Steps that are not simulated, and throughput, have no critical path, which moves begin at: there
+    is none there.
 
     Args:
       starts: [U] placements; the best of them is swept over instead of everything on one device.
       settings: constants; those of the network, and `groups`, are the weights' own.
       weights: "shipped", or a file that scripts/train_policy.py wrote.
       fine_tune: updates after the first placements.
+      moves: placements that are tried in moves, at most; fewer of graphs of more than 10,000 ops, so that it takes no
+        longer.
 
     Raises:
-      InputError: a `fine_tune` below 0.
+      InputError: a `fine_tune` or `moves` below 0.
     """
 
     plain_at_once = True
@@ -106,16 +118,20 @@ class Placeto(PlacetoScratch):
         settings: PlacetoSettings | None = None,
         weights: str | Path = SHIPPED,
         fine_tune: int = 0,
+        moves: int = MOVES,
     ) -> None:
         super().__init__(starts, settings)
         if fine_tune < 0:
             raise InputError(f"fine_tune {fine_tune}", "a number of updates, at least 0")
+        if moves < 0:
+            raise InputError(f"moves {moves}", "a number of placements, at least 0")
         self.weights = weights
         self.fine_tune = fine_tune
+        self.moves = moves
         self.notes: tuple[str, ...] = ()
 
     def place(self, study: Study) -> IntArray:
-        """Places, and learns as long as it is to."""
+        """Places, learns as long as it is to, and moves."""
         known, run = self._known(study), None
         with contextlib.suppress(BudgetSpentError):
             run = self._at_once(study, known)
@@ -125,6 +141,7 @@ class Placeto(PlacetoScratch):
 
                 with on_host():
                     run.tune(self.fine_tune)
+            self._move(study)
         self.notes = cut_short(0 if run is None else run.updates, self.fine_tune)
         return best_of(study)
 
@@ -138,6 +155,19 @@ class Placeto(PlacetoScratch):
         run.at_once(settings.again - first)
         return run
 
+    def _move(self, study: Study) -> None:
+        """Anneals from the best placement for a while.
+
+        Raises:
+          BudgetSpentError: that is over.
+        """
+        most = min(self.moves, _SIMULATED_OPS // max(study.problem.graph.num_ops, 1))
+        if most and study.best is not None and study.best_key is not None:
+            share = study.share(1.0, "moves", most)
+            if share.critical_path(study.best) is not None:
+                price = Price(share, study.best_key)
+                Annealing(share, study.best, study.best_key, price, MoveChoice.shipped()).run()
+
     def _known(self, study: Study) -> Pretrained:
         del study
         return Pretrained.find(self.weights, "placeto")
@@ -147,6 +177,9 @@ class PlacetoUntrained(Placeto):
     """Placeto at once with the weights it begins with: what its network does without any training, to compare."""
 
     plain_at_once = False
+
+    def _move(self, study: Study) -> None:
+        """What its network does is compared."""
 
     def _known(self, study: Study) -> Pretrained:
         from tfplace.learning.host import on_host

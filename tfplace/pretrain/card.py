@@ -14,6 +14,8 @@ _COLUMNS = {
     "drawn": "a mean draw",
 }
 
+_MOVES = ("better", "quarter_better", "quarter_gained")
+
 
 def card_text(trained: Pretrained) -> str:
     """The page of a file of weights."""
@@ -41,6 +43,38 @@ def card_text(trained: Pretrained) -> str:
         "Trained on the graphs and boxes above alone, on analytic costs; elsewhere it may be far off, and `auto`, "
         "which takes longer, is the better choice. Memory was ample there: where it is short, list scheduling moves "
         "what finds no room. It places groups or units as the simulator sees them; nothing was measured.",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def moves_card_text(trained: Pretrained) -> str:
+    """The page of a file of weights of `tfplace.learning.move_choice`."""
+    card = trained.card
+    course, numbers = card["config"], sum(value.size for value in trained.values)
+    exams = [
+        (family, f"{row['moves']:,}", *(f"{100 * row[key]:.0f} %" for key in _MOVES))
+        for family, row in card["exams"].items()
+    ]
+    lines = [
+        "# `moves`: which moves are worth a try",
+        f"{numbers:,} parameters. `placeto` has them for its moves: `help(tfplace.learning.move_choice)`.",
+        "## Training",
+        f"    {card['command']}",
+        "and `--graphs=DIR`, where the graphs are, and `--out=FILE`, for the weights.",
+        f"With tfplace {card['tfplace']} and Python {card['python']}; seed {course['seed']}. {card['moves']:,} moves, "
+        f"tried in {course['rounds']} rounds of searches with {course['evaluations']:,} evaluations: two a graph, "
+        "from what `placeto` places without moves and from everything on one device. Of the first round moves were "
+        "drawn, later ones chose with what had been learned so far, but for three in ten.",
+        table(("graphs", "learned from", "held out"), [_counts(name, row) for name, row in card["graphs"].items()]),
+        f"Fingerprints of all {len(card['fingerprints'])} graphs are in the file; together they are "
+        f"`{_digest(card['fingerprints'])}`.",
+        "## On graphs that were held out",
+        "Moves that searches drew there, how many made the step shorter, and what part of these, and of all that they "
+        "gained, is in the quarter of which most was expected. Simulated.",
+        table(("", "moves", "shorter", "in the quarter", "gained in the quarter"), exams),
+        "## Limits",
+        "Trained on the graphs and boxes above alone, on analytic costs and with ample memory, of which it is told "
+        "nothing. What a search comes to with it is told in docs/pretrained.md.",
     ]
     return "\n\n".join(lines) + "\n"
 

@@ -28,12 +28,22 @@ class SearchStudy:
       until: position of the search at which this share's budget is used up.
       stage: logged with its improvements.
       parents: studies whose `best` takes in what this one finds.
+      most: evaluations that it has at most.
     """
 
-    def __init__(self, search: Search, until: float, stage: str, parents: Sequence[SearchStudy] = ()) -> None:
+    def __init__(
+        self,
+        search: Search,
+        until: float,
+        stage: str,
+        parents: Sequence[SearchStudy] = (),
+        most: int | None = None,
+    ) -> None:
         self._search = search
         self._from = search.position()
         self._until = until
+        self._first = search.evaluations
+        self._most = most
         self.stage = stage
         self._line = (self, *parents)
         self.best: IntArray | None = None
@@ -58,15 +68,18 @@ class SearchStudy:
     def spent(self) -> float:
         """Fraction of this study's budget used, from 0 to 1."""
         span = self._until - self._from
-        return min((self._search.position() - self._from) / span, 1.0) if span > 0 else 1.0
+        spent = min((self._search.position() - self._from) / span, 1.0) if span > 0 else 1.0
+        more = self._more()
+        return spent if more is None or not self._most else max(spent, min(1 - more / self._most, 1.0))
 
-    def share(self, fraction: float, stage: str) -> SearchStudy:
+    def share(self, fraction: float, stage: str, most: int | None = None) -> SearchStudy:
         """A study with `fraction` of what is left of this one's budget; see `tfplace.study.base.Study`."""
         here = self._search.position()
         until = here + fraction * (self._until - here)
         if self._search.budget.evaluations is not None:
             until = min(max(round(until), here + 1), self._until)
-        return SearchStudy(self._search, until, stage, self._line)
+        limits = [limit for limit in (most, self._more()) if limit is not None]
+        return SearchStudy(self._search, until, stage, self._line, min(limits, default=None))
 
     def tell(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> int:
         """Counts rows that somebody else evaluated; see `tfplace.study.base.Study`."""
@@ -139,7 +152,10 @@ class SearchStudy:
     def left(self) -> Left:
         """What is left of this study's budget."""
         rest = max(self._until - self._search.position(), 0.0)
-        return Left(rest, None) if self._search.budget.seconds is not None else Left(None, round(rest))
+        if self._search.budget.seconds is not None:
+            return Left(rest, None)
+        more = self._more()
+        return Left(None, round(rest) if more is None else min(round(rest), max(more, 0)))
 
     def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
         """What [U] devices cost; see `tfplace.study.base.Study`.
@@ -173,13 +189,20 @@ class SearchStudy:
 
     def _within(self, unit_devices: IntArray) -> IntArray:
         """The rows for which the budget has evaluations."""
-        if self._search.budget.evaluations is None:
-            return unit_devices
-        return unit_devices[: max(round(self._until - self._search.position()), 1)]
+        left = [] if self._search.budget.evaluations is None else [round(self._until - self._search.position())]
+        left += [more] if (more := self._more()) is not None else []
+        return unit_devices[: max(min(left), 1)] if left else unit_devices
+
+    def _more(self) -> int | None:
+        """How many more evaluations it may have at most, if that is limited."""
+        return None if self._most is None else self._most - (self.evaluations - self._first)
 
     def _is_spent(self) -> bool:
         # The first evaluation is always allowed, so that the smallest budget still ends in a placement.
         position = self._search.position()
+        more = self._more()
+        if more is not None and more <= 0:
+            return True
         if position < self._until or self._search.best is None:
             return False
         # By the clock a share's too, or what a placer took longer to make than it was to would be lost.

@@ -12,8 +12,10 @@ from tfplace.core.critical_path import CriticalPath
 from tfplace.simulate.program import Program, Scratch
 
 
-def critical_path(p: Program, s: Scratch) -> CriticalPath:
+def critical_path(p: Program, s: Scratch, units: int) -> CriticalPath:
     """What the step in the scratch, recorded by the kernel, waited for from its end back to its beginning.
+
+    Also when each of so many units began and ended.
 
     Where an op could have started neither before its device was free nor before what it reads was there, as both came
     at the same time, it has waited for what it reads. The work of a transfer counts as the transfer.
@@ -21,7 +23,9 @@ def critical_path(p: Program, s: Scratch) -> CriticalPath:
     most = len(s.device) + len(s.transfers)
     unit, reader, seconds = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
     count = _walk_back(p, s, unit, reader, seconds)
-    return CriticalPath(unit[:count], reader[:count], seconds[:count])
+    start, finish = np.full(units, np.inf), np.zeros(units)
+    _span(p, s, start, finish)
+    return CriticalPath(unit[:count], reader[:count], seconds[:count], np.minimum(start, finish), finish)
 
 
 @nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
@@ -67,3 +71,13 @@ def _reader(p: Program, s: Scratch, message: int, device: int) -> int:
         if s.device[p.reader[r]] == device:
             return int(p.ops[p.reader[r]].unit)
     return -1
+
+
+@nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
+def _span(p: Program, s: Scratch, start: FloatArray, finish: FloatArray) -> None:
+    """Writes when each unit's first op starts and its last ends."""
+    for v in range(len(s.device)):
+        unit = p.ops[v].unit
+        if unit >= 0 and p.ops[v].reads >= 0:
+            start[unit] = min(start[unit], s.start[v])
+            finish[unit] = max(finish[unit], s.finish[v])

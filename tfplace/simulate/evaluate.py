@@ -99,7 +99,8 @@ class Simulator:
         """
         step_s = self._run(self.problem.spread(np.asarray(unit_device, np.int32)))
         over = np.maximum(self._scratch.devices["peak"] - self._kernel.program.limit, 0).sum()
-        return critical_path(self._kernel.program, self._scratch), (int(over), step_s)
+        path = critical_path(self._kernel.program, self._scratch, self.problem.num_units)
+        return path, (int(over), step_s)
 
     @cached_property
     def fitting(self) -> Problem:

@@ -138,7 +138,7 @@ class Study(Protocol):
     def spent(self) -> float:
         """Fraction of the budget used, from 0 to 1."""
 
-    def share(self, fraction: float, stage: str) -> Study:
+    def share(self, fraction: float, stage: str, most: int | None = None) -> Study:
         """A study of the same problem with a part of what is left of this one's budget.
 
         What it finds is found for this study too. Its `best` starts empty.
@@ -146,6 +146,7 @@ class Study(Protocol):
         Args:
           fraction: of the remaining budget.
           stage: name under which its improvements are logged.
+          most: evaluations that it has at most.
         """
 
 

@@ -141,7 +141,10 @@ class Grouped:
         if path is None:
             return None
         reader = np.where(path.reader < 0, -1, self._label[path.reader])
-        return CriticalPath(self._label[path.unit], reader, path.seconds)
+        start, finish = np.full(self.problem.num_units, np.inf), np.zeros(self.problem.num_units)
+        np.minimum.at(start, self._label, path.start)
+        np.maximum.at(finish, self._label, path.finish)
+        return CriticalPath(self._label[path.unit], reader, path.seconds, start, finish)
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """See `Study.log`."""
@@ -162,11 +165,11 @@ class Grouped:
             kept = {name.removeprefix(_STATE): value for name, value in kept.items()}
         return kept
 
-    def share(self, fraction: float, stage: str) -> Grouped:
+    def share(self, fraction: float, stage: str, most: int | None = None) -> Grouped:
         """See `Study.share`."""
         part = copy.copy(self)  # of the same groups, which are not merged again
         part.best = part.best_key = None
-        part._study = self._study.share(fraction, stage)
+        part._study = self._study.share(fraction, stage, most)
         part._line = (part, *self._line)
         return part
 

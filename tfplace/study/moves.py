@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray
+from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.group.unit_sets import UnitSets
 from tfplace.group.vicinity import Vicinity
 from tfplace.study.base import Study
+from tfplace.study.choice import Choice
 from tfplace.study.devices import compute_devices
 from tfplace.study.move_kernel import Lists, Now, Parts, Path, draw, levels, lists
+from tfplace.study.outlook import Outlook
 
 _CRITICAL = 0.65
 _FRESH = 32
@@ -43,8 +45,11 @@ class Moves:
     that, and as they make room for the next; the path is asked for once in a while, as it takes an evaluation. Without
     one, as with measured steps, there are only the others.
 
+    With a choice, more are drawn than are asked for, and it says which; as long as no schedule is known, the first.
+
     Args:
       study: gives the problem, the critical path and the random generator.
+      choice: which of the moves drawn are given; by default all.
 
     Attributes:
       done: part of a cycle that is over, from 0 to 1; clusters and regions get smaller with it.
@@ -52,11 +57,15 @@ class Moves:
       path: the critical path, as it was last asked for.
     """
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, choice: Choice | None = None) -> None:
         self.study = study
+        self.choice = choice
         self.done = 0.0
         self.parts = _parts(study.problem)
         self.path = Path(np.zeros((0, 2), np.int32), np.zeros(0))
+        self._among = 1 if choice is None else choice.among
+        self._outlook = None if choice is None else Outlook(study.problem)
+        self._picked = False
         self._good = 0
         self._of: IntArray | None = None
         self._now = _room(self.parts, 1)
@@ -72,7 +81,7 @@ class Moves:
         Raises:
           BudgetSpentError: nothing is left for a critical path.
         """
-        now = self.at(devices, count)
+        now = self.at(devices, count * self._among)
         so_far, asked, ask = (0, 0, self._good), False, True
         while ask:
             stale = devices is not self._of
@@ -83,7 +92,21 @@ class Moves:
                 self.ask(devices)
                 asked = True
             so_far = found, draws, self._good
-        return [drawn(now, row) for row in range(found)]
+        outlook = None if self._outlook is None else self._outlook.of(now, found, self.done)
+        self._picked = outlook is not None
+        if self.choice is None or outlook is None:
+            return [drawn(now, row) for row in range(min(found, count))]
+        return [drawn(now, row) for row in self.choice.pick(outlook, count).tolist()]
+
+    def tell(self, energies: FloatArray, energy: float) -> None:
+        """What became of the moves drawn last, or of the first of them.
+
+        Args:
+          energies: [N] seconds, or prices, with each of them.
+          energy: the same of the placement that they are of, above 0 if a choice made them.
+        """
+        if self.choice is not None and self._picked:
+            self.choice.tell(1.0 - energies / energy)
 
     def at(self, devices: IntArray, count: int) -> Now:
         """The placement [U], with room for so many moves."""
@@ -102,8 +125,10 @@ class Moves:
         Raises:
           BudgetSpentError: nothing is left for it.
         """
-        self._of, self._good = devices, _FRESH
+        self._of, self._good = devices, _FRESH * self._among
         path = self.study.critical_path(devices)
+        if path is not None and self._outlook is not None:
+            self._outlook.learn(devices, path)
         if path is not None:
             self.path = Path(np.stack([path.unit, path.reader], axis=1).astype(np.int32), np.cumsum(path.seconds))
 

@@ -1,0 +1,105 @@
+"""Trains what tells which moves are worth a try, for the placer `placeto`, on graphs it never places again.
+
+    python scripts/train_moves.py --graphs=graphs --out=moves.npz         # 20 minutes on two processors
+
+The graphs are those of scripts/make_families.py, FAMILY_INDEX.npz, each on one of the topologies in turn. Searches on
+the graphs to learn from write down what is known of each move they try, and what becomes of it; a small network learns
+from that, and chooses for the next round of searches. Then it is tried on moves on the graphs that are held out. Steps
+are simulated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import platform
+import sys
+from pathlib import Path
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tfplace.cli.quiet import load_tensorflow  # noqa: E402
+from tfplace.cli.scripts import command, extracted, script  # noqa: E402
+from tfplace.compare.cells import Case  # noqa: E402
+from tfplace.core.files import check_writable, write_whole  # noqa: E402
+from tfplace.core.topology import Topology  # noqa: E402
+from tfplace.pretrain.corpus import Entry  # noqa: E402
+from tfplace.report.progress import Stages  # noqa: E402
+from tfplace.version import VERSION  # noqa: E402
+
+_GRAPHS = flags.DEFINE_string("graphs", None, "Directory of extracted graphs.", required=True)
+_FAMILIES = flags.DEFINE_list("families", ["cifar10", "nmt", "ptb"], "Whose members are learned from and held out.")
+_TOPOLOGIES = flags.DEFINE_list("topologies", ["2xP100", "4xP100", "2xV100-PCIe+2xP100"], "Presets, in turn.")
+_EVALUATIONS = flags.DEFINE_integer("evaluations", 1500, "Placements of each search; there are two a graph.", 1)
+_ROUNDS = flags.DEFINE_integer("rounds", 2, "Of searches.", 1)
+_EPOCHS = flags.DEFINE_integer("epochs", 40, "How often the network sees each move.", 1)
+_WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
+_SEED = flags.DEFINE_integer("seed", 0, "Of everything random.", 0)
+_OUT = flags.DEFINE_string("out", None, "The file for the weights, and .md its card.", required=True)
+
+_FILES = ("graphs", "out", "workers")
+
+
+def main(argv: list[str]) -> None:
+    """Trains, and writes the weights with their card."""
+    with script(argv, stopped="Stopped; nothing is kept."):
+        _train()
+
+
+def _train() -> None:
+    load_tensorflow(gpus=False)
+    from tfplace.pretrain.card import moves_card_text
+    from tfplace.pretrain.move_lessons import MoveSchool
+    from tfplace.pretrain.move_training import MoveCourse, train
+    from tfplace.workers.processes import Processes
+
+    path = Path(_OUT.value)
+    if path.suffix != ".npz":
+        raise SystemExit(f"--out={path}; expected a file that ends in .npz, beside which its card is written.")
+    check_writable(path)  # before anything takes long
+    course = MoveCourse(_EVALUATIONS.value, _ROUNDS.value, epochs=_EPOCHS.value, seed=_SEED.value)
+    entries = _entries()
+    engine = Processes(_WORKERS.value)
+    make = functools.partial(MoveSchool, entries, course.evaluations)
+    with contextlib.closing(engine.start(make)) as workers, Stages(quiet=False) as stages:
+        shown = ""
+
+        def tell(stage: str, done: int, total: int) -> None:
+            nonlocal shown
+            if stage != shown:
+                stages.stage(stage)
+                shown = stage
+            stages.part(done, total)
+
+        learned = train(entries, course, workers, tell)
+    made = {"command": command("scripts/train_moves.py", _FILES), "tfplace": VERSION}
+    made |= {"python": platform.python_version()}
+    trained = dataclasses.replace(learned, card={**made, **learned.card})
+    trained.save(path)
+    write_whole(path.with_suffix(".md"), moves_card_text(trained))
+    print(path)
+
+
+def _entries() -> list[Entry]:
+    """Every graph, on one topology each."""
+    from models import families
+
+    for topology in _TOPOLOGIES.value:
+        Topology.preset(topology)  # says which there are
+    entries = []
+    for family in dict.fromkeys(_FAMILIES.value):
+        if family not in families.names():
+            raise SystemExit(f"There is no family {family!r}; there are {', '.join(families.names())}.")
+        test = families.split(family)[1]
+        for index in range(families.SIZE):
+            name, topology = f"{family}_{index}", _TOPOLOGIES.value[index % len(_TOPOLOGIES.value)]
+            entries.append(Entry(extracted(_GRAPHS.value, name), Case(name, topology), family, index in test))
+    return entries
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,106 @@
+"""Learning which moves are worth a try: on lessons with a known answer, and from searches on small graphs."""
+
+import contextlib
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+from tfplace.compare.cells import Case
+from tfplace.errors import InputError
+from tfplace.learning.move_choice import AMONG, MoveChoice
+from tfplace.pretrain.card import moves_card_text
+from tfplace.pretrain.corpus import Entry
+from tfplace.pretrain.move_lessons import Lessons, MoveSchool, _Recorder
+from tfplace.pretrain.move_training import MoveCourse, fit, train
+from tfplace.study.outlook_kernel import FEATURES
+from tfplace.testing.graphs import random_graph
+from tfplace.workers.here import Here
+from tfplace.workers.processes import Processes
+
+COURSE = MoveCourse(evaluations=60, rounds=2, epochs=3)
+
+
+@pytest.fixture
+def entries(tmp_path):
+    """Three graphs to learn from and one that is held out."""
+    found = []
+    for index in range(4):
+        path = tmp_path / f"small_{index}.npz"
+        graph = random_graph(np.random.default_rng(index), 40)
+        dataclasses.replace(graph, name=f"small_{index}").save(path)
+        found.append(Entry(path, Case(f"small_{index}", "2xP100"), "small", index == 3))
+    return found
+
+
+def trained(entries, engine=None):
+    told = []
+    make = functools.partial(MoveSchool, entries, COURSE.evaluations)
+    with contextlib.closing((engine or Here()).start(make)) as workers:
+        return train(entries, COURSE, workers, lambda *what: told.append(what)), told
+
+
+def test_what_is_planted_is_learned():
+    """A move gains what transfers shrink by, less what comes late; nothing else tells."""
+    rng = np.random.default_rng(0)
+    outlook = rng.normal(scale=0.05, size=(20_000, len(FEATURES))).astype(np.float32)
+    shrunk, late = (FEATURES.index(name) for name in ("what transfers grow by", "what comes later than it can wait"))
+    gains = 0.1 * (-outlook[:, shrunk] - np.maximum(outlook[:, late], 0))
+    values = fit([Lessons(outlook[:15_000], gains[:15_000], "x")], dataclasses.replace(COURSE, epochs=60))
+    tried = MoveChoice(values).pick(outlook[15_000:].astype(np.float64), 1250)
+    best = np.sort(gains[15_000:])[::-1][:1250]
+    assert gains[15_000:][tried].mean() > 0.95 * best.mean()
+
+
+def test_searches_on_graphs_make_weights_and_a_card(entries):
+    known, told = trained(entries)
+    MoveChoice(known.values)
+    card = known.card
+    assert [stage for stage, done, _ in told if not done] == [
+        "searches 1 of 2", "network", "searches 2 of 2", "held-out graphs"
+    ]  # fmt: skip
+    assert ("network", 1, 2) in told
+    assert {*card["fingerprints"]} == {f"small_{i}" for i in range(4)}
+    assert card["fingerprints"]["small_3"] == entries[3].problem().graph.fingerprint
+    assert card["graphs"] == {"small on 2xP100": {"learned": 3, "held_out": 1}}
+    assert 200 < card["moves"] < 2 * 6 * 60
+    row = card["exams"]["small"]
+    assert 0 < row["better"] < 1 and 0 <= row["quarter_better"] <= 1
+    text = moves_card_text(dataclasses.replace(known, card={"command": "none", "tfplace": "1", "python": "3"} | card))
+    assert f"{card['moves']:,} moves" in text and f"| {100 * row['better']:.0f} %" in text
+
+
+def test_workers_change_nothing(entries):
+    (one, _), (other, _) = trained(entries), trained(entries, Processes(2))
+    assert one == other and one.card == other.card
+
+
+def test_a_part_of_the_moves_is_left_to_chance():
+    rng = np.random.default_rng(0)
+    values = fit([Lessons(rng.normal(size=(500, len(FEATURES))), rng.normal(size=500), "x")], COURSE)
+    recorder, choice = _Recorder(MoveChoice(values), np.random.default_rng(1)), MoveChoice(values)
+    assert recorder.among == AMONG
+    same = 0
+    for count in [1] * 300:
+        outlook = rng.normal(size=(AMONG, len(FEATURES)))
+        picked = recorder.pick(outlook, count)
+        assert len(picked) == count
+        recorder.tell(np.full(count, -np.inf))
+        same += picked[0] == choice.pick(outlook, 1)[0]
+    assert 200 < same < 245  # 70 % of them, and an eighth of the others
+    outlook, gains = recorder.written()
+    assert outlook.shape == (300, len(FEATURES)) and {*gains.tolist()} == {-1.0}
+    assert len({*recorder.pick(rng.normal(size=(40, len(FEATURES))), 40).tolist()}) == 40
+
+
+@pytest.mark.parametrize("name", ["evaluations", "rounds", "hidden", "epochs"])
+def test_courses_that_are_none_are_refused(name):
+    with pytest.raises(InputError, match=f"{name}=0"):
+        dataclasses.replace(COURSE, **{name: 0})
+
+
+def test_something_is_to_learn_from(entries):
+    held = [dataclasses.replace(entry, held_out=True) for entry in entries]
+    with pytest.raises(InputError, match="4 graphs, all held out"):
+        trained(held)

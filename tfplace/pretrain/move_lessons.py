@@ -1,0 +1,118 @@
+"""Moves that were tried on many graphs, what was known of them beforehand, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.problem import Problem
+from tfplace.learning.move_choice import AMONG, MoveChoice
+from tfplace.policies.placeto import Placeto
+from tfplace.pretrain.corpus import Entry
+from tfplace.search.budget import Budget
+from tfplace.search.search import Search
+from tfplace.study.annealing import Annealing
+from tfplace.study.base import Study, best_of
+from tfplace.study.devices import single_devices
+from tfplace.study.outlook_kernel import FEATURES
+from tfplace.study.price import begin
+
+_AT_RANDOM = 0.3
+
+
+class Lessons(NamedTuple):
+    """[N] moves: [N, F] their features, [N] gains, and the graph's fingerprint."""
+
+    outlook: NDArray[np.float32]
+    gains: NDArray[np.float32]
+    fingerprint: str
+
+
+class MoveSchool:
+    """Searches on one of several graphs at a time, and writes down what moves it tries.
+
+    Args:
+      entries: by number.
+      evaluations: of each search.
+    """
+
+    def __init__(self, entries: Sequence[Entry], evaluations: int) -> None:
+        self.entries = entries
+        self.evaluations = evaluations
+
+    def search(self, number: int, alone: bool, values: Sequence[NDArray[np.float32]] | None, seed: int) -> Lessons:
+        """One search.
+
+        Args:
+          number: of the entry.
+          alone: whether it begins with everything on one device, rather than with what Placeto places.
+          values: of the `MoveChoice` whose moves are tried, but for a part; without, all are drawn.
+          seed: of everything random.
+        """
+        problem = self.entries[number].problem()
+        recorder = _Recorder(None if values is None else MoveChoice(values), np.random.default_rng([seed, 1]))
+        start = single_devices(problem)[0] if alone else _placed(problem, seed)
+        Search(problem, Budget(evaluations=self.evaluations), seed).run(_Annealed(start, recorder), "moves")
+        return Lessons(*recorder.written(), problem.graph.fingerprint)
+
+
+def search(
+    school: MoveSchool, number: int, alone: bool, values: Sequence[NDArray[np.float32]] | None, seed: int
+) -> Lessons:
+    """`MoveSchool.search`: a task of workers."""
+    return school.search(number, alone, values, seed)
+
+
+class _Annealed:
+    """Anneals from one placement."""
+
+    citation = ""
+
+    def __init__(self, start: IntArray, recorder: _Recorder) -> None:
+        self._start = start
+        self._recorder = recorder
+
+    def place(self, study: Study) -> IntArray:
+        Annealing(study, *begin(study, [self._start]), self._recorder).run()
+        return best_of(study)
+
+
+class _Recorder:
+    """Picks as a choice would, but for a part that is left to chance, and remembers."""
+
+    among = AMONG
+
+    def __init__(self, choice: MoveChoice | None, rng: np.random.Generator) -> None:
+        self._choice = choice
+        self._rng = rng
+        self._picked = np.zeros((0, len(FEATURES)), np.float32)
+        self._outlook: list[NDArray[np.float32]] = []
+        self._gains: list[NDArray[np.float32]] = []
+
+    def pick(self, outlook: FloatArray, count: int) -> LongArray:
+        order = self._rng.permutation(len(outlook))
+        if self._choice is not None:
+            best = self._choice.pick(outlook, len(outlook))
+            chance = self._rng.random(len(outlook)) < _AT_RANDOM
+            order = np.array([*dict.fromkeys([*np.where(chance, order, best).tolist(), *best.tolist()])], np.int64)
+        self._picked = outlook[order[:count]].astype(np.float32)
+        return order[:count]
+
+    def tell(self, gains: FloatArray) -> None:
+        self._outlook.append(self._picked[: len(gains)])
+        self._gains.append(np.maximum(gains, -1.0).astype(np.float32))
+
+    def written(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """[N, F] and [N]."""
+        return np.concatenate([np.zeros((0, len(FEATURES)), np.float32), *self._outlook]), np.concatenate(
+            [np.zeros(0, np.float32), *self._gains]
+        )
+
+
+def _placed(problem: Problem, seed: int) -> IntArray:
+    """What Placeto places at once."""
+    return Search(problem, Budget(evaluations=100), seed).run(Placeto(moves=0), "placeto")
