@@ -59,7 +59,7 @@ def run(path):
 
     load_tensorflow(gpus=False)
     make = {
-        "placeto": lambda coarse: Placeto(settings=PlacetoSettings(coarse=coarse)),
+        "placeto": lambda coarse: Placeto(settings=PlacetoSettings(coarse=coarse), moves=0),
         "gdp": lambda coarse: Gdp(settings=GdpSettings(coarse=coarse)),
     }
     graph = OpGraph.load(path)

@@ -8,11 +8,11 @@ import itertools
 import numpy as np
 import pytest
 
-from tfplace.placers import local_search
 from tfplace.placers.local_search import LocalSearch
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulate.evaluate import Simulator
+from tfplace.study import annealing
 from tfplace.study.base import BudgetSpentError
 from tfplace.testing import make_graph, make_problem, make_topology, random_graph, random_problem
 
@@ -89,5 +89,5 @@ def test_limits_change_no_decision(monkeypatch, seed):
     """What is given up would have been turned down, and would not have been the best."""
     problem = random_problem(np.random.default_rng(seed), num_ops=70, num_devices=3, tight=seed == 2)
     limited = search(problem, evaluations=1500)
-    monkeypatch.setattr(local_search, "limit_for", lambda study, most_s: np.inf)
+    monkeypatch.setattr(annealing, "limit_for", lambda study, most_s: np.inf)
     assert search(problem, evaluations=1500).best_key == limited.best_key

@@ -17,6 +17,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.study.annealing import Annealing
 from tfplace.study.base import Study, best_of
+from tfplace.study.choice import Choice
 from tfplace.study.devices import single_devices
 from tfplace.study.outlook_kernel import FEATURES
 from tfplace.study.price import begin
@@ -55,8 +56,8 @@ class MoveSchool:
         """
         problem = self.entries[number].problem()
         recorder = _Recorder(None if values is None else MoveChoice(values), np.random.default_rng([seed, 1]))
-        start = single_devices(problem)[0] if alone else _placed(problem, seed)
-        Search(problem, Budget(evaluations=self.evaluations), seed).run(_Annealed(start, recorder), "moves")
+        start = single_devices(problem)[0] if alone else placed(problem, seed)
+        Search(problem, Budget(evaluations=self.evaluations), seed).run(Annealed(start, recorder), "moves")
         return Lessons(*recorder.written(), problem.graph.fingerprint)
 
 
@@ -67,17 +68,23 @@ def search(
     return school.search(number, alone, values, seed)
 
 
-class _Annealed:
-    """Anneals from one placement."""
+class Annealed:
+    """Anneals from one placement until the budget is used up.
 
-    citation = ""
+    Args:
+      start: [U].
+      choice: which of the moves drawn are tried; by default all.
+    """
 
-    def __init__(self, start: IntArray, recorder: _Recorder) -> None:
-        self._start = start
-        self._recorder = recorder
+    citation = "As local_search and placeto."
+
+    def __init__(self, start: IntArray, choice: Choice | None = None) -> None:
+        self.start = start
+        self.choice = choice
 
     def place(self, study: Study) -> IntArray:
-        Annealing(study, *begin(study, [self._start]), self._recorder).run()
+        """See `tfplace.study.base.Placer`."""
+        Annealing(study, *begin(study, [self.start]), self.choice).run()
         return best_of(study)
 
 
@@ -113,6 +120,6 @@ class _Recorder:
         )
 
 
-def _placed(problem: Problem, seed: int) -> IntArray:
-    """What Placeto places at once."""
+def placed(problem: Problem, seed: int) -> IntArray:
+    """[U] what Placeto places without moves."""
     return Search(problem, Budget(evaluations=100), seed).run(Placeto(moves=0), "placeto")

@@ -70,7 +70,7 @@ class SearchStudy:
         span = self._until - self._from
         spent = min((self._search.position() - self._from) / span, 1.0) if span > 0 else 1.0
         more = self._more()
-        return spent if more is None or not self._most else max(spent, min(1 - more / self._most, 1.0))
+        return spent if more is None or not self._most else max(spent, min((self._most - more) / self._most, 1.0))
 
     def share(self, fraction: float, stage: str, most: int | None = None) -> SearchStudy:
         """A study with `fraction` of what is left of this one's budget; see `tfplace.study.base.Study`."""
