@@ -170,7 +170,7 @@ def _look(
     units: IntArray, targets: IntArray, out: FloatArray,
 ) -> None:  # fmt: skip
     step_s = schedule.step_s
-    after, gained, lost = load.copy(), np.zeros(len(load)), np.zeros(len(load))
+    loads, gained, lost = load.copy(), np.zeros(len(load)), np.zeros(len(load))
     count, critical, took, left = 0, 0.0, 0.0, 0.0
     begin, end = step_s, 0.0
     for i in range(len(units)):
@@ -187,30 +187,41 @@ def _look(
         begin, end = min(begin, schedule.start[u]), max(end, schedule.finish[u])
     target, source, sources = targets[0], 0, 0
     for d in range(len(load)):
-        after[d] += gained[d] - lost[d]
+        loads[d] += gained[d] - lost[d]
         target = d if gained[d] > gained[target] else target
         source = d if lost[d] > lost[source] else source
         sources += lost[d] > 0
     sums = np.zeros(_SUMS)
+    # arrays of their own, and one that is passed on: counting who has which would take most of the time
+    moved, to, start, finish = marks.moved, marks.to, schedule.start, schedule.finish
+    size, trips, message, byte = edges.size, edges.trips, seconds.message, seconds.byte
+    out_first, reader, in_first = edges.out_first, edges.reader, edges.in_first
+    by_reader, maker = edges.by_reader, edges.maker
     for i in range(len(units)):
         u = units[i]
-        if not marks.moved[u]:
+        if not moved[u]:
             continue
-        for e in range(edges.out_first[u], edges.out_first[u + 1]):
-            v = edges.reader[e]
-            inside = marks.moved[v]
-            _edge(edges, seconds, schedule, e, u, v, devices[u], devices[v], marks.to[u],
-                  marks.to[v] if inside else devices[v], sums)  # fmt: skip
-            if not inside:
-                sums[_MADE] += edges.size[e]
-                sums[_MADE_FOR] += edges.size[e] if devices[v] == target else 0.0
-        for k in range(edges.in_first[u], edges.in_first[u + 1]):
-            e = edges.by_reader[k]
-            v = edges.maker[e]
-            if not marks.moved[v]:
-                _edge(edges, seconds, schedule, e, v, u, devices[v], devices[u], devices[v], marks.to[u], sums)
-                sums[_READ] += edges.size[e]
-                sums[_READ_FROM] += edges.size[e] if devices[v] == target else 0.0
+        a, b = devices[u], to[u]
+        for e in range(out_first[u], out_first[u + 1]):
+            v = reader[e]
+            was = devices[v]
+            now = to[v] if moved[v] else was
+            before = trips[e] * message[a, was] + size[e] * byte[a, was] if a != was else 0.0
+            after = trips[e] * message[b, now] + size[e] * byte[b, now] if b != now else 0.0
+            _edge(before, after, max(start[v] - finish[u], 0.0), a != was, b != now, sums)
+            if not moved[v]:
+                sums[_MADE] += size[e]
+                sums[_MADE_FOR] += size[e] if was == target else 0.0
+        for k in range(in_first[u], in_first[u + 1]):
+            e = by_reader[k]
+            v = maker[e]
+            if not moved[v]:
+                was = devices[v]
+                before = trips[e] * message[was, a] + size[e] * byte[was, a] if a != was else 0.0
+                after = trips[e] * message[was, b] + size[e] * byte[was, b] if b != was else 0.0
+                _edge(before, after, max(start[u] - finish[v], 0.0), a != was, b != was, sums)
+                sums[_READ] += size[e]
+                sums[_READ_FROM] += size[e] if was == target else 0.0
     for i in range(len(units)):
         marks.moved[units[i]] = False
     parts = schedule.busy.shape[1] - 1
@@ -220,10 +231,10 @@ def _look(
     busy = schedule.busy[target, last] - schedule.busy[target, first]
     out[0] = np.log(max(count, 1))
     out[1] = took / step_s
-    out[2] = after[target] / step_s
-    out[3] = after.max() / step_s
+    out[2] = loads[target] / step_s
+    out[3] = loads.max() / step_s
     out[4] = load[source] / step_s
-    out[5] = (after.max() - load.max()) / step_s
+    out[5] = (loads.max() - load.max()) / step_s
     out[6] = (sums[_AFTER] - sums[_BEFORE]) / step_s
     out[7] = sums[_BEFORE] / step_s
     out[8] = sums[_AFTER] / step_s
@@ -246,28 +257,17 @@ def _look(
 
 
 @kernel
-def _edge(
-    edges: Edges, seconds: Seconds, schedule: Schedule, e: int, maker: int, reader: int, maker_was: int,
-    reader_was: int, maker_is: int, reader_is: int, sums: FloatArray,
-) -> None:  # fmt: skip
-    """Adds what becomes of an edge."""
-    before, after = 0.0, 0.0
-    if maker_was != reader_was:
-        before = edges.trips[e] * seconds.message[maker_was, reader_was]
-        before += edges.size[e] * seconds.byte[maker_was, reader_was]
-        sums[_CUTS_BEFORE] += 1
-    if maker_is != reader_is:
-        after = edges.trips[e] * seconds.message[maker_is, reader_is]
-        after += edges.size[e] * seconds.byte[maker_is, reader_is]
-        sums[_CUTS_AFTER] += 1
-        sums[_CUT] += maker_was == reader_was
+def _edge(before: float, after: float, slack: float, was_cut: bool, is_cut: bool, sums: FloatArray) -> None:
+    """Adds what becomes of an edge: seconds of its transfer before and after, and for how long its data can wait."""
+    sums[_CUTS_BEFORE] += was_cut
+    sums[_CUTS_AFTER] += is_cut
+    sums[_CUT] += is_cut and not was_cut
     sums[_BEFORE] += before
     sums[_AFTER] += after
-    slack = max(schedule.start[reader] - schedule.finish[maker], 0.0)
     late = after - before - slack
     if late > 0:
         sums[_LATE] += late
         sums[_LATEST] = max(sums[_LATEST], late)
-    if maker_is == reader_is and before > slack:
+    if not is_cut and before > slack:
         sums[_EARLY] += before - slack
         sums[_EARLIEST] = max(sums[_EARLIEST], before - slack)
