@@ -51,31 +51,22 @@ def main(argv: list[str]) -> None:
 
 
 def _train() -> None:
+    path = Path(_OUT.value)
+    if path.suffix != ".npz":
+        raise SystemExit(f"--out={path}; expected a file that ends in .npz, beside which its card is written.")
+    check_writable(path)  # before anything takes long
+    entries = _entries()
     load_tensorflow(gpus=False)
     from tfplace.pretrain.card import moves_card_text
     from tfplace.pretrain.move_lessons import MoveSchool
     from tfplace.pretrain.move_training import MoveCourse, train
     from tfplace.workers.processes import Processes
 
-    path = Path(_OUT.value)
-    if path.suffix != ".npz":
-        raise SystemExit(f"--out={path}; expected a file that ends in .npz, beside which its card is written.")
-    check_writable(path)  # before anything takes long
     course = MoveCourse(_EVALUATIONS.value, _ROUNDS.value, epochs=_EPOCHS.value, seed=_SEED.value)
-    entries = _entries()
     engine = Processes(_WORKERS.value)
     make = functools.partial(MoveSchool, entries, course.evaluations)
     with contextlib.closing(engine.start(make)) as workers, Stages(quiet=False) as stages:
-        shown = ""
-
-        def tell(stage: str, done: int, total: int) -> None:
-            nonlocal shown
-            if stage != shown:
-                stages.stage(stage)
-                shown = stage
-            stages.part(done, total)
-
-        learned = train(entries, course, workers, tell)
+        learned = train(entries, course, workers, stages.progress)
     made = {"command": command("scripts/train_moves.py", _FILES), "tfplace": VERSION}
     made |= {"python": platform.python_version()}
     trained = dataclasses.replace(learned, card={**made, **learned.card})

@@ -144,13 +144,7 @@ class _Shown:
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
-        self._stage = ""
-
-    def progress(self, stage: str, done: int, total: int) -> None:
-        if stage != self._stage:
-            self._stages.stage(stage)
-            self._stage = stage
-        self._stages.part(done, total)
+        self.progress = stages.progress
 
     def examined(self, update: int, exams: Mapping[str, Mapping[str, float]]) -> None:
         for name, row in exams.items():

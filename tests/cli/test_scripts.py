@@ -95,6 +95,10 @@ def test_an_interrupted_script_says_what_is_left(capsys):
         ("make_families.py", ["--graphs=x", "extra"], "expected flags only"),
         ("train_policy.py", ["--graphs=x", "--out=x", "extra"], "expected flags only"),
         ("train_policy.py", ["--graphs=x", "--out=x", "--zoo=nosuch"], "received model 'nosuch'"),
+        ("train_moves.py", ["--graphs=x", "--out=x.npz", "extra"], "expected flags only"),
+        ("train_moves.py", ["--graphs=x", "--out=x"], "--out=x; expected a file that ends in .npz"),
+        ("train_moves.py", ["--graphs=x", "--out=x.npz"], "received no x/cifar10_0.npz; expected an extracted graph"),
+        ("train_moves.py", ["--graphs=x", "--out=x.npz", "--families=nosuch"], "There is no family 'nosuch'"),
     ],
 )
 def test_bad_input_is_told_at_once(tmp_path, name, flags, said):

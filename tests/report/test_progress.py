@@ -21,3 +21,11 @@ def test_the_bar_shows_stages_as_they_are(capsys, monkeypatch):
         stages.part(1, 2)
         stages._bar.refresh()
     assert "[/job:worker] [best], 1 of 2" in capsys.readouterr().err
+
+
+def test_a_stage_begins_when_it_is_another(capsys, monkeypatch):
+    monkeypatch.setattr("tfplace.report.progress.LONG_S", -1.0)
+    with Stages(quiet=False) as stages:
+        for stage, done in (("first", 0), ("first", 1), ("second", 0)):
+            stages.progress(stage, done, 2)
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["first", "second"]

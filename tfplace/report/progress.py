@@ -80,6 +80,12 @@ class Stages:
         if self._task is not None:
             self._bar.update(self._task, description=f"{self._stage}, {done} of {total}", total=total, completed=done)
 
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Shows how much of a stage is done, which begins if it is another than the last."""
+        if stage != self._stage:
+            self.stage(stage)
+        self.part(done, total)
+
     def note(self, text: str) -> None:
         """A line that stays."""
         self._console.print(text, highlight=False, soft_wrap=True)
