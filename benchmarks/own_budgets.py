@@ -6,8 +6,9 @@
 
 adds to unseen.jsonl what is missing there. The number in a name is that of its evaluations: `random_search_49`,
 `annealing_49` and `local_search_49` are these searches with one fewer than `placeto` and `gdp` try at once,
-`local_search_500` has ten times as many, `auto_2000` is `auto` for some seconds, and `placeto_scratch_5000` and
-`placeto_scratch_20000` are Placeto that learns on each graph by itself. Simulated.
+`local_search_500` has ten times as many, `placeto_49` is `placeto` without moves, `random_search_4049` and
+`local_search_4049` have as many as it has with them, `auto_2000` is `auto` for some seconds, and `placeto_scratch_5000`
+and `placeto_scratch_20000` are Placeto that learns on each graph by itself. Simulated.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ def test_on_two_gpus_the_paper_is_ahead_in_two_of_four():
 
 
 def test_placeto_against_itself_where_that_was_run():
-    assert set(found_of("placeto-unseen", standing(placeto=1.0, auto=1.0)).values()) == {("not known", "not run")}
-    near, far = standing(placeto=1.0, placeto_scratch_20000=1.0), standing(placeto=1.2, placeto_scratch_20000=1.0)
+    assert set(found_of("placeto-unseen", standing(placeto_49=1.0, auto=1.0)).values()) == {("not known", "not run")}
+    near, far = (standing(placeto_49=step_s, placeto_scratch_20000=1.0) for step_s in (1.0, 1.2))
     ((verdict, here),) = found_of("placeto-unseen", near, near, far).values()
     assert (verdict, here) == ("mostly", "0.0 % (-20.0 % to 0.0 %), 2 of 3")
 

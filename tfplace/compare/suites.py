@@ -140,7 +140,8 @@ UNSEEN = Suite(
     held_out=True,
     beside=(
         *("rnn_elsewhere", "random_search_49", "annealing_49", "local_search_49", "local_search_500"),
-        *("local_search_4049", "auto_2000", "placeto_49", "placeto_scratch_5000", "placeto_scratch_20000"),
+        *("random_search_4049", "local_search_4049", "auto_2000", "placeto_49"),
+        *("placeto_scratch_5000", "placeto_scratch_20000"),
     ),
 )
 """Policies that were trained on some graphs, on others."""

@@ -10,7 +10,7 @@ from tfplace.search.progress import Improvement
 STRIDE = 0.001
 """What part shorter than the last one kept a step has to be to be kept; twice, four times as much in long trails."""
 
-LONGEST = 100
+LONGEST = 50
 """How many are kept at most, so that files of results stay small."""
 
 

@@ -16,6 +16,9 @@ OPTIMISED = "auto"
 
 TRAINED = ("placeto", "gdp")
 
+ALONE = "placeto_49"
+"""Placeto without moves."""
+
 ITSELF = "placeto_scratch_20000"
 """Placeto that learns on each graph by itself: what the figure of its paper compares with."""
 
@@ -77,7 +80,7 @@ def overall_table(rows: Sequence[Standing]) -> str:
 
 def goals_text(rows: Sequence[Standing]) -> str:
     """Each policy, and the better of those that were trained, against the best of all constructive placers."""
-    single = [(name, (name,)) for name in AT_ONCE]
+    single = [(name, (name,)) for name in (AT_ONCE[0], ALONE, *AT_ONCE[1:])]
     lines = []
     for name, policies in (*single, (f"the better of {' and '.join(TRAINED)}", TRAINED)):
         ran = [row for row in rows if all(map(row.ran, policies)) and math.isfinite(row.median_s(OPTIMISED))]
@@ -98,7 +101,7 @@ def goals_text(rows: Sequence[Standing]) -> str:
 def _over_itself(rows: Sequence[Standing]) -> list[str]:
     """Trained policies at once over Placeto that has learned on each graph."""
     lines = []
-    for name in TRAINED:
+    for name in (ALONE, *TRAINED):
         ran = [row for row in rows if row.ran(name) and math.isfinite(row.median_s(ITSELF))]
         ratios = [row.median_s(name) / row.median_s(ITSELF) for row in ran]
         if ratios:
@@ -112,7 +115,7 @@ def _over_itself(rows: Sequence[Standing]) -> list[str]:
 
 def curves(rows: Sequence[Standing]) -> dict[str, list[float]]:
     """Placer -> its ratios, for a plot of how many cases are within which factor."""
-    shown = ("random", "placeto_untrained", "rnn_elsewhere", "heft", "m_sct", "etf", "gdp", "placeto", ITSELF)
+    shown = ("random", "placeto_untrained", "rnn_elsewhere", "heft", "m_sct", "etf", "gdp", ALONE, "placeto", ITSELF)
     return {name: over_optimised(rows, name) for name in shown if any(name in row.runs for row in rows)}
 
 

@@ -95,7 +95,7 @@ def _samples(rows: Sequence[Standing]) -> list[Finding]:
 
 def _unseen(rows: Sequence[Standing]) -> list[Finding]:
     published = Published(-10.0, "%", "least", "a figure", words="almost as well")
-    return [_step(rows, "placeto", unseen_table.ITSELF, published)]
+    return [_step(rows, unseen_table.ALONE, unseen_table.ITSELF, published)]
 
 
 def _post(rows: Sequence[Standing]) -> list[Finding]:
