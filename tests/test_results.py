@@ -298,6 +298,8 @@ def test_the_tables_of_unseen_graphs_are_those_of_the_committed_results():
         f"With its moves `placeto` takes {over['placeto']:.2f} times that step ({middle['placeto']:.2f} in the median "
         f"case), and is within 10 % in {near['placeto']} of {len(rows)} cases"
     ) in page
+    assert "faster than the best of all constructive placers in every one" in page
+    assert all(row.median_s("placeto") < row.best_constructive[1] for row in rows)
     both = [row for row in rows if row.ran("local_search_4049")]
     assert {row.facts.case.topology for row in both} == {"4xP100"}
     mine, theirs, blind = (
