@@ -62,10 +62,10 @@ def _run_missing():
                 refuse_other_graphs([(graph, case)], journal)
                 problem = cells.problem_of(OpGraph.load(graph), case)
                 for shown in _PLACERS.value:
-                    placer, _, evaluations = shown.rpartition("_")
+                    placer, evaluations = suites.own_budget(shown)
                     for seed in range(_SEEDS.value):
                         if not journal.done(case, shown, seed):
-                            search = Search(problem, Budget(evaluations=int(evaluations)), seed)
+                            search = Search(problem, Budget(evaluations=evaluations), seed)
                             run = cells.run_placer(search, case, placer, seed)
                             journal.add(dataclasses.replace(run, placer=shown))
 

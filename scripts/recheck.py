@@ -33,6 +33,7 @@ _CLAIM = flags.DEFINE_enum(
 )
 _TOPOLOGIES = flags.DEFINE_list("topologies", [], "Only of the claim's cases on these presets.")
 _WITHOUT = flags.DEFINE_list("without", [], "Placers of the claim that are not run again, as those that take long.")
+_BESIDE = flags.DEFINE_list("beside", [], "Placers beside the claim's with budgets of their own, such as placeto_49.")
 _QUICK = flags.DEFINE_bool("quick", False, "Its small models.")
 _OUT = flags.DEFINE_string("out", None, "The results; by default benchmarks/recheck.json, of --quick in out/.")
 _PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten from what there is.")
@@ -66,7 +67,12 @@ def _recheck() -> None:
     for name in _WITHOUT.value:
         if name not in suite.placers:
             raise UnknownNameError(f"placer of {_CLAIM.value}", name, suite.placers)
+    budgeted = [name for name in suite.beside if name.rpartition("_")[2].isdigit()]
+    for name in _BESIDE.value:
+        if name not in budgeted:
+            raise UnknownNameError(f"placer beside {_CLAIM.value}", name, budgeted)
     run = SuiteRun(suite, ROOT, ROOT / suite.out, lambda: None)
+    wanted = [*(name for name in suite.placers if name not in _WITHOUT.value), *_BESIDE.value]
     kept = read_judged(out).get(_CLAIM.value, [])
     with Stages(quiet=False) as stages:
         cases = list(run.cases())
@@ -74,7 +80,7 @@ def _recheck() -> None:
         todo = [
             (model, case, placers)
             for model, case in ([] if page else cases)
-            if (placers := [n for n in suite.placers if n not in _WITHOUT.value and (str(case), n) not in done])
+            if (placers := [name for name in wanted if (str(case), name) not in done])
         ]
         for model, its in itertools.groupby(todo, key=lambda one: one[0]):
             stages.stage(f"extracting {model}")

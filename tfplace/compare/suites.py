@@ -79,6 +79,12 @@ class Suite:
         return 1.5 if self.part is None else self.part * sum(counts)
 
 
+def own_budget(name: str) -> tuple[str, int]:
+    """A placer and its evaluations, of a name beside a suite such as "local_search_500"."""
+    placer, _, evaluations = name.rpartition("_")
+    return placer, int(evaluations)
+
+
 _SMALL = {
     "inception_v3": {"batch": 32},
     "rnnlm_2": {"batch": 64, "steps": 10},

@@ -9,7 +9,7 @@ from tfplace.compare.cells import Trained
 from tfplace.compare.gdp_table import gdp_tables
 from tfplace.compare.samples_table import samples_tables
 from tfplace.compare.suites import GDP, POLICIES, QUICK_POLICIES, SAMPLES, UNSEEN, Suite
-from tfplace.compare.unseen_table import unseen_tables
+from tfplace.compare.unseen_table import ALONE, unseen_tables
 from tfplace.compare.versus import UNLEARNED
 from tfplace.reproduce import baechi, colocrl, hierarchical, hold_out, post
 from tfplace.reproduce.base import Claim
@@ -119,7 +119,7 @@ CLAIMS = {
             topologies=("2xP100",),
         ),
         unseen_tables,
-        ("placeto", "gdp"),
+        (ALONE, "placeto", "gdp"),
     ),
     "post": Claim(
         "Gao, Chen and Li, NeurIPS 2018 (Post)",

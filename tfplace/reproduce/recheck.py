@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from tfplace.compare.cells import Case, problem_of, run_placer
 from tfplace.compare.standings import Standing
-from tfplace.compare.suites import Suite
+from tfplace.compare.suites import Suite, own_budget
 from tfplace.compare.tables import table
 from tfplace.core.graph import OpGraph
 from tfplace.errors import InputError
@@ -71,15 +71,19 @@ def judge(
       graph: extracted in this process, so that it has its TensorFlow form.
       case: of the suite.
       suite: with the budget.
-      placers: of the suite's.
+      placers: of the suite's, or those beside it that have budgets of their own.
       tell: called with what is done next.
     """
     problem = problem_of(graph, case)
     with GrapplerEvaluator(problem) as grappler:
         for name in placers:
             tell(f"{case}: {name}")
-            search = Search(problem, Budget.parse(suite.budget), 0)
-            run = run_placer(search, case, name, 0, trained=suite.trained.get(name))
+            placer, budget = name, Budget.parse(suite.budget)
+            if name in suite.beside:
+                placer, evaluations = own_budget(name)
+                budget = Budget(evaluations=evaluations)
+            search = Search(problem, budget, 0)
+            run = run_placer(search, case, placer, 0, trained=suite.trained.get(name))
             grappler_s = None
             if run.step_s is not None and search.best is not None:
                 cost = grappler(search.best)
