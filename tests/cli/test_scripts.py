@@ -83,6 +83,11 @@ def test_an_interrupted_script_says_what_is_left(capsys):
         ("recheck.py", ["extra"], "expected flags only"),
         ("recheck.py", ["--out=taken/x.json"], "taken/x.json, which could not be written"),
         ("recheck.py", ["--without=heftt", "--out=x.json"], "received placer of colocrl 'heftt'"),
+        (
+            "recheck.py",
+            ["--claim=placeto-unseen", "--beside=placeto_7", "--out=x.json"],
+            "received placer beside placeto-unseen 'placeto_7'",
+        ),
         ("fidelity.py", ["extra"], "expected flags only"),
         ("fidelity.py", ["--out=taken/x.json"], "taken/x.json, which could not be written"),
         ("fidelity.py", ["--models=two_tower"], "--models=two_tower: a run of some models needs --out, --nopages and"),

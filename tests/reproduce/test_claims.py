@@ -48,7 +48,8 @@ def cells(text, name):
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_is_about_placers_that_are_run_for_it(name):
     claim = CLAIMS[name]
-    assert claim.methods and {*claim.methods} <= {*claim.suite.placers} and {*claim.methods} <= {*claim.quick.placers}
+    for suite in (claim.suite, claim.quick):
+        assert claim.methods and {*claim.methods} <= {*suite.placers, *suite.beside}
     assert claim.run_of(quick=False) is claim.suite
     quick = claim.run_of(quick=True)
     assert replace(quick, models=claim.quick.models) == claim.quick and quick.models

@@ -73,10 +73,14 @@ def test_grappler_judges_what_was_placed():
     model.compile("sgd", "mse")
     batch = (np.zeros((32, 8), np.float32), np.zeros((32, 4), np.float32))
     graph = extract_source(model, batch, training=None, fetches=None, name="small")
-    suite = Suite(("single", "heft", "random_search", "annealing"), "20 evaluations", 1, "none", "none")
+    placers = ("single", "heft", "random_search", "annealing")
+    suite = Suite(placers, "20 evaluations", 1, "none", "none", beside=("random_search_20", "random_search_1"))
     told, placers = [], suite.placers[:3]
     found = list(judge(graph, Case("small", "2xP100"), suite, placers, told.append))
     assert [one.placer for one in found] == list(placers) and len(told) == 3
     assert all(one.grappler_s > 0 and one.simulated_s > 0 for one in found)
     assert found == list(judge(graph, Case("small", "2xP100"), suite, placers, told.append))
     assert found[0].simulated_s == pytest.approx(min(one.simulated_s for one in found))
+    beside = list(judge(graph, Case("small", "2xP100"), suite, suite.beside, told.append))
+    assert [one.placer for one in beside] == list(suite.beside)
+    assert beside[0].simulated_s == found[2].simulated_s <= beside[1].simulated_s

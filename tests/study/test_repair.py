@@ -58,13 +58,13 @@ def test_nothing_is_repaired_where_something_fits():
     assert study.evaluations == 1
 
 
-@pytest.mark.parametrize(("name", "policy"), [("placeto", placeto), ("gdp", gdp)])
-def test_a_policy_that_learned_where_memory_is_ample_fits_where_it_is_not(name, policy, monkeypatch):
+@pytest.mark.parametrize(("name", "policy", "options"), [("placeto", placeto, {"moves": 0}), ("gdp", gdp, {})])
+def test_a_policy_that_learned_where_memory_is_ample_fits_where_it_is_not(name, policy, options, monkeypatch):
     problem = training(40)
     study = study_of(problem)
-    PLACERS[name]().place(study)
+    PLACERS[name](**options).place(study)
     assert study.best_key[0] == 0
     monkeypatch.setattr(policy, "make_room", lambda *_: None)
     study = study_of(problem)
-    PLACERS[name]().place(study)
+    PLACERS[name](**options).place(study)
     assert study.best_key[0] > 0, "there was room already, so this says nothing"
