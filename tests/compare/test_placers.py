@@ -63,7 +63,7 @@ def test_a_long_trail_is_thinned_more():
     history = [Improvement(n, n / 10, (0, 16.0 * 0.999**n), "s", float(n)) for n in range(4000)]
     kept, stride = trail_of([Improvement(0, 0.0, (8, 1.0), "does not fit"), *history])
     steps = [found.key[1] for found in kept]
-    assert LONGEST / 2 < len(kept) <= LONGEST and stride == STRIDE * 64
+    assert LONGEST / 2 < len(kept) <= LONGEST and stride == STRIDE * 128
     assert kept[0].evaluations == 0 and kept[-1] == history[-1]
     assert all(b <= a * (1 - stride) for a, b in itertools.pairwise(steps[:-1]))
     assert trail_of(history[:50])[1] == STRIDE

@@ -34,7 +34,7 @@ def trained(tmp_path):
     network = Sweep(np.random.default_rng(0), hidden=4, rounds=1)
     settings = {"groups": 16, "hidden": 4, "rounds": 1}
     Pretrained("placeto", settings, [v.numpy() for v in network.variables], {}).save(tmp_path / "without_cells.npz")
-    return Trained("placeto", str(tmp_path / "without_{family}.npz"))
+    return Trained("placeto", str(tmp_path / "without_{family}.npz"), options={"moves": 0})
 
 
 def test_the_family_of_a_graph_names_the_file(graph, trained):
