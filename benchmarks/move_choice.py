@@ -1,6 +1,6 @@
 """What the choice among moves is worth, on the graphs that are held out.
 
-    python benchmarks/move_choice.py --graphs=graphs             # half an hour; rewrites move_choice.json
+    python benchmarks/move_choice.py --graphs=graphs             # twenty minutes; rewrites move_choice.json
     python benchmarks/move_choice.py --page=docs/pretrained.md   # puts the table of move_choice.json there
 
 From what `placeto` places without moves, as many placements in moves as it has, and a quarter: all that are drawn, as
@@ -64,7 +64,7 @@ def run(cell):
 
 def text(found):
     """The table, with all graphs together in its last line."""
-    kinds = {**{kind: [*graphs.values()] for kind, graphs in found.items()}}
+    kinds = {kind: [*graphs.values()] for kind, graphs in found.items()}
     kinds["all"] = [one for graphs in kinds.values() for one in graphs]
     lines = [
         (kind, str(len(graphs)), *(over(graphs, arm, "no moves") for arm in ARMS)) for kind, graphs in kinds.items()

@@ -5,7 +5,7 @@
     python benchmarks/own_budgets.py --graphs=graphs --placers=placeto_scratch_20000 --topologies=4xP100 # half an hour
 
 adds to unseen.jsonl what is missing there. The number in a name is that of its evaluations: `random_search_49`,
-`annealing_49` and `local_search_49` are these searches with one fewer than `placeto` and `gdp` try at once,
+`annealing_49` and `local_search_49` are these searches with as many as the policies try at once,
 `local_search_500` has ten times as many, `placeto_49` is `placeto` without moves, `random_search_4049` and
 `local_search_4049` have as many as it has with them, `auto_2000` is `auto` for some seconds, and `placeto_scratch_5000`
 and `placeto_scratch_20000` are Placeto that learns on each graph by itself. Simulated.

@@ -1,6 +1,6 @@
 """Trains what tells which moves are worth a try, for the placer `placeto`, on graphs it never places again.
 
-    python scripts/train_moves.py --graphs=graphs --out=moves.npz         # 20 minutes on two processors
+    python scripts/train_moves.py --graphs=graphs --out=moves.npz         # half an hour on two processors
 
 The graphs are those of scripts/make_families.py, FAMILY_INDEX.npz, each on one of the topologies in turn. Searches on
 the graphs to learn from write down what is known of each move they try, and what becomes of it; a small network learns

@@ -43,7 +43,14 @@ def test_small_features_tell_and_longer_steps_teach_nothing():
 
 @pytest.mark.parametrize(
     "change",
-    [lambda v: v[:-1], lambda v: [*v, v[0]], lambda v: [v[0][:-1], *v[1:]], lambda v: [*v[:3], v[3][:-1], *v[4:]]],
+    [
+        lambda v: [],
+        lambda v: v[:2],
+        lambda v: v[:-1],
+        lambda v: [*v, v[0]],
+        lambda v: [v[0][:-1], *v[1:]],
+        lambda v: [*v[:3], v[3][:-1], *v[4:]],
+    ],
 )
 def test_weights_for_other_features_are_refused(change):
     with pytest.raises(InputError, match="weights of moves of shapes"):

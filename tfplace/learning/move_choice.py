@@ -41,7 +41,7 @@ class MoveChoice:
 
     def __init__(self, values: Sequence[NDArray[np.float32]], among: int = AMONG) -> None:
         shapes = [value.shape for value in values]
-        hidden = shapes[-1:] and shapes[2][-1:]
+        hidden = shapes[3] if len(shapes) > 3 else ("H",)
         expected = [(len(FEATURES),)] * 2 + [(len(FEATURES), *hidden), hidden, hidden, (1,)]
         if shapes != expected:
             raise InputError(f"weights of {POLICY} of shapes {shapes}", f"shapes {expected}")
