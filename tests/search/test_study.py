@@ -104,6 +104,16 @@ def test_a_share_has_no_more_evaluations_than_it_is_given(problem, budget):
     assert few.share(1.0, "one", 1).left.evaluations in (None, 1)
 
 
+def test_with_time_enough_only_evaluations_count(problem, monkeypatch):
+    """Where a search is in its budget must not depend on the pace of the machine, unless the time runs short."""
+    search = Search(problem, Budget(seconds=100.0), 0)
+    part = search.study("whole").share(1.0, "part", 10)
+    part.key(devices(problem, None))
+    for seconds, spent in ((0.0, 0.1), (40.0, 0.1), (52.0, 0.1), (60.0, 0.2), (90.0, 0.8), (100.0, 1.0), (200.0, 1.0)):
+        monkeypatch.setattr(search, "position", lambda seconds=seconds: seconds)
+        assert part.spent == pytest.approx(spent, abs=0.01)
+
+
 def test_by_the_clock_a_share_that_is_late_evaluates_once(problem):
     """A placer that took longer than it was to is not to have worked for nothing."""
     search = Search(problem, Budget.parse("1h"), 0)

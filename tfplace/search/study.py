@@ -66,11 +66,19 @@ class SearchStudy:
 
     @property
     def spent(self) -> float:
-        """Fraction of this study's budget used, from 0 to 1."""
+        """Fraction of this study's budget used, from 0 to 1.
+
+        If its evaluations are limited, time counts beside them only where more than half of it is used, so that nothing
+        depends on the clock as long as there is time enough.
+        """
         span = self._until - self._from
         spent = min((self._search.position() - self._from) / span, 1.0) if span > 0 else 1.0
         more = self._more()
-        return spent if more is None or not self._most else max(spent, min((self._most - more) / self._most, 1.0))
+        if more is None or not self._most:
+            return spent
+        if self._search.budget.seconds is not None:
+            spent = max(2.0 * spent - 1.0, 0.0)
+        return max(spent, min((self._most - more) / self._most, 1.0))
 
     def share(self, fraction: float, stage: str, most: int | None = None) -> SearchStudy:
         """A study with `fraction` of what is left of this one's budget; see `tfplace.study.base.Study`."""

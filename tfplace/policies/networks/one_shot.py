@@ -34,7 +34,9 @@ _ANY = _Told(
     weight=tf.TensorSpec([1, None]),
     graph=tf.TensorSpec([1, GRAPH_FEATURES]),
 )
-"""Any problem's."""
+"""Any problem's: one trace for all, as another rounds otherwise, and what was traced first would decide the outcome."""
+
+_TABLE = tf.TensorSpec([None, None])
 
 
 class OneShot(snt.Module):
@@ -79,6 +81,12 @@ class OneShot(snt.Module):
         nothing = Segment(tf.zeros([segment, hidden]), start.there, tf.zeros([segment, 1]), tf.zeros([segment, 1]))
         self._placer(nothing, start, graph, tf.zeros([1, DEVICE_FEATURES]))
         draw_weights(self.trainable_variables, rng)
+        rows = tf.TensorSpec([segment, hidden]), tf.TensorSpec([segment])
+        memory = Memory(tf.TensorSpec(start.rows.shape), rows[1])
+        around = tf.TensorSpec(graph.shape), tf.TensorSpec([None, DEVICE_FEATURES])
+        any_part = Segment(*rows, pairs=_TABLE, prior=_TABLE), memory, *around
+        self._score = tf.function(self._scored, any_part, autograph=False)
+        self._score_back = tf.function(self._scored_back, (*any_part, _TABLE), autograph=False)
 
     def sharpen(self, by: float) -> None:
         """Divides logits, but for the prior, by a number."""
@@ -120,25 +128,23 @@ class OneShot(snt.Module):
         for i, (here, pairs, prior) in enumerate(zip(*cuts, strict=True)):
             yield Segment(padded[i * size : (i + 1) * size], tf.constant(here), tf.constant(pairs), tf.constant(prior))
 
-    @tf.function(input_signature=[_ANY], autograph=False)  # one trace for all graphs
+    @tf.function(input_signature=[_ANY], autograph=False)
     def _encode(self, told: _Told) -> tuple[tf.Tensor, tf.Tensor]:
         """[U, H] units, and [1, H + G] the graph: their mean, weighted by seconds, and its own features."""
         units = self._encoder(told.units, told.src, told.dst)
         return units, tf.concat([tf.matmul(told.weight, units), told.graph], axis=1)
 
-    @tf.function(reduce_retracing=True, autograph=False)
+    @tf.function(input_signature=[_ANY, _TABLE, _TABLE], autograph=False)
     def _encode_back(self, told: _Told, by_units: tf.Tensor, by_graph: tf.Tensor) -> Sequence[tf.Tensor]:
         with tf.GradientTape() as tape:
             encoded = self._encode(told)
         found: Sequence[tf.Tensor] = tape.gradient(encoded, self._encoder.trainable_variables, (by_units, by_graph))
         return found
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _score(self, part: Segment, memory: Memory, graph: tf.Tensor, devices: tf.Tensor) -> tuple[tf.Tensor, Memory]:
+    def _scored(self, part: Segment, memory: Memory, graph: tf.Tensor, devices: tf.Tensor) -> tuple[tf.Tensor, Memory]:
         return self._placer(part, memory, graph, devices)
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _score_back(
+    def _scored_back(
         self, part: Segment, memory: Memory, graph: tf.Tensor, devices: tf.Tensor, upstream: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor, Memory]:
         """Gradients by the placer's variables, by the units [S, H] and by the graph [1, H + G]."""

@@ -11,7 +11,9 @@ import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
 from tfplace.core.arrays import FloatArray
+from tfplace.learning.graph_inputs import DEVICE_FEATURES, UNIT_FEATURES
 from tfplace.learning.losses import reinforce
+from tfplace.learning.sweep_state import COLUMNS
 from tfplace.policies.networks.initial import draw_weights
 from tfplace.policies.networks.sweep_layers import Layers, Ops, Told, filled, mapped, shapes, summary
 
@@ -30,6 +32,27 @@ class Sweeps(NamedTuple):
     before: Any
     relations: Any
     actions: Any
+
+
+_ROWS, _TABLE = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, None])
+_PLACED = tf.TensorSpec([None, None], tf.int32)
+_ANY = (
+    Told(
+        units=tf.TensorSpec([None, UNIT_FEATURES]),
+        src=_ROWS,
+        dst=_ROWS,
+        devices=tf.TensorSpec([None, DEVICE_FEATURES]),
+        pairs=_TABLE,
+        prior=_TABLE,
+        ancestors=_TABLE,
+        descendants=_TABLE,
+        parallel=_TABLE,
+    ),
+    Sweeps(before=_PLACED, relations=tf.TensorSpec([None, None, None, COLUMNS]), actions=_PLACED),
+    _TABLE,
+    tf.TensorSpec([]),
+)
+"""Any problem's: one trace for all, as another rounds otherwise, and what was traced first would decide the outcome."""
 
 
 class _Tensors:
@@ -128,7 +151,7 @@ class Sweep:
         found, loss, choice = self._back(*tensors, tf.constant(advantage, tf.float32), tf.constant(entropy))
         return found, {"loss": float(loss), "entropy": float(choice)}
 
-    @tf.function(reduce_retracing=True, autograph=False)
+    @tf.function(input_signature=_ANY, autograph=False)
     def _back(
         self, told: Told, sweeps: Sweeps, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
