@@ -65,6 +65,7 @@ class GdpPupil:
     def __init__(self, seed: int, settings: GdpSettings = SETTINGS) -> None:
         self._settings = settings
         self._network = network_of(settings, np.random.default_rng(seed))
+        self._network.serve_all()
 
     @property
     def variables(self) -> Sequence[tf.Variable]:

@@ -82,6 +82,7 @@ class PlacetoPupil:
     def __init__(self, seed: int, settings: PlacetoSettings = SETTINGS) -> None:
         self._settings = settings
         self._network = network_of(settings, np.random.default_rng(seed))
+        self._network.serve_all()
 
     @property
     def variables(self) -> Sequence[tf.Variable]:

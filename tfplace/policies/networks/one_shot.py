@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ _ANY = _Told(
     weight=tf.TensorSpec([1, None]),
     graph=tf.TensorSpec([1, GRAPH_FEATURES]),
 )
-"""Any problem's: one trace for all, as another rounds otherwise, and what was traced first would decide the outcome."""
+"""Any problem's."""
 
 _TABLE = tf.TensorSpec([None, None])
 
@@ -81,12 +82,20 @@ class OneShot(snt.Module):
         nothing = Segment(tf.zeros([segment, hidden]), start.there, tf.zeros([segment, 1]), tf.zeros([segment, 1]))
         self._placer(nothing, start, graph, tf.zeros([1, DEVICE_FEATURES]))
         draw_weights(self.trainable_variables, rng)
-        rows = tf.TensorSpec([segment, hidden]), tf.TensorSpec([segment])
-        memory = Memory(tf.TensorSpec(start.rows.shape), rows[1])
-        around = tf.TensorSpec(graph.shape), tf.TensorSpec([None, DEVICE_FEATURES])
-        any_part = Segment(*rows, pairs=_TABLE, prior=_TABLE), memory, *around
+        free = functools.partial(tf.function, reduce_retracing=True, autograph=False)
+        self._score, self._score_back, self._encode_back = map(
+            free, (self._scored, self._scored_back, self._encoded_back)
+        )
+
+    def serve_all(self) -> None:
+        """Serves many graphs from now on: one trace of each function for all; see `Sweep.serve_all`."""
+        start, hidden = self._placer.start(self._segment), self._hidden
+        rows, memory = tf.TensorSpec([self._segment, hidden]), Memory(*(tf.TensorSpec(x.shape) for x in start))
+        part = Segment(rows, memory.there, pairs=_TABLE, prior=_TABLE)
+        any_part = part, memory, tf.TensorSpec([1, hidden + GRAPH_FEATURES]), tf.TensorSpec([None, DEVICE_FEATURES])
         self._score = tf.function(self._scored, any_part, autograph=False)
         self._score_back = tf.function(self._scored_back, (*any_part, _TABLE), autograph=False)
+        self._encode_back = tf.function(self._encoded_back, (_ANY, _TABLE, _TABLE), autograph=False)
 
     def sharpen(self, by: float) -> None:
         """Divides logits, but for the prior, by a number."""
@@ -128,14 +137,13 @@ class OneShot(snt.Module):
         for i, (here, pairs, prior) in enumerate(zip(*cuts, strict=True)):
             yield Segment(padded[i * size : (i + 1) * size], tf.constant(here), tf.constant(pairs), tf.constant(prior))
 
-    @tf.function(input_signature=[_ANY], autograph=False)
+    @tf.function(input_signature=[_ANY], autograph=False)  # one trace for all graphs
     def _encode(self, told: _Told) -> tuple[tf.Tensor, tf.Tensor]:
         """[U, H] units, and [1, H + G] the graph: their mean, weighted by seconds, and its own features."""
         units = self._encoder(told.units, told.src, told.dst)
         return units, tf.concat([tf.matmul(told.weight, units), told.graph], axis=1)
 
-    @tf.function(input_signature=[_ANY, _TABLE, _TABLE], autograph=False)
-    def _encode_back(self, told: _Told, by_units: tf.Tensor, by_graph: tf.Tensor) -> Sequence[tf.Tensor]:
+    def _encoded_back(self, told: _Told, by_units: tf.Tensor, by_graph: tf.Tensor) -> Sequence[tf.Tensor]:
         with tf.GradientTape() as tape:
             encoded = self._encode(told)
         found: Sequence[tf.Tensor] = tape.gradient(encoded, self._encoder.trainable_variables, (by_units, by_graph))

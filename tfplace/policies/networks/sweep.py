@@ -52,7 +52,7 @@ _ANY = (
     _TABLE,
     tf.TensorSpec([]),
 )
-"""Any problem's: one trace for all, as another rounds otherwise, and what was traced first would decide the outcome."""
+"""Any problem's."""
 
 
 class _Tensors:
@@ -116,6 +116,15 @@ class Sweep:
         self._rounds = rounds
         self._layers: Layers = mapped(shapes(hidden), self._layer, self._number)
         draw_weights(self.variables, rng)
+        self._back = tf.function(self._backwards, reduce_retracing=True, autograph=False)
+
+    def serve_all(self) -> None:
+        """Serves many graphs from now on: one trace for all.
+
+        One for the sizes of the first graph rounds otherwise than one for any, and which graph a process saw first
+        would decide what is learned.
+        """
+        self._back = tf.function(self._backwards, input_signature=_ANY, autograph=False)
 
     def _layer(self, size: int, out: int) -> snt.Linear:
         layer = snt.Linear(out, w_init=tf.zeros)
@@ -151,8 +160,7 @@ class Sweep:
         found, loss, choice = self._back(*tensors, tf.constant(advantage, tf.float32), tf.constant(entropy))
         return found, {"loss": float(loss), "entropy": float(choice)}
 
-    @tf.function(input_signature=_ANY, autograph=False)
-    def _back(
+    def _backwards(
         self, told: Told, sweeps: Sweeps, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
