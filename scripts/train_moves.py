@@ -5,7 +5,7 @@
 The graphs are those of scripts/make_families.py, FAMILY_INDEX.npz, each on one of the topologies in turn. Searches on
 the graphs to learn from write down what is known of each move they try, and what becomes of it; a small network learns
 from that, and chooses for the next round of searches. Then it is tried on moves on the graphs that are held out. Steps
-are simulated.
+are simulated. What searches wrote down is kept, so that the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ _ROUNDS = flags.DEFINE_integer("rounds", 2, "Of searches.", 1)
 _EPOCHS = flags.DEFINE_integer("epochs", 40, "How often the network sees each move.", 1)
 _WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of everything random.", 0)
+_SEARCHES = flags.DEFINE_string("searches", None, "Directory of what searches wrote down; by default beside --out.")
 _OUT = flags.DEFINE_string("out", None, "The file for the weights, and .md its card.", required=True)
 
-_FILES = ("graphs", "out", "workers")
+_FILES = ("graphs", "out", "searches", "workers")
 
 
 def main(argv: list[str]) -> None:
     """Trains, and writes the weights with their card."""
-    with script(argv, stopped="Stopped; nothing is kept."):
+    with script(argv, stopped="Stopped; the same command goes on."):
         _train()
 
 
@@ -64,7 +65,8 @@ def _train() -> None:
 
     course = MoveCourse(_EVALUATIONS.value, _ROUNDS.value, epochs=_EPOCHS.value, seed=_SEED.value)
     engine = Processes(_WORKERS.value)
-    make = functools.partial(MoveSchool, entries, course.evaluations)
+    searches = Path(_SEARCHES.value) if _SEARCHES.value else path.with_suffix(".searches")
+    make = functools.partial(MoveSchool, entries, course.evaluations, searches)
     with contextlib.closing(engine.start(make)) as workers, Stages(quiet=False) as stages:
         learned = train(entries, course, workers, stages.progress)
     made = {"command": command("scripts/train_moves.py", _FILES), "tfplace": VERSION}

@@ -14,6 +14,7 @@ from tfplace.pretrain.card import moves_card_text
 from tfplace.pretrain.corpus import Entry
 from tfplace.pretrain.move_lessons import Lessons, MoveSchool, _Recorder
 from tfplace.pretrain.move_training import MoveCourse, fit, train
+from tfplace.search.search import Search
 from tfplace.study.outlook_kernel import FEATURES
 from tfplace.testing.graphs import random_graph
 from tfplace.workers.here import Here
@@ -34,9 +35,9 @@ def entries(tmp_path):
     return found
 
 
-def trained(entries, engine=None):
+def trained(entries, folder, engine=None):
     told = []
-    make = functools.partial(MoveSchool, entries, COURSE.evaluations)
+    make = functools.partial(MoveSchool, entries, COURSE.evaluations, folder)
     with contextlib.closing((engine or Here()).start(make)) as workers:
         return train(entries, COURSE, workers, lambda *what: told.append(what)), told
 
@@ -53,8 +54,8 @@ def test_what_is_planted_is_learned():
     assert gains[15_000:][tried].mean() > 0.95 * best.mean()
 
 
-def test_searches_on_graphs_make_weights_and_a_card(entries):
-    known, told = trained(entries)
+def test_searches_on_graphs_make_weights_and_a_card(entries, tmp_path):
+    known, told = trained(entries, tmp_path / "searches")
     MoveChoice(known.values)
     card = known.card
     assert [stage for stage, done, _ in told if not done] == [
@@ -71,9 +72,43 @@ def test_searches_on_graphs_make_weights_and_a_card(entries):
     assert f"{card['moves']:,} moves" in text and f"| {100 * row['better']:.0f} %" in text
 
 
-def test_workers_change_nothing(entries):
-    (one, _), (other, _) = trained(entries), trained(entries, Processes(2))
+def test_workers_change_nothing(entries, tmp_path):
+    (one, _), (other, _) = trained(entries, tmp_path / "one"), trained(entries, tmp_path / "other", Processes(2))
     assert one == other and one.card == other.card
+
+
+def test_a_training_that_was_stopped_goes_on(entries, tmp_path, monkeypatch):
+    """Searches that are over are not made again, and the outcome is that of a training that nothing happened to."""
+    made, at, find = [], [0], MoveSchool.search
+
+    def search(school, *asked):
+        at[0] += 1
+        if at[0] == 9:  # in the second round
+            raise KeyboardInterrupt
+        return find(school, *asked)
+
+    whole, _ = trained(entries, tmp_path / "whole")
+    monkeypatch.setattr(MoveSchool, "search", search)
+    with pytest.raises(KeyboardInterrupt):
+        trained(entries, tmp_path / "stopped")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "stopped").iterdir()}
+    assert len(before) == 8
+    monkeypatch.setattr(Search, "run", lambda *run, run_it=Search.run: made.append(run) or run_it(*run))
+    again, _ = trained(entries, tmp_path / "stopped")
+    assert again == whole and again.card == whole.card
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert sum(run[2] == "moves" for run in made) == 2 * (3 + 3 + 1) - 8
+
+
+def test_what_searches_wrote_down_is_told_apart(entries, tmp_path):
+    trained(entries, tmp_path)
+    path = next(tmp_path.glob("small_3@2xP100-alone-*.npz"))
+    school = MoveSchool(entries, COURSE.evaluations + 1, tmp_path)
+    with pytest.raises(InputError, match=r"of .* 60 all drawn; expected one of .* 61 all drawn"):
+        school.search(3, True, None, int(path.stem.split("-")[-1]))
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match="which is damaged"):
+        school.search(3, True, None, int(path.stem.split("-")[-1]))
 
 
 def test_a_part_of_the_moves_is_left_to_chance():
@@ -100,7 +135,7 @@ def test_courses_that_are_none_are_refused(name):
         dataclasses.replace(COURSE, **{name: 0})
 
 
-def test_something_is_to_learn_from(entries):
+def test_something_is_to_learn_from(entries, tmp_path):
     held = [dataclasses.replace(entry, held_out=True) for entry in entries]
     with pytest.raises(InputError, match="4 graphs, all held out"):
-        trained(held)
+        trained(held, tmp_path)

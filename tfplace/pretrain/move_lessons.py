@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.arrays import FloatArray, IntArray, LongArray, digest
 from tfplace.core.problem import Problem
 from tfplace.learning.move_choice import AMONG, MoveChoice
 from tfplace.policies.placeto import Placeto
 from tfplace.pretrain.corpus import Entry
+from tfplace.pretrain.kept import Arrays, kept
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.study.annealing import Annealing
@@ -23,6 +25,7 @@ from tfplace.study.outlook_kernel import FEATURES
 from tfplace.study.price import begin
 
 _AT_RANDOM = 0.3
+_ARRAYS = ("outlook", "gains")
 
 
 class Lessons(NamedTuple):
@@ -39,11 +42,13 @@ class MoveSchool:
     Args:
       entries: by number.
       evaluations: of each search.
+      folder: where what was written down is kept, a file for each search, which is read the next time.
     """
 
-    def __init__(self, entries: Sequence[Entry], evaluations: int) -> None:
+    def __init__(self, entries: Sequence[Entry], evaluations: int, folder: Path) -> None:
         self.entries = entries
         self.evaluations = evaluations
+        self.folder = folder
 
     def search(self, number: int, alone: bool, values: Sequence[NDArray[np.float32]] | None, seed: int) -> Lessons:
         """One search.
@@ -53,12 +58,23 @@ class MoveSchool:
           alone: whether it begins with everything on one device, rather than with what Placeto places.
           values: of the `MoveChoice` whose moves are tried, but for a part; without, all are drawn.
           seed: of everything random.
+
+        Raises:
+          InputError: a file is of another search, or damaged.
         """
         problem = self.entries[number].problem()
-        recorder = _Recorder(None if values is None else MoveChoice(values), np.random.default_rng([seed, 1]))
-        start = single_devices(problem)[0] if alone else placed(problem, seed)
-        Search(problem, Budget(evaluations=self.evaluations), seed).run(Annealed(start, recorder), "moves")
-        return Lessons(*recorder.written(), problem.graph.fingerprint)
+
+        def find() -> Arrays:
+            recorder = _Recorder(None if values is None else MoveChoice(values), np.random.default_rng([seed, 1]))
+            start = single_devices(problem)[0] if alone else placed(problem, seed)
+            Search(problem, Budget(evaluations=self.evaluations), seed).run(Annealed(start, recorder), "moves")
+            return dict(zip(_ARRAYS, recorder.written(), strict=True))
+
+        case = self.entries[number].case
+        name = f"{case.graph}@{case.topology}-{'alone' if alone else 'placed'}-{seed}.npz"
+        of = f"{problem.fingerprint} {self.evaluations} {'all drawn' if values is None else digest(values)}"
+        found = kept(self.folder / name, of, find, _ARRAYS)
+        return Lessons(found["outlook"], found["gains"], problem.graph.fingerprint)
 
 
 def search(

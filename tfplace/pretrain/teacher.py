@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.files import UNREADABLE, write_whole
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import Key
-from tfplace.errors import InputError
 from tfplace.group.merge import merge_units
 from tfplace.pretrain.corpus import Entry
+from tfplace.pretrain.kept import Arrays, kept
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -46,25 +44,14 @@ def best_known(entry: Entry, problem: Problem, folder: Path, *, groups: int, eva
       InputError: the file is of another problem or another search, or damaged.
     """
     name = f"{entry.case.graph}@{entry.case.topology}{'-tight' if entry.case.tight else ''}.npz"
-    said = f"{problem.fingerprint} {groups} {evaluations} {seed}"
-    path = folder / name
-    if path.exists():
-        try:
-            with np.load(path, allow_pickle=False) as data:
-                of, known = str(data["said"]), Known(data["devices"], (int(data["over"]), float(data["step_s"])))
-        except (OSError, *UNREADABLE) as error:
-            raise InputError(f"{path}, which is damaged", "a placement as it was written", "Delete it.") from error
-        if of != said:
-            raise InputError(f"{path}, of {of}", f"one of {said}", "Name another directory.")
-        return known
-    label = labels(problem, groups or problem.num_units)
-    grouped = merge_units(problem, label)
-    search = Search(grouped, Budget(evaluations=evaluations), seed)
-    found = search.run(PLACERS[TEACHER](learned=False), TEACHER)
-    over, step_s = search.evaluator.key(found)
-    devices = found[label]
-    data = io.BytesIO()
-    np.savez_compressed(data, said=np.array(said), devices=devices.astype(np.int8), over=over, step_s=step_s)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, data.getvalue())
-    return Known(devices, (over, step_s))
+
+    def find() -> Arrays:
+        label = labels(problem, groups or problem.num_units)
+        search = Search(merge_units(problem, label), Budget(evaluations=evaluations), seed)
+        found = search.run(PLACERS[TEACHER](learned=False), TEACHER)
+        over, step_s = search.evaluator.key(found)
+        return {"devices": found[label].astype(np.int8), "over": np.array(over), "step_s": np.array(step_s)}
+
+    of = f"{problem.fingerprint} {groups} {evaluations} {seed}"
+    known = kept(folder / name, of, find, ("devices", "over", "step_s"))
+    return Known(known["devices"].astype(np.int32), (int(known["over"]), float(known["step_s"])))
