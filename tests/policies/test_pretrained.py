@@ -236,6 +236,22 @@ def test_gdp_reads_all_graphs_with_one_network(monkeypatch, tmp_path):
     assert len(made) == 1
 
 
+def test_what_gdp_places_does_not_depend_on_what_it_placed_before(monkeypatch):
+    """Placements are the same but for chance if logits are the same to the last bit, and those tell more."""
+    made, build = [], gdp.network_of
+    monkeypatch.setattr(gdp, "network_of", lambda *args: made.append(build(*args)) or made[-1])
+    graphs = [graph_inputs(problem(40, devices, seed=devices)) for devices in (3, 4, 5)]
+    found = []
+    for order in ((0, 1, 2), (2, 1, 0)):
+        settings = GdpSettings(coarse=4, draws=2, clip=0.45 + len(found) / 100)  # such that its network is not kept
+        for i in order:
+            search = Search(problem(40, 3 + i, seed=3 + i), Budget(evaluations=40), 0)
+            search.run(Gdp(settings=settings), "gdp")
+        found.append([made[-1].logits(inputs).tobytes() for inputs in graphs])
+    assert len(made) == 2
+    assert found[0] == found[1]
+
+
 def test_gdp_that_was_refused_within_a_graph_places_outside_of_it():
     settings = GdpSettings(coarse=4, draws=4, clip=0.3)  # such that its network is not kept yet
     with tf.Graph().as_default(), pytest.raises(InputError, match="eager execution"):

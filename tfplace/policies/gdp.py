@@ -183,6 +183,7 @@ def _network_with(known: Pretrained, settings: GdpSettings) -> OneShot:
     """A network that has learned, which is kept: to trace its functions takes longer than to place most graphs."""
     network = network_of(settings, np.random.default_rng(0))
     known.give(network.trainable_variables)
+    network.serve_all()
     return network
 
 
