@@ -57,6 +57,8 @@ def _train() -> None:
         raise SystemExit(f"--out={path}; expected a file that ends in .npz, beside which its card is written.")
     check_writable(path)  # before anything takes long
     entries = _entries()
+    searches = Path(_SEARCHES.value) if _SEARCHES.value else path.with_suffix(".searches")
+    check_writable(searches / path.name)
     load_tensorflow(gpus=False)
     from tfplace.pretrain.card import moves_card_text
     from tfplace.pretrain.move_lessons import MoveSchool
@@ -65,7 +67,6 @@ def _train() -> None:
 
     course = MoveCourse(_EVALUATIONS.value, _ROUNDS.value, epochs=_EPOCHS.value, seed=_SEED.value)
     engine = Processes(_WORKERS.value)
-    searches = Path(_SEARCHES.value) if _SEARCHES.value else path.with_suffix(".searches")
     make = functools.partial(MoveSchool, entries, course.evaluations, searches)
     with contextlib.closing(engine.start(make)) as workers, Stages(quiet=False) as stages:
         learned = train(entries, course, workers, stages.progress)

@@ -133,9 +133,10 @@ def test_ctrl_c_ends_a_comparison_in_a_line(tmp_path, graphs):
     process = subprocess.Popen(
         command(*COMPARE, *flags), cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    runs = tmp_path / "runs.jsonl"
     try:
         end = time.monotonic() + 60
-        while not (tmp_path / "runs.jsonl").exists():  # facts are there: the search has begun
+        while not runs.exists() or len(runs.read_text().splitlines()) < 3:  # until facts are there, as a search begins
             assert time.monotonic() < end
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -146,4 +147,4 @@ def test_ctrl_c_ends_a_comparison_in_a_line(tmp_path, graphs):
         process.stderr.close()
     assert process.returncode == 130
     assert "the same command goes on" in said and "Traceback" not in said
-    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 3  # no run
+    assert len(runs.read_text().splitlines()) == 3  # no run
