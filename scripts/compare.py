@@ -142,7 +142,7 @@ def _show(journal: Journal, page: Page | None, plot: Path) -> None:
     with writing(plot):
         if _SUITE.value == "unseen":
             over_auto = f"step over that of auto with {journal.header['budget']}"
-            cumulative(plot, curves(rows), axes=(over_auto, "part of the held-out cases"))
+            cumulative(plot, curves(rows), axes=(over_auto, "part of the cases"))
             return
         names = placers_of(rows)
         rows = [row for row in rows if row.facts.bound_s > 0]

@@ -113,14 +113,22 @@ def _over_itself(rows: Sequence[Standing]) -> list[str]:
     return lines
 
 
-def curves(rows: Sequence[Standing]) -> dict[str, list[float]]:
-    """Placer -> its ratios, for a plot of how many cases are within which factor."""
+def curves(rows: Sequence[Standing]) -> dict[str, dict[str, list[float]]]:
+    """Family -> placer -> its ratios, the same placers in each, for a plot of what part is within which factor."""
     shown = ("random", "placeto_untrained", "rnn_elsewhere", "heft", "m_sct", "etf", "gdp", ALONE, "placeto", ITSELF)
-    return {name: over_optimised(rows, name) for name in shown if any(name in row.runs for row in rows)}
+    names = [name for name in shown if any(name in row.runs for row in rows)]
+    families: dict[str, list[Standing]] = {}
+    for row in rows:
+        families.setdefault(_family(row), []).append(row)
+    return {family: {name: over_optimised(own, name) for name in names} for family, own in families.items()}
+
+
+def _family(row: Standing) -> str:
+    return row.facts.case.graph.rpartition("_")[0]
 
 
 def _group(row: Standing) -> str:
-    return f"{row.facts.case.graph.rpartition('_')[0]} on {row.facts.case.topology}"
+    return f"{_family(row)} on {row.facts.case.topology}"
 
 
 def _shown(ratios: Sequence[float]) -> str:

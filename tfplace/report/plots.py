@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfplace.errors import MissingExtraError
-from tfplace.report.drawing import draw_cumulative
+from tfplace.report.drawing import draw_cumulative, lines_legend
 
 _HOTTEST = 5.0
 
@@ -75,21 +75,26 @@ def heat_map(
     plt.close(figure)
 
 
-def cumulative(path: str | Path, curves: Mapping[str, Sequence[float]], *, axes: tuple[str, str]) -> None:
-    """Writes which part of some numbers is at most so large, a curve for each name.
+def cumulative(path: str | Path, panels: Mapping[str, Mapping[str, Sequence[float]]], *, axes: tuple[str, str]) -> None:
+    """Writes which part of some numbers is at most so large, a curve for each name, in one panel a title.
 
     Args:
       path: of the picture; its ending decides the format.
-      curves: name -> numbers above 0; infinite ones count, but are not reached.
+      panels: title -> name -> numbers above 0; infinite ones count, but are not reached. The same names in each.
       axes: what the horizontal and the vertical axis show.
 
     Raises:
       InputError: matplotlib is missing.
     """
     plt = _pyplot()
-    figure, axis = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    draw_cumulative(axis, curves, axes)
-    axis.legend()
+    figure, grid = plt.subplots(
+        1, len(panels), figsize=(4.8 * len(panels), 3.8), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axis, (title, curves) in zip(grid[0], panels.items(), strict=True):
+        draw_cumulative(axis, curves, axes)
+        axis.set_title(title)
+        axis.label_outer()
+    lines_legend(figure, grid[0, 0])
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
