@@ -8,7 +8,7 @@ from tests.pages import rows_of, text, unwrapped
 from tfplace.compare.ablation_table import ablation_tables
 from tfplace.compare.cells import CONSTRUCTIVE
 from tfplace.compare.transfer_table import transfer_tables
-from tfplace.compare.unseen_table import ALONE, ITSELF, TRAINED, over_optimised, unseen_tables
+from tfplace.compare.unseen_table import ALONE, ITSELF, TRAINED, curves, over_optimised, unseen_tables
 from tfplace.learning.pretrained import Pretrained
 
 
@@ -77,9 +77,10 @@ def test_the_tables_of_unseen_graphs_are_those_of_the_committed_results():
         f"without moves `placeto` takes {over[ALONE]:.2f} times, `local_search` with 500 placements {more:.2f} times, "
         f"`auto` with 2,000 {seconds:.2f}"
     ) in readme
+    families = ", ".join(f"of {family} {median(own['placeto']):.2f}" for family, own in curves(rows).items())
     assert (
         f"With its moves `placeto` takes {over['placeto']:.2f} times that step ({middle['placeto']:.2f} in the median "
-        f"case), and is within 10 % in {near['placeto']} of {len(rows)} cases"
+        f"case; {families}), and is within 10 % in {near['placeto']} of {len(rows)} cases"
     ) in page
     longest = median(row.median_s("placeto") / min(run.step_s for run in row.runs["auto"]) for row in rows)
     assert f"beside the best of three minutes of `auto` it takes {longest:.2f} times in the median case" in page
