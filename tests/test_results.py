@@ -71,6 +71,25 @@ def test_the_tables_of_the_comparison_are_those_of_the_committed_results():
     assert "all that they place fits" in page and not any(run.over_bytes for run in at_once)
 
 
+def test_what_further_seeds_say_is_what_was_found():
+    page, readme = unwrapped("docs/comparison.md"), unwrapped("README.md")
+    _, _, table = text("docs/comparison.md").partition("<!-- tables: more-seeds -->")
+    lines = re.findall(r"\| ([\d.]+) +\| ([\d.]+) +\| (\d+) of (\d+) pairs +\|", table)
+    cases = goals(rows_of("compare")).behind
+    over = [float(further) for _, further, _, _ in lines]
+    behind = [ratio for ratio in over if ratio >= 1]
+    pairs = [(int(ahead), int(of)) for _, _, ahead, of in lines]
+    assert len(lines) == cases and {of for _, of in pairs} == {25}
+    ahead, most = cases - len(behind), f"{100 * (max(behind) - 1):.1f} %"
+    assert len(behind) == 4
+    assert f"`auto` is ahead in {ahead} of the {cases}, and at most {most} behind in the other four" in page
+    assert f"have `auto` ahead in {ahead} of the {cases} cases, those two among them" in page
+    assert f"five seeds more have it ahead in {ahead} and at most {most} behind in four" in readme
+    assert f"it takes {geometric_mean(over):.3f} times as long" in page
+    assert f"in {sum(won for won, _ in pairs)} of {sum(of for _, of in pairs)}" in page
+    assert [won for won, _ in pairs if won <= 2 or won >= 23] == [25]
+
+
 def test_what_is_said_of_seeds_and_of_memory_is_what_was_found():
     rows, page = rows_of("compare"), unwrapped("docs/comparison.md")
     most, mean = {}, {}
@@ -180,6 +199,7 @@ BY_BENCHMARKS = {
     "group_lessons": "docs/pretrained.md",
     "learning_longer": "docs/reproduction.md",
     "move_choice": "docs/pretrained.md",
+    "more_seeds": "docs/comparison.md",
     "moves": "docs/comparison.md",
     "same_seed": "docs/reproduction.md",
     "placeto_constants": "docs/policies.md",
