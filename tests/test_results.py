@@ -193,6 +193,7 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
 
 BY_BENCHMARKS = {
     "coarse_groups": "docs/pretrained.md",
+    "cost_errors": "docs/fidelity.md",
     "draws": "docs/comparison.md",
     "gdp_together": "docs/reproduction.md",
     "graph_files": "docs/models.md",
@@ -204,6 +205,29 @@ BY_BENCHMARKS = {
     "same_seed": "docs/reproduction.md",
     "placeto_constants": "docs/policies.md",
 }
+
+
+def test_what_errors_leave_of_a_gain_is_what_was_simulated():
+    found, page = json.loads(text("benchmarks/cost_errors.json")), unwrapped("docs/fidelity.md")
+    steps = {
+        errors: {name: [median(placed[name]) for placed in graphs.values()] for name in next(iter(graphs.values()))}
+        for errors, graphs in found.items()
+    }
+    means = {errors: {name: geometric_mean(each) for name, each in of.items()} for errors, of in steps.items()}
+    gain = {errors: 1 - of["auto"] for errors, of in means.items()}
+    whole = gain.pop("no errors")
+    kind, op, links, order = (
+        100 * gain[name] / whole for name in ("each type of op", "each op", "all links", "order of ops")
+    )
+    assert f"of the {100 * whole:.1f} % by which `auto`'s step is shorter" in page
+    assert f"{min(kind, op):.0f} to {max(kind, op):.0f} % where op times are off" in page
+    assert f"{links:.0f} % where links are, {order:.0f} % in another order" in page
+    assert all(min(of, key=of.get) == "auto" for of in means.values())
+    assert max(max(of["auto"]) for of in steps.values()) < 1
+    for name in ("expert", "heft", "metis"):
+        assert all(abs(of[name] / means["no errors"][name] - 1) < 0.02 for of in means.values())
+    searched = [of[name] for of in means.values() for name in ("placeto", "local_search", "auto")]
+    assert max(searched) < 0.85 * min(of[name] for of in means.values() for name in ("expert", "heft", "metis"))
 
 
 @pytest.mark.parametrize("benchmark", BY_BENCHMARKS)
