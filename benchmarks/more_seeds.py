@@ -5,7 +5,7 @@
 
 adds what is missing to more_seeds.jsonl: in each such case five seeds that the comparison has not, of `auto` and of
 every placer whose median is lower there, with the same minute. As the cases were chosen for what the first seeds found,
-only these are counted. Steps are simulated.
+only these are counted. Graphs are those of `python scripts/make_zoo.py`; steps are simulated.
 """
 
 from __future__ import annotations
