@@ -55,10 +55,10 @@ def run(path):
     }
     single = [single_device(problem, d) for d in compute_devices(problem).tolist()]
     found = {}
-    for errors, others in {"no errors": [(problem, None)], **with_errors(problem)}.items():
+    for errors, others in with_errors(problem).items():
         found[errors] = {name: [] for name in placed}
         for other, options in others:
-            simulator = Simulator(other) if options is None else Simulator(other, options)
+            simulator = Simulator(other, options)
             alone = min(simulator.key(one)[1] for one in single)
             for name, one in placed.items():
                 found[errors][name].append(simulator.key(one)[1] / alone)
@@ -71,7 +71,7 @@ def with_errors(problem):
 
     from tfplace.core.costs import CostTable
     from tfplace.core.device import LINK_OVERHEADS
-    from tfplace.simulate.options import Options
+    from tfplace.simulate.options import DEFAULT, Options
 
     rng = np.random.default_rng(SEED)
     graph, topology = problem.graph, problem.topology
@@ -79,7 +79,7 @@ def with_errors(problem):
 
     def ops(factors):
         costs = CostTable(problem.costs.compute_s * factors[:, None], problem.costs.provenance)
-        return dataclasses.replace(problem, costs=costs), None
+        return dataclasses.replace(problem, costs=costs), DEFAULT
 
     def links(slower, later):
         changed = [
@@ -91,12 +91,13 @@ def with_errors(problem):
             )
             for link in topology.links
         ]
-        return dataclasses.replace(problem, topology=dataclasses.replace(topology, links=tuple(changed))), None
+        return dataclasses.replace(problem, topology=dataclasses.replace(topology, links=tuple(changed))), DEFAULT
 
     def factors(count):
         return np.exp(SIGMA * rng.standard_normal(count))
 
     return {
+        "no errors": [(problem, DEFAULT)],
         "each type of op": [ops(factors(len(kinds))[kind_of]) for _ in range(DRAWS)],
         "each op": [ops(factors(graph.num_ops)) for _ in range(DRAWS)],
         "all links": [links(*factors(2)) for _ in range(DRAWS)],

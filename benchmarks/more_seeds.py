@@ -91,20 +91,18 @@ def text():
 
 
 def compared():
-    """(case, other placer, auto's median over its by the first seeds, auto's steps, the other's) by further seeds."""
+    """(case, other placer, auto's median over its by the first seeds, further steps of auto, and of the other)."""
     from tfplace.compare.standings import standings
 
     rows, beaten = first()
     more = {row.facts.case: row for row in standings(_journal(Path(_OUT.value)))}
     for case, other in beaten:
-        row = rows[case]
-        yield (
-            case,
-            other,
-            row.median_s("auto") / row.median_s(other),
-            more[case].found_s("auto"),
-            more[case].found_s(other),
-        )
+        found = [more[case].found_s(name) if case in more else [] for name in ("auto", other)]
+        if any(len(steps) < len(SEEDS) for steps in found):
+            raise SystemExit(
+                f"{case}: not all seeds of auto and {other} are in {_OUT.value}; run them, without --page."
+            )
+        yield case, other, rows[case].median_s("auto") / rows[case].median_s(other), *found
 
 
 def _line(one):

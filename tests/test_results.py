@@ -2,6 +2,7 @@ import json
 import re
 import subprocess
 import sys
+from itertools import combinations
 from statistics import geometric_mean, median
 
 import pytest
@@ -16,6 +17,7 @@ from tfplace.compare.tables import fidelity_tables, speed_table
 from tfplace.reproduce.claims import CLAIMS
 from tfplace.reproduce.recheck import Judged, judged_tables
 from tfplace.reproduce.verdicts import verdicts_table
+from tfplace.search.budget import Budget
 
 
 def test_the_tables_of_fidelity_are_those_of_the_committed_results():
@@ -88,6 +90,13 @@ def test_what_further_seeds_say_is_what_was_found():
     assert f"it takes {geometric_mean(over):.3f} times as long" in page
     assert f"in {sum(won for won, _ in pairs)} of {sum(of for _, of in pairs)}" in page
     assert [won for won, _ in pairs if won <= 2 or won >= 23] == [25]
+    ranks = [
+        sum(r - i for i, r in enumerate(mine)) for mine in combinations(range(10), 5)
+    ]  # pairs won, all alike likely
+    assert "in 2 pairs of 25 or fewer once in thirty times" in page
+    assert 30 < len(ranks) / sum(won <= 2 or won >= 23 for won in ranks) < 33
+    runs = [run for row in rows_of("more_seeds") for name in row.runs for run in row.runs[name]]
+    assert len(runs) == 10 * cases and all(run.stands(budget=Budget.parse("60s")) for run in runs)
 
 
 def test_what_is_said_of_seeds_and_of_memory_is_what_was_found():
