@@ -200,6 +200,25 @@ def test_the_tables_of_policies_are_those_of_the_committed_results():
     assert len(learned) == (4 * 10 + 2 * 5 + 2 * 3) * int(cases) and all(run.step_s for run in learned)
 
 
+def _under_another_command(path):
+    """How many runs stand below the line of a command that was not for them."""
+    flags, found = {}, 0
+    for line in map(json.loads, path.read_text().splitlines()):
+        if "made_by" in line:
+            flags = dict(flag.split("=", 1) for flag in line["made_by"]["command"] if "=" in flag)
+        elif "run" in line:
+            case = line["run"]["case"]
+            of = {"--placers": line["run"]["placer"], "--topologies": case["topology"], "--models": case["graph"]}
+            found += any(flag in flags and value not in flags[flag].split(",") for flag, value in of.items())
+    return found
+
+
+def test_runs_stand_below_the_command_that_made_them():
+    found = {path.stem: _under_another_command(path) for path in (ROOT / "benchmarks").glob("*.jsonl")}
+    assert len(found) > 10 and {name for name, others in found.items() if others} == {"compare"}
+    assert f"so that {found['compare']} runs stand below the command of others" in unwrapped("docs/comparison.md")
+
+
 BY_BENCHMARKS = {
     "coarse_groups": "docs/pretrained.md",
     "cost_errors": "docs/fidelity.md",
