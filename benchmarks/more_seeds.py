@@ -1,17 +1,19 @@
-"""Further seeds where `auto` is behind another placer in `compare.jsonl`: whether it is, or three seeds are too few.
+"""Further seeds of `auto` and what comes nearest to it in `compare.jsonl`: is it ahead, or are three seeds too few?
 
-    python benchmarks/more_seeds.py --graphs=out/graphs            # an hour and a quarter on two processors
-    python benchmarks/more_seeds.py --page=docs/comparison.md      # puts the table of what there is there
+    python benchmarks/more_seeds.py --graphs=out/graphs            # two hours and a half on two processors
+    python benchmarks/more_seeds.py --page=docs/comparison.md      # puts the tables of what there is there
 
-adds what is missing to more_seeds.jsonl: in each such case five seeds that the comparison has not, of `auto` and of
-every placer whose median is lower there, with the same minute. As the cases were chosen for what the first seeds found,
-only these are counted. Graphs are those of `python scripts/make_zoo.py`; steps are simulated.
+adds what is missing to more_seeds.jsonl: seeds that the comparison has not, with the same minute, five of `auto` and of
+every placer whose median is lower there; elsewhere fewer, of `auto` and of the best other placer. As cases and placers
+were chosen for what the first seeds found, only these are counted. Graphs are those of `python scripts/make_zoo.py`;
+steps are simulated.
 """
 
 from __future__ import annotations
 
 import statistics
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from absl import app, flags
@@ -22,9 +24,13 @@ sys.path.insert(0, str(ROOT))
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.compare import suites  # noqa: E402
+from tfplace.compare.cells import Case  # noqa: E402
 from tfplace.compare.tables import Page, table  # noqa: E402
 
-SEEDS = range(suites.FULL.seeds, suites.FULL.seeds + 5)
+BEHIND, AHEAD = 5, 1
+"""Further seeds where `auto` is behind by the first, and where it is not."""
+
+BANDS = 0.95, 0.97, 0.99, 1.0
 
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "more_seeds.jsonl"), "The results.")
@@ -37,13 +43,38 @@ def main(argv: list[str]) -> None:
         _page() if _PAGE.value else _run()
 
 
-def first():
-    """The comparison, and (case, other placer) wherever that one's median is lower than that of `auto`."""
+@dataclass(frozen=True)
+class Pair:
+    """`auto` beside another placer in a case.
+
+    Attributes:
+      case: which.
+      other: whose median is lower by the first seeds, or the nearest to it where none is.
+      first: the median of `auto` over the other's by the first seeds.
+    """
+
+    case: Case
+    other: str
+    first: float
+
+    @property
+    def seeds(self) -> range:
+        """The further ones."""
+        return range(suites.FULL.seeds, suites.FULL.seeds + (BEHIND if self.first > 1 else AHEAD))
+
+
+def pairs():
+    """Of the comparison: where `auto` is behind with each placer that is ahead of it, then all other cases."""
     from tfplace.compare.standings import goals, standings
 
-    journal = _journal(ROOT / suites.FULL.out)
-    rows = standings(journal)
-    return {row.facts.case: row for row in rows}, [(case, other) for case, other, _ in goals(rows).beaten]
+    rows = standings(_journal(ROOT / suites.FULL.out))
+    behind = [Pair(*one) for one in goals(rows).beaten]
+    known = {pair.case for pair in behind}
+    for row in rows:
+        if row.facts.case not in known and row.ran("auto"):
+            other, median_s = row.best_of(name for name in row.runs if name != "auto")
+            behind.append(Pair(row.facts.case, other, row.median_s("auto") / median_s))
+    return behind
 
 
 def _journal(path):
@@ -58,13 +89,12 @@ def _run():
     from tfplace.report.progress import Stages
     from tfplace.search.budget import Budget
 
-    journal, (_, beaten) = _journal(Path(_OUT.value)), first()
-    budget, graphs = Budget.parse(suites.FULL.budget), Path(_GRAPHS.value)
+    journal, budget, graphs = _journal(Path(_OUT.value)), Budget.parse(suites.FULL.budget), Path(_GRAPHS.value)
     todo = []
-    for case in dict.fromkeys(case for case, _ in beaten):
-        names = ["auto", *(other for where, other in beaten if where == case)]
-        runs = [(name, seed) for seed in SEEDS for name in names]
-        todo += tasks([(graphs / f"{case.graph}.npz", case)], runs, budget, journal)
+    for pair in pairs():
+        runs = [(name, seed) for seed in pair.seeds for name in ("auto", pair.other)]
+        todo += tasks([(graphs / f"{pair.case.graph}.npz", pair.case)], runs, budget, journal)
+    todo = list(dict.fromkeys(todo))
     todo.sort(key=lambda task: task.seed)  # everything once before anything twice
     with Stages(quiet=False) as stages:
         stages.stage(f"{len(todo)} cells of {budget}")
@@ -73,7 +103,7 @@ def _run():
         print(f"{task}: {error!r}", file=sys.stderr)
     if failed:
         raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
-    print(text())
+    print(of_each(compared()))
 
 
 def _load():
@@ -81,41 +111,75 @@ def _load():
 
 
 def _page():
-    Page(_PAGE.value, "more-seeds").write(text())
-
-
-def text():
-    """The table."""
-    head = ("graph", "devices", "another placer", "auto over it, first seeds", "further seeds", "auto ahead in")
-    return table(head, list(map(_line, compared())))
+    found = compared()
+    Page(_PAGE.value, "more-seeds").write(of_each((pair, *steps) for pair, *steps in found if pair.first > 1))
+    Page(_PAGE.value, "more-seeds-ahead").write(of_bands(found))
 
 
 def compared():
-    """(case, other placer, auto's median over its by the first seeds, further steps of auto, and of the other)."""
+    """(pair, further steps of auto, and of the other) of every pair."""
     from tfplace.compare.standings import standings
 
-    rows, beaten = first()
-    more = {row.facts.case: row for row in standings(_journal(Path(_OUT.value)))}
-    for case, other in beaten:
-        found = [more[case].found_s(name) if case in more else [] for name in ("auto", other)]
-        if any(len(steps) < len(SEEDS) for steps in found):
+    more, all_pairs = {row.facts.case: row for row in standings(_journal(Path(_OUT.value)))}, pairs()
+    found = [
+        (pair, *(more[pair.case].found_s(name) if pair.case in more else [] for name in ("auto", pair.other)))
+        for pair in all_pairs
+    ]
+    for pair, *steps in found:
+        if any(len(one) < len(pair.seeds) for one in steps):
             raise SystemExit(
-                f"{case}: not all seeds of auto and {other} are in {_OUT.value}; run them, without --page."
+                f"{pair.case}: not all seeds of auto and {pair.other} are in {_OUT.value}; run them, without --page."
             )
-        yield case, other, rows[case].median_s("auto") / rows[case].median_s(other), *found
+    return found
 
 
-def _line(one):
-    case, other, before, auto, others = one
-    ahead = sum(mine < its for mine in auto for its in others)
-    return (
-        case.graph,
-        case.topology + (", tight" if case.tight else ""),
-        other,
-        f"{before:.4f}",
-        f"{statistics.median(auto) / statistics.median(others):.4f}",
-        f"{ahead} of {len(auto) * len(others)} pairs",
+def over(auto, others):
+    """How many times the other's median step that of `auto` is."""
+    return statistics.median(auto) / statistics.median(others)
+
+
+def ahead(auto, others):
+    """In how many pairs of a seed of each `auto` is faster, of how many."""
+    return sum(mine < its for mine in auto for its in others), len(auto) * len(others)
+
+
+def of_each(found):
+    """A line for each pair."""
+    head = ("graph", "devices", "another placer", "auto over it, first seeds", "further seeds", "auto ahead in")
+    return table(
+        head,
+        [
+            (
+                pair.case.graph,
+                pair.case.topology + (", tight" if pair.case.tight else ""),
+                pair.other,
+                f"{pair.first:.4f}",
+                f"{over(*steps):.4f}",
+                "{} of {} pairs".format(*ahead(*steps)),
+            )
+            for pair, *steps in found
+        ],
     )
+
+
+def of_bands(found):
+    """Pairs by how far `auto` is ahead by the first seeds."""
+    head = ("auto over the other, first seeds", "cases", "further seeds", "least", "most", "auto ahead in")
+    lines, low = [], 0.0
+    for high in BANDS:
+        ratios = [over(*steps) for pair, *steps in found if low < pair.first <= high]
+        lines.append(
+            (
+                f"{low:.2f} to {high:.2f}" if low else f"up to {high:.2f}",
+                str(len(ratios)),
+                f"{statistics.geometric_mean(ratios):.4f}",
+                f"{min(ratios):.4f}",
+                f"{max(ratios):.4f}",
+                f"{sum(ratio < 1 for ratio in ratios)} cases",
+            )
+        )
+        low = high
+    return table(head, lines)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,39 @@ def test_what_further_seeds_say_is_what_was_found():
     assert "in 2 pairs of 25 or fewer once in thirty times" in page
     assert 30 < len(ranks) / sum(won <= 2 or won >= 23 for won in ranks) < 33
     runs = [run for row in rows_of("more_seeds") for name in row.runs for run in row.runs[name]]
-    assert len(runs) == 10 * cases and all(run.stands(budget=Budget.parse("60s")) for run in runs)
+    ahead_first = goals(rows_of("compare")).cases - cases
+    assert len(runs) == 10 * cases + 2 * ahead_first and all(run.stands(budget=Budget.parse("60s")) for run in runs)
+
+
+def test_what_a_further_seed_says_where_auto_is_ahead_is_what_was_found():
+    page = unwrapped("docs/comparison.md")
+    first = {row.facts.case: row for row in rows_of("compare")}
+    over, before = {}, {}
+    for row in rows_of("more_seeds"):
+        case, auto = row.facts.case, row.found_s("auto")
+        if len(auto) == 1:
+            [other] = set(row.runs) - {"auto"}
+            over[case] = auto[0] / row.found_s(other)[0]
+            before[case] = first[case].median_s("auto") / first[case].median_s(other)
+            others = [median for name in first[case].runs if name != "auto" for median in [first[case].median_s(name)]]
+            assert first[case].median_s(other) == min(step for step in others if step is not None)
+    assert f"Over all {len(over)} `auto` takes {geometric_mean(over.values()):.3f} times as long" in page
+    assert f"{geometric_mean(before.values()):.3f} by the first seeds" in page and max(before.values()) < 1
+    behind = {case: 100 * (ratio - 1) for case, ratio in over.items() if ratio >= 1}
+    clearly = {case: f"{percent:.1f} %" for case, percent in behind.items() if percent >= 2}
+    assert f"behind in {len(behind)} of these pairs, in {len(behind) - len(clearly)} of them by less than 2 %" in page
+    dlrm, gnmt = Case("dlrm", "4xP100"), Case("gnmt_8", "8xP100", tight=True)
+    rnnlm, nasnet = Case("rnnlm_2", "2xP100"), Case("nasnet", "2xP100")
+    assert set(clearly) == {dlrm, gnmt, rnnlm, nasnet}
+    assert (
+        f"on `dlrm`, four devices with ample memory ({clearly[dlrm]}), `gnmt_8`, eight with tight memory "
+        f"({clearly[gnmt]}), `rnnlm_2` ({clearly[rnnlm]}) and `nasnet` ({clearly[nasnet]}), two devices"
+    ) in page
+    again = next(row for row in rows_of("more_seeds") if row.facts.case == nasnet)
+    short, long = (0.1, 0.115), (0.115, 0.135)
+    found = {name: [*first[nasnet].found_s(name), *again.found_s(name)] for name in ("auto", "placeto")}
+    assert all(short[0] < step < short[1] for step in found["auto"][:3]) and long[0] < found["auto"][3] < long[1]
+    assert sum(long[0] < step < long[1] for step in found["placeto"]) == 2 and len(found["placeto"]) == 4
 
 
 def test_what_is_said_of_seeds_and_of_memory_is_what_was_found():
