@@ -31,11 +31,12 @@ BEHIND, AHEAD = 5, 1
 """Further seeds where `auto` is behind by the first, and where it is not."""
 
 BANDS = 0.95, 0.97, 0.99, 1.0
+"""Of the median of `auto` over the other's by the first seeds: up to which each goes."""
 
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "more_seeds.jsonl"), "The results.")
 _JOBS = flags.DEFINE_integer("jobs", 2, "Cells at a time.", 1)
-_PAGE = flags.DEFINE_string("page", None, "A page whose table is rewritten; nothing is run.")
+_PAGE = flags.DEFINE_string("page", None, "A page whose tables are rewritten; nothing is run.")
 
 
 def main(argv: list[str]) -> None:
@@ -68,13 +69,13 @@ def pairs():
     from tfplace.compare.standings import goals, standings
 
     rows = standings(_journal(ROOT / suites.FULL.out))
-    behind = [Pair(*one) for one in goals(rows).beaten]
-    known = {pair.case for pair in behind}
+    found = [Pair(*one) for one in goals(rows).beaten]
+    behind = {pair.case for pair in found}
     for row in rows:
-        if row.facts.case not in known and row.ran("auto"):
+        if row.facts.case not in behind and row.ran("auto"):
             other, median_s = row.best_of(name for name in row.runs if name != "auto")
-            behind.append(Pair(row.facts.case, other, row.median_s("auto") / median_s))
-    return behind
+            found.append(Pair(row.facts.case, other, row.median_s("auto") / median_s))
+    return found
 
 
 def _journal(path):
@@ -120,16 +121,14 @@ def compared():
     """(pair, further steps of auto, and of the other) of every pair."""
     from tfplace.compare.standings import standings
 
-    more, all_pairs = {row.facts.case: row for row in standings(_journal(Path(_OUT.value)))}, pairs()
-    found = [
-        (pair, *(more[pair.case].found_s(name) if pair.case in more else [] for name in ("auto", pair.other)))
-        for pair in all_pairs
-    ]
-    for pair, *steps in found:
+    more, found = {row.facts.case: row for row in standings(_journal(Path(_OUT.value)))}, []
+    for pair in pairs():
+        steps = [more[pair.case].found_s(name) if pair.case in more else [] for name in ("auto", pair.other)]
         if any(len(one) < len(pair.seeds) for one in steps):
             raise SystemExit(
                 f"{pair.case}: not all seeds of auto and {pair.other} are in {_OUT.value}; run them, without --page."
             )
+        found.append((pair, *steps))
     return found
 
 
@@ -168,16 +167,17 @@ def of_bands(found):
     lines, low = [], 0.0
     for high in BANDS:
         ratios = [over(*steps) for pair, *steps in found if low < pair.first <= high]
-        lines.append(
-            (
-                f"{low:.2f} to {high:.2f}" if low else f"up to {high:.2f}",
-                str(len(ratios)),
-                f"{statistics.geometric_mean(ratios):.4f}",
-                f"{min(ratios):.4f}",
-                f"{max(ratios):.4f}",
-                f"{sum(ratio < 1 for ratio in ratios)} cases",
+        if ratios:
+            lines.append(
+                (
+                    f"{low:.2f} to {high:.2f}" if low else f"up to {high:.2f}",
+                    str(len(ratios)),
+                    f"{statistics.geometric_mean(ratios):.4f}",
+                    f"{min(ratios):.4f}",
+                    f"{max(ratios):.4f}",
+                    f"{sum(ratio < 1 for ratio in ratios)} cases",
+                )
             )
-        )
         low = high
     return table(head, lines)
 
