@@ -127,6 +127,25 @@ def test_goals_by_hand(tmp_path):
     assert not found.unplaced
 
 
+def test_what_comes_nearest_on_a_graph_by_hand(tmp_path):
+    narrow, other = Case("branches", "2xP100"), Case("other", "2xP100")
+    wide, free = Case("branches", "4xP100", tight=True), Case("free", "2xP100")
+    runs = [
+        *(run(name, s, case=narrow) for name, s in (("auto", 3.0), ("heft", 2.0), ("etf", 3.0), ("metis", 1.0))),
+        *(run(name, s, case=wide) for name, s in (("auto", 2.0), ("heft", 4.0), ("etf", 2.5), ("metis", None))),
+        *(run(name, s, case=other) for name, s in (("auto", 8.0), ("heft", 4.0))),
+        *(run(name, s, case=free) for name, s in (("auto", 0.0), ("heft", 4.0))),
+    ]
+    rows = standings(journal_of(tmp_path, *runs))
+    found = {graph: (name, round(over, 6)) for graph, name, over in goals(rows).nearest}
+    assert found == {"branches": ("etf", round(0.8**0.5, 6)), "other": ("heft", 2.0)}
+    assert [(graph, name) for graph, name, _ in goals(rows).graphs_behind] == [("other", "heft")]
+    text = goals_text([row for row in rows if row.facts.case != free])
+    assert "beaten on 1 of 2 graphs by the geometric mean over all of their cases:\n  other: heft, auto" in text
+    none = standings(journal_of(tmp_path, run("auto", None), run("heft", 1.0), name="none"))
+    assert goals(none).nearest == (("branches", "heft", math.inf),)
+
+
 def test_only_cases_in_which_auto_was_run_are_counted(tmp_path):
     other = Case("other", "2xP100")
     runs = [run("auto", None), run("heft", 2.0), run("etf", None), run("heft", 2.0, case=other)]

@@ -137,6 +137,12 @@ def _goals_lines(found: Goals) -> list[str]:
     for case, other, factor in found.beaten:
         takes = "auto's does not fit" if case in found.unplaced else f"auto takes {factor:.3f} times as long"
         lines.append(f"  {case}: {other}, {takes}")
+    behind = found.graphs_behind
+    lines.append(
+        f"auto is beaten on {len(behind)} of {len(found.nearest)} graphs by the geometric mean over all of their cases"
+        + (":" if behind else "")
+    )
+    lines += [f"  {graph}: {other}, auto takes {factor:.3f} times as long" for graph, other, factor in behind]
     return lines
 
 

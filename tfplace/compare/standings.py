@@ -149,6 +149,9 @@ class Goals:
         where what auto found does not fit.
       over_constructive: auto over the best constructive placer, for each case in which the bound leaves room.
       over_bound: auto over the bound, for each case in which that is not zero.
+      nearest: (graph, other placer, auto over it) of each graph, the placer over which auto's geometric mean over all
+        cases of the graph is highest, of those that found what fits in all of them; the mean is infinite where auto did
+        not.
       unplaced: cases in which auto found nothing that fits.
     """
 
@@ -157,12 +160,18 @@ class Goals:
     beaten: tuple[tuple[Case, str, float], ...]
     over_constructive: tuple[float, ...]
     over_bound: tuple[float, ...]
+    nearest: tuple[tuple[str, str, float], ...]
     unplaced: tuple[Case, ...]
 
     @property
     def behind(self) -> int:
         """In how many cases another placer's median is lower."""
         return len({case for case, _, _ in self.beaten})
+
+    @property
+    def graphs_behind(self) -> tuple[tuple[str, str, float], ...]:
+        """Of `nearest` the graphs on which another placer is ahead over all of their cases."""
+        return tuple(one for one in self.nearest if one[2] > 1)
 
 
 def goals(rows: Sequence[Standing], placer: str = "auto") -> Goals:
@@ -182,8 +191,26 @@ def goals(rows: Sequence[Standing], placer: str = "auto") -> Goals:
         beaten=tuple(beaten),
         over_constructive=tuple(row.median_s(placer) / row.best_constructive[1] for row in room),
         over_bound=over_bound(placed, placer),
+        nearest=_nearest(rows, placer),
         unplaced=tuple(row.facts.case for row in rows if row.median_s(placer) == math.inf),
     )
+
+
+def _nearest(rows: Sequence[Standing], placer: str) -> tuple[tuple[str, str, float], ...]:
+    graphs: dict[str, list[Standing]] = {}
+    for row in rows:
+        graphs.setdefault(row.facts.case.graph, []).append(row)
+    found = []
+    for graph, cases in graphs.items():
+        over = {
+            other: statistics.geometric_mean(_ratio(row.median_s(placer), row.median_s(other)) for row in cases)
+            for other in cases[0].runs
+            if other != placer and all(0 < row.median_s(other) < math.inf and row.median_s(placer) > 0 for row in cases)
+        }
+        if over:
+            other = max(over, key=lambda name: over[name])
+            found.append((graph, other, over[other]))
+    return tuple(found)
 
 
 def over_bound(rows: Sequence[Standing], placer: str) -> tuple[float, ...]:
