@@ -23,6 +23,14 @@ def test_every_flag_is_documented_and_every_documented_flag_exists():
     assert documented == {*place_flags(), *compare_flags()}
 
 
+def test_each_command_has_the_flags_its_section_says():
+    sections = {part.partition("\n")[0]: part for part in text("docs/cli.md").split("\n## ")}
+    found = {title: set(re.findall(r"`--(\w+)", part)) for title, part in sections.items()}
+    what, rules, out = "What is placed", "Where, and by what rules", "What comes out"
+    assert found[what] | found[rules] | found[out] == {*place_flags()}
+    assert found[what] | found["Placers side by side"] == {*compare_flags()}
+
+
 def test_every_preset_is_documented():
     assert all(f"`{name}`" in text("docs/topology.md") for name in Topology.presets())
 

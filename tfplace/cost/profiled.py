@@ -46,7 +46,8 @@ def profiled_costs(graph: OpGraph, topology: Topology, profile: Profile) -> Cost
             f"a profile of {', '.join(sorted({repr(p.model) for p in profile.devices})) or 'no device'}",
             f"one of a device of {topology.name!r}: "
             + ", ".join(sorted({f"{device.model!r} ({device.type})" for device in topology.devices})),
-            "A device's `model` in the topology says of which product its measurements are.",
+            "A device's `model` in the topology says of which product its measurements are; a profile of one core goes "
+            "with a topology of `tfplace calibrate --workers=N`.",
         )
     known = signatures(graph)
     plain = analytic_costs(graph, topology)
