@@ -11,6 +11,7 @@ from tests.measuring import Measuring
 from tfplace.cli import BAD_INPUT, PLACED, main
 from tfplace.cli.place import place_command
 from tfplace.core.topology import Topology
+from tfplace.cost.profile import DeviceProfile, Profile
 from tfplace.errors import ApplyError, InputError
 
 TWO_CPUS = {
@@ -133,6 +134,13 @@ def test_a_missing_profile_is_noticed_before_the_model_is_built(monkeypatch, cap
     monkeypatch.setattr("tfplace.cli.problem.load_tensorflow", lambda **_: pytest.fail("too late"))
     assert main([*SMALL, "--profile=nowhere.json"]) == BAD_INPUT
     assert "nowhere.json" in capsys.readouterr().err
+
+
+def test_a_profile_of_other_devices_is_noticed_before_the_model_is_built(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tfplace.cli.problem.load_tensorflow", lambda **_: pytest.fail("too late"))
+    Profile((DeviceProfile("one core of it", "CPU", "here", "one thread", {}, ()),)).save(tmp_path / "ops.json")
+    assert main([*SMALL, f"--profile={tmp_path / 'ops.json'}", "--topology=2xP100"]) == BAD_INPUT
+    assert "'one core of it'; expected one of a device of '2xP100': " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

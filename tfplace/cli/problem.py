@@ -61,7 +61,8 @@ def check_problem(fv: flags.FlagValues) -> Asked:
     """Everything that flags, and the files of a topology and of op times, can have wrong without a model.
 
     Raises:
-      InputError: no model, flags of the wrong form or that contradict each other, or files that are none.
+      InputError: no model, flags of the wrong form or that contradict each other, or files that are none or that do
+        not go together.
     """
     if not fv.model:
         raise InputError("no --model", "--model=NAME, PATH or module:function", "See tfplace models for names.")
@@ -69,8 +70,9 @@ def check_problem(fv: flags.FlagValues) -> Asked:
     rules = constraints(fv)
     model_params(fv)
     topology = Topology.load(fv.topology) if fv.topology else None
-    if fv.profile:
-        Profile.load(fv.profile)
+    profile = Profile.load(fv.profile) if fv.profile else None
+    if profile is not None and topology is not None:
+        profile.check(topology)
     if fv.grouper:
         check_grouper(fv.grouper, fv.groups)
     elif fv["groups"].present:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from tfplace.core.device import Device
 from tfplace.core.files import path_of, write_whole
+from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 
 FORMAT = "tfplace-profile/1"
@@ -114,6 +115,21 @@ class Profile:
         """What was measured on a device's model; several devices of one model share it."""
         fitting = [p for p in self.devices if p.model == device.model and p.type == device.type]
         return fitting[-1] if fitting else None
+
+    def check(self, topology: Topology) -> None:
+        """Nothing, if it knows a device like one of these.
+
+        Raises:
+          InputError: nothing of it was measured on such a device.
+        """
+        if not any(self.of(device) for device in topology.devices):
+            raise InputError(
+                f"a profile of {', '.join(sorted({repr(p.model) for p in self.devices})) or 'no device'}",
+                f"one of a device of {topology.name!r}: "
+                + ", ".join(sorted({f"{device.model!r} ({device.type})" for device in topology.devices})),
+                "A device's `model` in the topology says of which product its measurements are; a profile of one core "
+                "goes with a topology of `tfplace calibrate --workers=N`.",
+            )
 
     def find(self, key: tuple[str, str, str, str]) -> DeviceProfile:
         """What was measured under a setting; empty if nothing was."""

@@ -13,7 +13,6 @@ from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile
 from tfplace.cost.signature import signatures
-from tfplace.errors import InputError
 
 PROFILED = "profiled"
 
@@ -39,16 +38,9 @@ def profiled_costs(graph: OpGraph, topology: Topology, profile: Profile) -> Cost
       profile: what was measured.
 
     Raises:
-      InputError: nothing of it was measured on a device like one of these.
+      InputError: as `Profile.check`.
     """
-    if not any(profile.of(device) for device in topology.devices):
-        raise InputError(
-            f"a profile of {', '.join(sorted({repr(p.model) for p in profile.devices})) or 'no device'}",
-            f"one of a device of {topology.name!r}: "
-            + ", ".join(sorted({f"{device.model!r} ({device.type})" for device in topology.devices})),
-            "A device's `model` in the topology says of which product its measurements are; a profile of one core goes "
-            "with a topology of `tfplace calibrate --workers=N`.",
-        )
+    profile.check(topology)
     known = signatures(graph)
     plain = analytic_costs(graph, topology)
     seconds = plain.compute_s.copy()
