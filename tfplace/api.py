@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tfplace.core.constraints import Constraints
+from tfplace.core.engine import Controllers
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
@@ -16,13 +17,12 @@ from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, StepCost
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.sources import graph_of, problem_of
-from tfplace.workers.base import Controllers
 
 if TYPE_CHECKING:
-    from tfplace.apply.actual import ActualPlacement
-    from tfplace.apply.placed import Placed
-    from tfplace.compare.comparison import Comparison
+    from tfplace.comparison.comparison import Comparison
     from tfplace.cost.profile import Profile
+    from tfplace.execution.actual import ActualPlacement
+    from tfplace.execution.placed import Placed
     from tfplace.search.progress import Progress
 
 
@@ -84,7 +84,7 @@ def place(
         goes on; with a budget in evaluations it ends with the same placement as if nothing had happened.
       resume: False refuses a `run_dir` in which a search was begun.
       controllers: how many processes train a policy together, each with a part of every update's gradient, or a
-        `tfplace.workers.base.Controllers` for more choice (docs/policies.md); 0 for this process alone.
+        `tfplace.core.engine.Controllers` for more choice (docs/policies.md); 0 for this process alone.
       weights: a file of scripts/train_policy.py, instead of what a policy that was trained beforehand comes with.
       fine_tune: how many updates such a policy learns on this graph after it has placed it (docs/pretrained.md).
       tensorboard: a directory for TensorBoard: the best step time, and what a policy says of its training.
@@ -188,7 +188,7 @@ def compare(
       InputError: fewer than 1 seed or group, or a folder with a comparison of something else.
       UnknownNameError: no such placer, grouper or objective.
     """
-    from tfplace.compare.comparison import compare_placers
+    from tfplace.comparison.comparison import compare_placers
     from tfplace.report.progress import Stages
     from tfplace.search.grouped import merged
 
@@ -253,15 +253,15 @@ def _evaluator(
 def _controllers(wanted: int | Controllers) -> Controllers | None:
     if isinstance(wanted, Controllers):
         return wanted
-    from tfplace.workers.processes import Processes
+    from tfplace.engines.process_workers import ProcessEngine
 
     try:
         count = operator.index(wanted)
     except TypeError:
         raise InputError(
-            f"controllers={wanted!r}", "a number of processes, or tfplace.workers.base.Controllers"
+            f"controllers={wanted!r}", "a number of processes, or tfplace.core.engine.Controllers"
         ) from None
-    return Controllers(Processes(count)) if count else None
+    return Controllers(ProcessEngine(count)) if count else None
 
 
 def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, str]) -> StepCost:
@@ -277,7 +277,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
         be with.
       UnknownNameError: no such device.
     """
-    from tfplace.simulate.evaluate import simulate_devices
+    from tfplace.simulation.evaluate import simulate_devices
 
     if not isinstance(problem, Problem):
         raise InputError(f"a {type(problem).__name__} to simulate", "a problem", "tfplace.formulate(graph, topology)")
@@ -286,7 +286,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
             raise InputError(
                 f"a {type(devices).__name__} of devices to simulate",
                 "a placement, a file of one, or a dict of op name -> device name",
-                "Of [U] devices of units: from tfplace.simulate.evaluate import Simulator; Simulator(problem)(units).",
+                "Of [U] devices of units: tfplace.simulation.evaluate.Simulator(problem)(units).",
             )
         devices = Placement.load(devices, graph=problem.graph).devices
     return simulate_devices(problem, devices)
@@ -315,7 +315,7 @@ def apply(
       ApplyError: this machine lacks a device of the placement (lists what it has), or the source cannot be run.
       PlacementError: the placement is for another graph (says what differs), or no file of one.
     """
-    from tfplace.apply.placed import apply_placement
+    from tfplace.execution.placed import apply_placement
 
     placement = Placement.load(placement)  # at once: reading a model takes longer
     graph = graph_of(source, batch)

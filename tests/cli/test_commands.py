@@ -9,7 +9,7 @@ from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, UN
 from tfplace.cli.flagset import model_params
 from tfplace.cli.options import parse
 from tfplace.cli.problem import constraints
-from tfplace.compare.defaults import PLACERS_BY_DEFAULT
+from tfplace.comparison.defaults import PLACERS_BY_DEFAULT
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.registry import GROUPERS
 
@@ -104,7 +104,7 @@ def test_lists(command, names, capsys):
         (["place", "--model=inception_v33"], "Did you mean 'inception_v3'"),
         (["place", "--model=missing/graph.pb"], "does not exist"),
         (["place", "--model=no_such_module:build"], "module 'no_such_module', which cannot be found"),
-        (["place", "--model=models.zoo:bild"], "It has names, describe, parameters, facts, build"),
+        (["place", "--model=tfplace_zoo.zoo:bild"], "It has names, describe, parameters, facts, build"),
         (["place", "--model=rnnlm_2", "--param=unis=3"], "parameter of rnnlm_2 'unis'"),
         (["place", "--model=rnnlm_2", "--param=units"], "--param=NAME=VALUE"),
         (["place", "--model=rnnlm_2", "--topology=4xP101"], "Did you mean '4xP100'"),

@@ -31,7 +31,7 @@ def run(folder, *argv, **env):
 @pytest.fixture
 def project(tmp_path):
     (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "net.py").write_text("from models.parts import build\n")
+    (tmp_path / "models" / "net.py").write_text("from tfplace_zoo.parts import build\n")
     (tmp_path / "models" / "parts.py").write_text(NET.format(factor=2))  # the zoo has such a module too
     return tmp_path
 
@@ -49,7 +49,7 @@ def test_the_users_own_models_come_first(project, package, env):
 def test_the_zoo_is_found_beside_the_users_models(project):
     (project / "models" / "__init__.py").touch()
     assert run(project, "models", "rnnlm_2").returncode == PLACED
-    done = run(project, "place", "--model=models.families:member", *QUICK)
+    done = run(project, "place", "--model=tfplace_zoo.families:member", *QUICK)
     assert done.returncode == BAD_INPUT
     assert "missing a required argument: 'family'" in done.stderr
 
@@ -86,9 +86,24 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("here")
 def test_modules_are_found_without_being_loaded():
-    for module in ("net", "package", "package.inside", "folder.inside", "os.path", "models.rnnlm", "models.families"):
+    for module in (
+        "net",
+        "package",
+        "package.inside",
+        "folder.inside",
+        "os.path",
+        "tfplace_zoo.rnnlm",
+        "tfplace_zoo.families",
+    ):
         check_module(module)
-    for module in ("nett", "nett.inside", "package.outside", "folder.outside", "models.rnnml", "models.families.x"):
+    for module in (
+        "nett",
+        "nett.inside",
+        "package.outside",
+        "folder.outside",
+        "models.rnnml",
+        "tfplace_zoo.families.x",
+    ):
         with pytest.raises(SourceError, match="cannot be found"):
             check_module(module)
 
@@ -119,7 +134,7 @@ def test_python_runs_the_package():
 
 def test_a_placer_that_ends_the_process_is_told(tmp_path, monkeypatch, capsys):
     (tmp_path / "exiting.py").write_text(
-        "import sys\nclass Exits:\n    citation = 'none'\n    def place(self, study):\n        sys.exit(0)\n"
+        "import sys\nclass Exits:\n    citation = 'none'\n    def place(self, context):\n        sys.exit(0)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     random_problem(np.random.default_rng(0), 8, 2).save(tmp_path / "p.npz")

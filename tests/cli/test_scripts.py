@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tfplace.cli.scripts import script
-from tfplace.compare.cells import Case, Facts, Run
-from tfplace.compare.journal import Journal
+from tfplace.comparison.cells import Case, Facts, Run
+from tfplace.comparison.journal import Journal
 from tfplace.errors import InputError
 from tfplace.testing import make_graph
 

@@ -22,18 +22,18 @@ from tfplace.cli.flagset import (
 from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import check_problem, problem_flags, read_problem
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.compare.defaults import PLACERS_BY_DEFAULT
-from tfplace.core.files import writing
+from tfplace.comparison.defaults import PLACERS_BY_DEFAULT
 from tfplace.core.stepcost import SIMULATED, STEP_TIME
 from tfplace.errors import InfeasibleError, MissingExtraError
+from tfplace.files import writing
+from tfplace.formatting import format_bytes
 from tfplace.registry import PLACERS
 from tfplace.report.progress import Stages
 from tfplace.search.budget import Budget
 from tfplace.search.objective import check_objective
-from tfplace.units import format_bytes
 
 if TYPE_CHECKING:
-    from tfplace.compare.comparison import Comparison
+    from tfplace.comparison.comparison import Comparison
 
 NAME = "tfplace compare"
 PAGE = "report.html"
@@ -79,7 +79,7 @@ def compare_command(argv: Sequence[str]) -> None:
             problem, _ = read_problem(fv, stages, asked, gpus=asked.topology is None)
             if any(not getattr(PLACERS[name], "plain_at_once", False) for name in learned):
                 load_tensorflow(gpus=False)  # quietly, before a policy does
-            from tfplace.compare.comparison import compare_placers
+            from tfplace.comparison.comparison import compare_placers
             from tfplace.search.grouped import merged
 
             if fv.grouper:
@@ -112,8 +112,8 @@ def compare_command(argv: Sequence[str]) -> None:
 
 def _infeasible(comparison: Comparison) -> InfeasibleError:
     """What to say when nothing fits, from how much each run is over."""
-    case = comparison.standing.facts.case
-    over = [(run.over_bytes, name) for name, runs in comparison.standing.runs.items() for run in runs if run.over_bytes]
+    case = comparison.results.facts.case
+    over = [(run.over_bytes, name) for name, runs in comparison.results.runs.items() for run in runs if run.over_bytes]
     nearest = f" The nearest is {format_bytes(min(over)[0])} over in all, by {min(over)[1]}." if over else ""
     ways = [
         "`tfplace place` with the same flags says which device is short by how much, and because of which tensors.",
@@ -123,14 +123,14 @@ def _infeasible(comparison: Comparison) -> InfeasibleError:
 
 
 def _show(fv: flags.FlagValues, comparison: Comparison, files: dict[str, str]) -> None:
-    from tfplace.compare.comparison_table import comparison_tables
+    from tfplace.comparison.comparison_table import comparison_tables
 
     present(fv, comparison.to_dict, lambda: comparison_tables(comparison), files)
 
 
 def _write(comparison: Comparison, out: Path, stages: Stages, files: dict[str, str]) -> None:
     """Writes the page; `files` gets what is where."""
-    from tfplace.compare.comparison import BEST, RUNS
+    from tfplace.comparison.comparison import BEST, RUNS
 
     files |= {"runs": str(out / RUNS)} | ({} if comparison.best is None else {"placement": str(out / BEST)})
     stages.stage("writing")

@@ -18,7 +18,7 @@ from tfplace.registry import EVALUATORS, OBJECTIVES
 from tfplace.search.objective import check_objective
 
 if TYPE_CHECKING:
-    from tfplace.measure.backend import Backend
+    from tfplace.measurement.backends.backend import Backend
 
 
 def check_evaluator(fv: flags.FlagValues, topology: Topology | None) -> None:
@@ -72,7 +72,7 @@ def open_evaluator(fv: flags.FlagValues, problem: Problem, batch: Any = None) ->
         )
     with contextlib.ExitStack() as stack:
         if fv.evaluator == MEASURED:
-            from tfplace.measure.measured import MeasuredEvaluator
+            from tfplace.measurement.protocol.measured import MeasuredEvaluator
 
             backend = _workers(fv)
             if backend is not None:
@@ -88,7 +88,7 @@ def open_evaluator(fv: flags.FlagValues, problem: Problem, batch: Any = None) ->
 
 def _workers(fv: flags.FlagValues) -> Backend | None:
     """Those that are asked for; None for this process's devices."""
-    from tfplace.measure.cluster import Cluster
+    from tfplace.measurement.backends.cluster import Cluster
 
     if fv.cluster:
         return Cluster.connect(fv.cluster)

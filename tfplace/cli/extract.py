@@ -13,11 +13,11 @@ from tfplace.cli import source
 from tfplace.cli.console import say
 from tfplace.cli.flagset import asks_for_help, describe_flags, model_flags, model_params, output_file, read_flags
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.archive import SUFFIX, is_archive
-from tfplace.core.files import writing
 from tfplace.errors import InputError
+from tfplace.files import writing
+from tfplace.formatting import format_bytes
+from tfplace.io.archive import SUFFIX, is_archive
 from tfplace.report.progress import Stages
-from tfplace.units import format_bytes
 
 NAME = "tfplace extract"
 SUFFIXES = (SUFFIX, ".meta")

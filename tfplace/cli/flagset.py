@@ -10,7 +10,7 @@ from typing import TypeVar
 from absl import flags
 
 from tfplace.errors import InputError
-from tfplace.measure.sockets import split_address
+from tfplace.measurement.backends.sockets import split_address
 from tfplace.units import parse_seconds
 
 _Value = TypeVar("_Value")

@@ -13,7 +13,7 @@ from tfplace.cli.console import say, show
 from tfplace.cli.flagset import asks_for_help
 from tfplace.cli.modules import zoo
 from tfplace.errors import InputError, UnknownNameError
-from tfplace.units import format_bytes
+from tfplace.formatting import format_bytes
 
 
 def list_command(what: str, argv: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ def _placers() -> Table:
 
 def _models() -> Table:
     known = zoo()
-    from models import families
+    from tfplace_zoo import families
 
     table = _table("name", "what it is", "ops", "groups", "parameters", "memory", "devices", right=range(2, 6))
     facts = known.facts()
@@ -81,7 +81,7 @@ def _models() -> Table:
         "everything on one GPU. devices: accelerators on which papers place it. `tfplace models NAME` shows what "
         "--param=NAME=VALUE can set.\n"
         f"Families of {families.SIZE} models each: {', '.join(families.names())}, such as "
-        "--model=models.families:member --param=family=ptb --param=index=0."
+        "--model=tfplace_zoo.families:member --param=family=ptb --param=index=0."
     )
     table.caption_justify = "left"
     return table

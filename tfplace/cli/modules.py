@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tfplace.errors import SourceError, TfplaceError, told, where
+from tfplace.errors import SourceError, TfplaceError, describe_error, error_location
 from tfplace.registry import PLACERS
 
 _ZOO = "models"
@@ -25,7 +25,7 @@ def zoo_names() -> tuple[str, ...]:
 
 
 def zoo() -> ModuleType:
-    """The module `models.zoo` that comes with tfplace.
+    """The module `tfplace_zoo.zoo` that comes with tfplace.
 
     Raises:
       SourceError: it is not there, or another package of that name is found first.
@@ -87,7 +87,9 @@ def blaming(name: str) -> Iterator[None]:
         if ":" not in name:
             raise
         raise SourceError(
-            f"placer {name!r}, which failed: {told(error)}", "a placer as in docs/own_placer.md", f"See {where(error)}."
+            f"placer {name!r}, which failed: {describe_error(error)}",
+            "a placer as in docs/own_placer.md",
+            f"See {error_location(error)}.",
         ) from error
 
 
@@ -118,7 +120,7 @@ def load_module(module: str) -> ModuleType:
 
 def _unimportable(module: str, error: BaseException) -> SourceError:
     return SourceError(
-        f"module {module!r}, which fails when it is imported: {told(error)}",
+        f"module {module!r}, which fails when it is imported: {describe_error(error)}",
         "an importable module",
         f"`python -c 'import {module}'` shows where.",
     )

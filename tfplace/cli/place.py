@@ -18,12 +18,13 @@ from tfplace.cli.flagset import asks_for_help, flag_value, output_directory, ref
 from tfplace.cli.modules import blaming, find_placer
 from tfplace.cli.problem import Asked, check_problem, read_problem
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.files import write_whole, writing
+from tfplace.core.engine import Controllers
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.timeline import Timeline
 from tfplace.errors import InputError, TfplaceError
+from tfplace.files import write_whole, writing
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
@@ -31,11 +32,10 @@ from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.report.tensorboard import load_writer
 from tfplace.search.budget import Budget
-from tfplace.search.init import check_controllers, check_extra, check_goes_on, check_init, check_pretrained
-from tfplace.workers.base import Controllers
+from tfplace.search.capabilities import check_controllers, check_extra, check_goes_on, check_init, check_pretrained
 
 if TYPE_CHECKING:
-    from tfplace.measure.measured import MeasuredEvaluator
+    from tfplace.measurement.protocol.measured import MeasuredEvaluator
 
 
 @dataclass
@@ -150,9 +150,9 @@ def _search(
 
 
 def _controllers(fv: flags.FlagValues) -> Controllers | int:
-    from tfplace.workers.processes import Processes
+    from tfplace.engines.process_workers import ProcessEngine
 
-    return Controllers(Processes(fv.controllers), asynchronous=True) if fv.asynchronous else int(fv.controllers)
+    return Controllers(ProcessEngine(fv.controllers), asynchronous=True) if fv.asynchronous else int(fv.controllers)
 
 
 def _measures(fv: flags.FlagValues) -> bool:

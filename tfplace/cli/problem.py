@@ -10,7 +10,6 @@ from absl import flags
 from tfplace.cli import source
 from tfplace.cli.flagset import flag_value, model_flags, model_params, once, pairs, refuse_empty
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core import archive
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
@@ -18,6 +17,7 @@ from tfplace.core.topology import Topology
 from tfplace.cost.profile import Profile
 from tfplace.errors import InputError, SourceError
 from tfplace.group.dnn_partitioning import is_workload, load_workload
+from tfplace.io import archive
 from tfplace.registry import GROUPERS
 from tfplace.report.progress import Stages
 from tfplace.search.grouped import check_grouper

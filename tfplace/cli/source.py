@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tfplace.cli.modules import check_module, load_module, zoo, zoo_names
-from tfplace.core.archive import is_archive
 from tfplace.core.graph import OpGraph
-from tfplace.errors import SourceError, TfplaceError, UnknownNameError, told, where
+from tfplace.errors import SourceError, TfplaceError, UnknownNameError, describe_error, error_location
 from tfplace.group.dnn_partitioning import is_workload
+from tfplace.io.archive import is_archive
 
 SUFFIXES = (".json", ".meta", ".npz", ".pb", ".pbtxt")
 KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
@@ -100,7 +100,7 @@ def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: 
 
     training = False if inference else None
     if training is None and not is_archive(built.source):  # which is read without TensorFlow
-        from tfplace.extract.keras_model import is_keras_model, trains, untrained
+        from tfplace.extraction.keras_model import is_keras_model, trains, untrained
 
         if is_keras_model(built.source) and not trains(built.source):
             tell(untrained(built.source))
@@ -167,9 +167,9 @@ def _called(what: str, build: Callable[[], Any], values: Mapping[str, Any]) -> A
         raise
     except (Exception, SystemExit) as error:
         raise SourceError(
-            f"{what} with {_listed(values)}, which failed: {told(error)}",
+            f"{what} with {_listed(values)}, which failed: {describe_error(error)}",
             "a call that returns a model",
-            f"See {where(error)}.",
+            f"See {error_location(error)}.",
         ) from error
 
 
@@ -214,7 +214,7 @@ def _signature_batch(path: Path, batch: int, fetches: Sequence[str]) -> dict[str
 def _placeholder_batch(path: Path, batch: int) -> dict[str, Any]:
     import tensorflow as tf
 
-    from tfplace.extract.metagraph import read_metagraph
+    from tfplace.extraction.metagraph import read_metagraph
 
     proto = read_metagraph(path)
     nodes = getattr(proto, "graph_def", proto).node

@@ -11,7 +11,7 @@ from absl import flags
 
 from tfplace.cli.console import complain, say
 from tfplace.cli.flagset import asks_for_help, describe_flags, flag_value, read_only_flags
-from tfplace.core.cores import own_cores
+from tfplace.engines.cores import own_cores
 from tfplace.errors import ClusterError, InputError
 from tfplace.units import parse_bytes
 
@@ -34,8 +34,8 @@ def worker_command(argv: Sequence[str]) -> None:
         return
     fv = _flags()
     read_only_flags(NAME, fv, argv)
-    from tfplace.measure.processes import WorkerProcesses
-    from tfplace.measure.worker import Settings
+    from tfplace.measurement.backends.processes import WorkerProcesses
+    from tfplace.measurement.backends.worker import Settings
 
     settings = Settings(
         host=fv.host,
