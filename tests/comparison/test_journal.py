@@ -55,7 +55,7 @@ def test_a_journal_says_what_made_its_results_wherever_that_changes(tmp_path, mo
     first.add(run("auto", 2.0))
     first.add(run("auto", 2.0, seed=1))
     Journal(path, HEADER).add(run("auto", 2.0, seed=2))  # the same command goes on
-    said = ["compare.py", "--jobs=2", "--graphs=graphs", "--out", "runs.jsonl", "--budget=60 s"]
+    said = ["compare_placers.py", "--jobs=2", "--graphs=graphs", "--out", "runs.jsonl", "--budget=60 s"]
     assert made_by(path) == {1: {"command": said, "versions": versions()}}
     monkeypatch.setattr(sys, "argv", ["compare.py", "--seeds=4"])
     Journal(path, HEADER).add(run("auto", 2.0, seed=3))

@@ -63,7 +63,7 @@ def test_graphs_that_are_held_out_are_placed_as_the_card_says(policy, graphs):
 
 def test_moves_on_graphs_that_are_held_out_are_worth_what_the_benchmark_says(graphs):
     """More than half of it, as searches part ways with the last bit."""
-    found = json.loads((Path(__file__).parents[2] / "research" / "data" / "move_choice.json").read_text())
+    found = json.loads((Path(__file__).parents[3] / "research" / "data" / "move_choice.json").read_text())
     for name, graph in graphs.items():
         steps = found[name.rpartition("_")[0]][name]
         without, chosen = (statistics.median(steps[arm]) for arm in ("no moves", "1,000 chosen"))

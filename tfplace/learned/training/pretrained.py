@@ -73,7 +73,7 @@ class Pretrained:
         Raises:
           InputError: there is none for this policy.
         """
-        file = resources.files("tfplace.learned.policies").joinpath(_FOLDER, f"{policy}.npz")
+        file = resources.files("tfplace.learned").joinpath(_FOLDER, f"{policy}.npz")
         if not file.is_file():
             raise InputError(
                 f"{policy} with the package's weights, of which there are none",

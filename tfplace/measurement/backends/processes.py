@@ -142,7 +142,7 @@ class WorkerProcesses:
                 self._changed.notify_all()
 
     def _popen(self) -> subprocess.Popen[str]:
-        root = str(Path(__file__).parents[2])
+        root = str(Path(__file__).parents[3])
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _CODE, root],
             stdin=subprocess.PIPE,
