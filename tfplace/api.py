@@ -6,7 +6,7 @@ import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tfplace.core.constraints import Constraints
 from tfplace.core.engine import Controllers
@@ -232,22 +232,20 @@ def _evaluator(
         if wanted == MEASURED:
             return EVALUATORS[wanted](problem, batch=batch), True
         return (OBJECTIVES[objective] if wanted == SIMULATED else EVALUATORS[wanted])(problem), True
-    # A class of evaluators has all that its evaluators have.
     made, ours = wanted, False
-    if isinstance(wanted, type) or (callable(wanted) and not hasattr(wanted, "source")):
-        made, ours = cast("Callable[[Problem], Evaluator]", wanted)(problem), True
-    if not hasattr(made, "source"):
+    if callable(wanted) and not isinstance(wanted, Evaluator):
+        made, ours = wanted(problem), True
+    if not isinstance(made, Evaluator):
         raise InputError(
             f"evaluator={wanted!r}" + (f", which gives {made!r}" if ours else ""),
             f"an evaluator, what makes one for a problem, or one of {', '.join(EVALUATORS)}",
-            f"Leave it out for {SIMULATED!r}.",
+            f"Leave it out for {SIMULATED!r}; derive one of your own from tfplace.core.evaluator.Evaluator.",
         )
-    judge = cast("Evaluator", made)
-    if judge.problem is not problem:
+    if made.problem is not problem:
         raise InputError(
-            f"an evaluator of {judge.problem!r}", f"one of {problem!r}", "Make the problem first: tfplace.formulate()."
+            f"an evaluator of {made.problem!r}", f"one of {problem!r}", "Make the problem first: tfplace.formulate()."
         )
-    return judge, ours
+    return made, ours
 
 
 def _controllers(wanted: int | Controllers) -> Controllers | None:

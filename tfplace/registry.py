@@ -24,10 +24,13 @@ class Registry:
     Args:
       kind: what the names stand for, used in error messages.
       entries: name -> "module:attribute".
+      check: "module:function" that is called with a name and what was found under it, and returns what the name stands
+        for, or raises an `InputError`.
     """
 
-    def __init__(self, kind: str, entries: dict[str, str]) -> None:
+    def __init__(self, kind: str, entries: dict[str, str], *, check: str | None = None) -> None:
         self.kind = kind
+        self._check = check
         self._targets: dict[str, str] = dict(entries)
         self._objects: dict[str, Any] = {}
 
@@ -64,9 +67,10 @@ class Registry:
         target = self._targets.get(name, name)
         module, _, attribute = target.partition(":")
         try:
-            found = self._made_by(name, getattr(importlib.import_module(module), attribute))
+            found = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
             raise InputError(f"{self.kind} {target!r}: {error}", "a module and what is in it") from error
+        found = self._made_by(name, found)
         if name in self._targets:
             self._objects[name] = found
         return found
@@ -84,7 +88,10 @@ class Registry:
     def _made_by(self, name: str, target: Any) -> Any:
         if not callable(target):
             raise InputError(f"{self.kind} {name!r}, {target!r}", f"a class, or a function that makes a {self.kind}")
-        return target
+        if self._check is None:
+            return target
+        module, _, function = self._check.partition(":")
+        return getattr(importlib.import_module(module), function)(name, target)
 
 
 PLACERS = Registry(
@@ -126,6 +133,7 @@ PLACERS = Registry(
         "single": "tfplace.placers.single:Single",
         "untrained": "tfplace.placers.random_search:Untrained",
     },
+    check="tfplace.core.placer:placer_class",
 )
 
 EVALUATORS = Registry(

@@ -61,7 +61,7 @@ def rerun_best(
             best[facts.case] = _by_name(fits) if fits else "nothing fits"
             continue
         stage(f"{facts.case}: {run.placer}, seed {run.seed} ({n + 1} of {len(found.rows)} cases)")
-        if getattr(PLACERS[run.placer], "learned", False):
+        if PLACERS[run.placer].learned:
             loads()
         problem = problem_of(OpGraph.load(files[facts.fingerprint]), facts.case)
         search = Search(problem, budget, run.seed, progress, OBJECTIVES[facts.case.objective](problem))

@@ -91,7 +91,7 @@ class SuiteRun:
         todo = tasks(cases, suite.runs(), budget, self.journal, trained=suite.trained)
         stage(f"{len(todo)} cells of {budget}")
         names = [name for name in suite.placers if name not in suite.trained]
-        learned = suite.trained or any(getattr(PLACERS[name], "learned", False) for name in names)
+        learned = suite.trained or any(PLACERS[name].learned for name in names)
         return run_all(todo, self.journal, jobs=jobs, progress=progress, prepare=self._loads if learned else None)
 
     def _graph(self, model: str, stage: Callable[[str], None]) -> Path:

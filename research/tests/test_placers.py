@@ -221,7 +221,7 @@ def test_the_heat_map_is_a_picture(tmp_path):
 
 
 def test_every_registered_placer_is_in_the_comparison():
-    unlearned = {name for name in PLACERS if not getattr(PLACERS[name], "learned", False)}
+    unlearned = {name for name in PLACERS if not PLACERS[name].learned}
     assert unlearned <= {*CONSTRUCTIVE, *SEARCHES, *YARDSTICKS}
     assert [*seeds_of("heft", 3)] == [0]
     assert [*seeds_of("auto", 3)] == [0, 1, 2]

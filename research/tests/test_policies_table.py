@@ -44,8 +44,8 @@ def test_cases_of_suites():
 @pytest.mark.parametrize("suite", [suites.FULL, suites.QUICK, suites.POLICIES, suites.QUICK_POLICIES])
 def test_suites_name_placers_that_there_are(suite):
     assert {*suite.placers} <= {*PLACERS}
-    learned = {name for name in suite.placers if getattr(PLACERS[name], "learned", False)} - {*AT_ONCE}
-    every = {name for name in PLACERS if getattr(PLACERS[name], "learned", False)} - {*AT_ONCE}
+    learned = {name for name in suite.placers if PLACERS[name].learned} - {*AT_ONCE}
+    every = {name for name in PLACERS if PLACERS[name].learned} - {*AT_ONCE}
     assert learned in (set(), every)
 
 

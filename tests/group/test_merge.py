@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tfplace.core.search_context import BudgetSpentError
 from tfplace.errors import PlacementError
 from tfplace.group.merge import merge_units, renumber
-from tfplace.local_search.grouped_context import Grouped
+from tfplace.local_search.grouped_context import GroupedContext
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulation.evaluate import Simulator
@@ -66,7 +66,7 @@ def test_a_group_needs_a_device():
 def test_what_a_grouped_study_evaluates_counts_for_its_study():
     problem = make_problem(make_graph({"a": 100, "b": 100, "c": 1}, ["a -> c"]), make_topology(2))
     context = Search(problem, Budget(evaluations=4), seed=0).context("outer")
-    grouped = Grouped(context, np.array([0, 1, 0], np.int32))
+    grouped = GroupedContext(context, np.array([0, 1, 0], np.int32))
     assert grouped.key(np.array([0, 0], np.int32)) == Simulator(problem).key(np.zeros(3, np.int32))
     over, step_s = grouped.keys(np.array([[0, 1], [1, 0]], np.int32))
     assert len(over) == len(step_s) == 2

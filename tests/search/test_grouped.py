@@ -10,7 +10,7 @@ import pytest
 
 from tfplace.cli import BAD_INPUT, PLACED, main
 from tfplace.errors import InputError, UnknownNameError
-from tfplace.local_search.grouped_context import Grouped
+from tfplace.local_search.grouped_context import GroupedContext
 from tfplace.registry import GROUPERS, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
@@ -69,7 +69,7 @@ def test_proofs_about_groups_are_no_proofs():
         notes = ("optimal",)
 
         def place(self, context):
-            assert isinstance(context, Grouped)
+            assert isinstance(context, GroupedContext)
             return np.zeros(context.problem.num_units, np.int32)
 
     method = OnGroups(Prover(), "topological", 3)
@@ -103,7 +103,7 @@ def test_what_is_found_with_a_share_of_the_budget_is_the_answer(name):
 
 
 def test_a_share_tells_its_groups_and_no_others():
-    whole = Grouped(
+    whole = GroupedContext(
         Search(chains(), Budget(evaluations=9), 0).context("x"), np.repeat(np.arange(2, dtype=np.int32), 10)
     )
     first, second = whole.share(0.3, "first"), whole.share(0.5, "second")
@@ -138,7 +138,7 @@ def test_the_command_places_groups(tmp_path, capfd):
 
 def test_the_critical_path_is_told_in_groups():
     problem = chains(3)
-    context = Grouped(
+    context = GroupedContext(
         Search(problem, Budget(evaluations=10), 0).context("x"), np.repeat(np.arange(2, dtype=np.int32), 3)
     )
     path = context.critical_path(np.array([0, 1], np.int32))

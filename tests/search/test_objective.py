@@ -10,7 +10,7 @@ import tfplace
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError, UnknownNameError
-from tfplace.local_search.grouped_context import Grouped
+from tfplace.local_search.grouped_context import GroupedContext
 from tfplace.report.facts import placement_facts
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -89,7 +89,7 @@ def test_studies_tell_objective_and_what_is_left():
     problem = random_problem(np.random.default_rng(0), num_ops=10, topology=make_topology(2, types="CPU"))
     for evaluator, objective in ((Simulator(problem), STEP_TIME), (PipelineLoads(problem), THROUGHPUT)):
         context = Search(problem, Budget(evaluations=10), 0, evaluator=evaluator).context("test")
-        grouped = Grouped(context, np.zeros(problem.num_units, np.int32))
+        grouped = GroupedContext(context, np.zeros(problem.num_units, np.int32))
         assert context.objective == grouped.objective == objective
         context.key(np.zeros(problem.num_units, np.int32))
         assert context.left == grouped.left == (None, 9)

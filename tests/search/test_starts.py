@@ -16,7 +16,7 @@ from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.problem import formulate
 from tfplace.learned.policies.post import Post, PostSettings
 from tfplace.local_search.devices import single_devices
-from tfplace.local_search.grouped_context import Grouped, group_devices
+from tfplace.local_search.grouped_context import GroupedContext, group_devices
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.capabilities import goes_on
@@ -86,7 +86,7 @@ def test_groups_go_on_from_it_too(problem, good):
 def test_groups_without_work_lie_where_most_of_their_units_are():
     graph = make_graph({"a": 8, "b": 8, "c": 8}, [])
     problem = make_problem(graph, make_topology(2), np.zeros((3, 2)))
-    grouped = Grouped(Search(problem, Budget(evaluations=1), 0).context("x"), np.array([0, 0, 0], np.int32))
+    grouped = GroupedContext(Search(problem, Budget(evaluations=1), 0).context("x"), np.array([0, 0, 0], np.int32))
     assert grouped.group(np.array([1, 0, 1], np.int32)).tolist() == [1]
 
 
@@ -112,7 +112,7 @@ def test_groups_lie_where_their_units_spend_most():
     graph = make_graph({"a": 8, "b": 8, "c": 8, "d": 8}, ["a -> b", "b -> c", "c -> d"])
     problem = make_problem(graph, make_topology(2), np.array([[1.0, 1.0], [5.0, 5.0], [1.0, 1.0], [2.0, 2.0]]))
     context = Search(problem, Budget(evaluations=1), 0).context("test")
-    grouped = Grouped(context, np.array([0, 0, 1, 1], np.int32))
+    grouped = GroupedContext(context, np.array([0, 0, 1, 1], np.int32))
     assert grouped.group(np.array([0, 1, 0, 1], np.int32)).tolist() == [1, 1]
     assert grouped.group(np.array([1, 0, 0, 1], np.int32)).tolist() == [0, 1]
 

@@ -27,7 +27,6 @@ from tfplace.core.stepcost import SIMULATED, STEP_TIME
 from tfplace.errors import InfeasibleError, MissingExtraError
 from tfplace.files import writing
 from tfplace.formatting import format_bytes
-from tfplace.registry import PLACERS
 from tfplace.report.progress import Stages
 from tfplace.search.budget import Budget
 from tfplace.search.objective import check_objective
@@ -70,14 +69,14 @@ def compare_command(argv: Sequence[str]) -> None:
     asked = check_problem(fv)
     flag_value("budget", fv.budget, Budget.parse)
     check_objective(fv.objective, SIMULATED)
-    learned = [name for name in fv.placers if getattr(find_placer(name), "learned", False)]
+    placers = [find_placer(name) for name in fv.placers]
     out = output_directory("out", fv.out)
     comparison: Comparison | None = None
     files: dict[str, str] = {}
     try:
         with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
             problem, _ = read_problem(fv, stages, asked, gpus=asked.topology is None)
-            if any(not getattr(PLACERS[name], "plain_at_once", False) for name in learned):
+            if any(placer.needs_tensorflow for placer in placers):
                 load_tensorflow(gpus=False)  # quietly, before a policy does
             from tfplace.comparison.comparison import compare_placers
             from tfplace.search.grouped import merged

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+from tfplace.core.placer import Placer
 from tfplace.errors import SourceError, TfplaceError, describe_error, error_location
 from tfplace.registry import PLACERS
 
@@ -59,7 +59,7 @@ def check_module(module: str) -> None:
         raise _missing(module)
 
 
-def find_placer(name: str) -> Any:
+def find_placer(name: str) -> type[Placer]:
     """A placer by its name, or one of the user's own by "module:class".
 
     Raises:
@@ -69,7 +69,8 @@ def find_placer(name: str) -> Any:
     if colon and name in PLACERS:
         check_module(module)
         load_module(module)
-    return PLACERS[name]
+    found: type[Placer] = PLACERS[name]
+    return found
 
 
 @contextlib.contextmanager

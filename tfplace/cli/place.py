@@ -32,7 +32,7 @@ from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 from tfplace.report.tensorboard import load_writer
 from tfplace.search.budget import Budget
-from tfplace.search.capabilities import check_controllers, check_extra, check_goes_on, check_init, check_pretrained
+from tfplace.search.capabilities import check_controllers, check_extra, check_init, check_pretrained, check_warm_start
 
 if TYPE_CHECKING:
     from tfplace.measurement.protocol.measured import MeasuredEvaluator
@@ -94,7 +94,7 @@ def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
             find_placer(fv.init)
             check_extra(fv.init)
         check_init(fv.init)
-        check_goes_on(fv.placer)
+        check_warm_start(fv.placer)
     if fv.tensorboard:
         load_writer()
     if fv.weights is not None or fv.fine_tune is not None:
@@ -115,8 +115,7 @@ def _search(
     """Finds the placement, and writes it before anything else is done with it."""
     from tfplace.api import place
 
-    placer = PLACERS[fv.placer]
-    if getattr(placer, "learned", False) and (fv.fine_tune or not getattr(placer, "plain_at_once", False)):
+    if fv.fine_tune or PLACERS[fv.placer].needs_tensorflow:
         load_tensorflow(gpus=_measures_here(fv))  # quietly, before the policy does
     if fv.evaluator != SIMULATED:
         stages.stage(f"starting the {fv.evaluator} evaluator")

@@ -14,8 +14,8 @@ import numpy as np
 
 from tfplace.comparison.incumbents import incumbents_of, short
 from tfplace.core.graph import OpGraph
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
-from tfplace.core.search_context import Placer
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs

@@ -1,9 +1,10 @@
-"""What a placer is, and what it is given."""
+"""The view of a search that a placer is given."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +32,29 @@ class Left(NamedTuple):
     evaluations: int | None
 
 
-class SearchContext(Protocol):
-    """What a placer is given: the problem, a budget of simulated placements, and a random generator."""
+class SearchContext(ABC):
+    """What a placer is given: the problem, a budget of evaluated placements, and a random generator.
+
+    Attributes:
+      best: [U] the best devices evaluated so far in this context, or None.
+      best_key: the key of `best`.
+    """
+
+    best: IntArray | None
+    best_key: Key | None
 
     @property
+    @abstractmethod
     def problem(self) -> Problem:
         """What is to be placed."""
 
     @property
+    @abstractmethod
     def rng(self) -> np.random.Generator:
         """Seeded; a placer draws from nothing else."""
 
-    def key(self, unit_device: IntArray, limit_s: float = ...) -> Key:
+    @abstractmethod
+    def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
         """What [U] devices cost, reduced to what placements are compared by; one evaluation of the budget.
 
         Args:
@@ -54,7 +66,8 @@ class SearchContext(Protocol):
           BudgetSpentError: nothing is left.
         """
 
-    def keys(self, unit_devices: IntArray, limit_s: float = ...) -> tuple[LongArray, FloatArray]:
+    @abstractmethod
+    def keys(self, unit_devices: IntArray, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
         """Keys of the rows of [B, U]: bytes over the limits and step seconds, on several threads.
 
         Each row is one evaluation of the budget. If that has evaluations for some rows only, the first ones are
@@ -64,6 +77,7 @@ class SearchContext(Protocol):
           BudgetSpentError: nothing is left.
         """
 
+    @abstractmethod
     def tell(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> int:
         """Counts the rows of [B, U] as evaluated, with keys that somebody else found, such as a controller.
 
@@ -71,6 +85,7 @@ class SearchContext(Protocol):
           How many count: the first ones, if the budget has evaluations for some rows only; by the clock all of them.
         """
 
+    @abstractmethod
     def critical_path(self, unit_device: IntArray) -> CriticalPath | None:
         """What the step with [U] devices waits for, one evaluation of the budget; None if the evaluator cannot tell.
 
@@ -78,9 +93,11 @@ class SearchContext(Protocol):
           BudgetSpentError: nothing is left.
         """
 
+    @abstractmethod
     def log(self, metrics: Mapping[str, float]) -> None:
         """Says how a policy's training goes on, at most once between two evaluations."""
 
+    @abstractmethod
     def save_checkpoint(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
         """Keeps the state of the search as it is between two evaluations, if it is kept at all.
 
@@ -88,6 +105,7 @@ class SearchContext(Protocol):
           state: makes what `load_checkpoint` gives back, arrays by name. Called every few seconds only.
         """
 
+    @abstractmethod
     def load_checkpoint(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
         """What was kept last of this search; None if nothing was.
 
@@ -100,44 +118,45 @@ class SearchContext(Protocol):
         """
 
     @property
+    @abstractmethod
     def controllers(self) -> Controllers | None:
         """Who trains a policy together; None if that is for this process alone."""
 
+    @abstractmethod
     def replica(self) -> Callable[[], SearchContext]:
         """What makes a context of the same problem in another process, without a budget, whose results are its own."""
 
     @property
+    @abstractmethod
     def bound_s(self) -> float:
         """No placement's seconds can be lower; 0 if nothing is known."""
 
     @property
+    @abstractmethod
     def objective(self) -> str:
         """What keys count: `tfplace.core.stepcost.STEP_TIME`, or the largest load in a pipeline, `THROUGHPUT`."""
 
     @property
+    @abstractmethod
     def plain(self) -> bool:
         """Whether keys are what the simulator says by default: what is proven of its model then holds for them."""
 
     @property
+    @abstractmethod
     def left(self) -> Left:
         """What is left of the budget, for placers that hand it on."""
 
     @property
+    @abstractmethod
     def evaluations(self) -> int:
         """Placements evaluated so far, in the whole search."""
 
     @property
-    def best(self) -> IntArray | None:
-        """[U] the best devices evaluated so far in this context, or None."""
-
-    @property
-    def best_key(self) -> Key | None:
-        """The key of `best`."""
-
-    @property
+    @abstractmethod
     def spent(self) -> float:
         """Fraction of the budget used, from 0 to 1."""
 
+    @abstractmethod
     def share(self, fraction: float, stage: str, most: int | None = None) -> SearchContext:
         """A context of the same problem with a part of what is left of this one's budget.
 
@@ -147,28 +166,6 @@ class SearchContext(Protocol):
           fraction: of the remaining budget.
           stage: name under which its improvements are logged.
           most: evaluations that it has at most.
-        """
-
-
-class Placer(Protocol):
-    """A placement method.
-
-    Attributes:
-      citation: where the method comes from.
-
-    One that goes on from placements has `starts`, a policy `learned = True`, a policy that places at once without
-    TensorFlow `plain_at_once = True`, one that controllers can train together `has_controllers = True`.
-    """
-
-    citation: str
-
-    def place(self, context: SearchContext) -> IntArray:
-        """[U] a device for each unit; need not fit the memory if nothing that does was found.
-
-        If the context has seen a better one, that one counts.
-
-        Raises:
-          BudgetSpentError: from the context; its best placement then counts.
         """
 
 

@@ -22,13 +22,13 @@ from tfplace.group.merge import merge_units
 _BEST, _KEY, _STATE = "grouped.best", "grouped.key", "grouped.state."
 
 
-def in_groups(context: SearchContext, count: int) -> Grouped:
+def in_groups(context: SearchContext, count: int) -> GroupedContext:
     """The context in at most `count` groups of `co_placement.merge`; every unit by itself if it has fewer.
 
     Those are the groups of the papers on learned placement: producers with their only consumers, then the smallest with
     their neighbours.
     """
-    return Grouped(context, labels(context.problem, count))
+    return GroupedContext(context, labels(context.problem, count))
 
 
 def labels(problem: Problem, count: int) -> IntArray:
@@ -44,7 +44,7 @@ def group_devices(problem: Problem, label: IntArray, unit_device: IntArray) -> I
 
     Args:
       problem: the units'.
-      label: [U] group of each unit, as in `Grouped`.
+      label: [U] group of each unit, as in `GroupedContext`.
       unit_device: [U].
     """
     mean = np.nanmean(np.where(np.isfinite(problem.unit_seconds), problem.unit_seconds, np.nan), axis=1)
@@ -55,8 +55,8 @@ def group_devices(problem: Problem, label: IntArray, unit_device: IntArray) -> I
     return np.asarray(seconds.argmax(axis=1), np.int32)
 
 
-class Grouped:
-    """A context of the same search in which whole groups of units are placed; itself a `SearchContext`.
+class GroupedContext(SearchContext):
+    """A context of the same search in which whole groups of units are placed.
 
     Its problem has the groups as units. What it evaluates counts for the context it is made from, unit by unit.
 
@@ -66,12 +66,17 @@ class Grouped:
     """
 
     def __init__(self, context: SearchContext, label: IntArray) -> None:
-        self.problem = merge_units(context.problem, label)
+        self._problem = merge_units(context.problem, label)
         self.best: IntArray | None = None
         self.best_key: Key | None = None
         self._context = context
         self._label = label
-        self._line: tuple[Grouped, ...] = (self,)
+        self._line: tuple[GroupedContext, ...] = (self,)
+
+    @property
+    def problem(self) -> Problem:
+        """The context's, with groups as units."""
+        return self._problem
 
     @property
     def rng(self) -> np.random.Generator:
@@ -151,7 +156,7 @@ class Grouped:
         self._context.log(metrics)
 
     def save_checkpoint(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
-        """See `SearchContext.keep`; with the state goes the best of the groups' placements."""
+        """See `SearchContext.save_checkpoint`; with the state goes the best of the groups' placements."""
         if self.best is not None and self.best_key is not None:
             best, key = self.best, np.array(self.best_key)
             self._context.save_checkpoint(lambda: {**_inside(state()), _BEST: best, _KEY: key})
@@ -165,7 +170,7 @@ class Grouped:
             kept = {name.removeprefix(_STATE): value for name, value in kept.items()}
         return kept
 
-    def share(self, fraction: float, stage: str, most: int | None = None) -> Grouped:
+    def share(self, fraction: float, stage: str, most: int | None = None) -> GroupedContext:
         """See `SearchContext.share`."""
         part = copy.copy(self)  # of the same groups, which are not merged again
         part.best = part.best_key = None
@@ -215,5 +220,5 @@ def _inside(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return {_STATE + name: value for name, value in state.items()}
 
 
-def _replica(context: Callable[[], SearchContext], label: IntArray) -> Grouped:
-    return Grouped(context(), label)
+def _replica(context: Callable[[], SearchContext], label: IntArray) -> GroupedContext:
+    return GroupedContext(context(), label)

@@ -9,7 +9,7 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.search_context import SearchContext, best_of
 from tfplace.group.scope import scope
-from tfplace.local_search.grouped_context import Grouped, in_groups
+from tfplace.local_search.grouped_context import GroupedContext, in_groups
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.tasks import LAST_RESORT, NEVER, PREFERRED, Units
 from tfplace.schedule.variants import best_plan
@@ -33,7 +33,7 @@ def make_room(context: SearchContext, groups: int) -> None:
     if context.best_key is None or context.best_key[0] == 0:
         return
     nearest = best_of(context)
-    for part in (in_groups(context, groups), Grouped(context, scope(context.problem, _LAYERS))):
+    for part in (in_groups(context, groups), GroupedContext(context, scope(context.problem, _LAYERS))):
         repair(part, *part.known((nearest,)))
     repair(context, nearest)
 

@@ -17,6 +17,7 @@ from grappler_bridge.process import GrapplerProcess
 from grappler_bridge.step import Step, StepFigures
 from grappler_bridge.transfers import Link, Tensor
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import FAILED_BYTES, GRAPPLER, UNKNOWN_BYTES, Failure, FailureKind, Key, StepCost, failed
@@ -32,7 +33,7 @@ _FAILURES: dict[type[Exception], FailureKind] = {
 _ERRORS = tuple(_FAILURES)
 
 
-class GrapplerEvaluator:
+class GrapplerEvaluator(Evaluator):
     """Costs placements by TensorFlow's own analytic model, Grappler's, on a virtual cluster of the topology's devices.
 
     Grappler charges nothing for moving tensors between devices, so transfers over the topology's links are written into
@@ -60,6 +61,7 @@ class GrapplerEvaluator:
         self._step = step
         self._time_out_s = time_out_s
         self._processes = [GrapplerProcess(step, time_out_s) for _ in range(max(workers, 1))]
+        self.batch_limit = len(self._processes)
         self._threads: ThreadPoolExecutor | None = None
         self._plausible_bytes = int(problem.graph.tensor_bytes.sum())
         self._ends = _channel_ends(problem.topology)
@@ -75,11 +77,6 @@ class GrapplerEvaluator:
           PlacementError: a wrong length, an index out of range, or a device the unit may not be on.
         """
         return self._cost(self._processes[0], self.problem.expand(np.asarray(unit_device)))
-
-    @property
-    def bound_s(self) -> float:
-        """0: nothing is known of what no placement can beat."""
-        return 0.0
 
     def key(self, unit_device: ArrayLike, limit_s: float = np.inf) -> Key:
         """`self(unit_device).key`; the indices are not checked, and no step is given up."""
@@ -111,11 +108,6 @@ class GrapplerEvaluator:
         finally:
             wait(shares)  # interrupted: a process is not to be asked by two threads
         return over, step_s
-
-    @property
-    def at_once(self) -> int:
-        """Placements that are evaluated side by side."""
-        return len(self._processes)
 
     def figures(self, unit_device: ArrayLike) -> tuple[float, float]:
         """Step seconds by Grappler alone and with transfers added; infinite where it failed.

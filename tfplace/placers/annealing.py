@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.core.stepcost import Key
@@ -18,7 +19,7 @@ _ANY_DEVICE = 0.02
 _BLOCK = 1024
 
 
-class Annealing:
+class Annealing(Placer):
     """Moves one unit at a time to another device, from the best single device on.
 
     A move takes a random unit to a random other accelerator, and now and then to any device it may be on. It is
@@ -42,6 +43,7 @@ class Annealing:
         "placement as in Z. Jia, M. Zaharia, A. Aiken: Beyond Data and Model Parallelism for Deep Neural Networks "
         "(FlexFlow). MLSys 2019, section 6."
     )
+    accepts_starts = True
 
     def __init__(self, starts: Sequence[IntArray] = (), hot: float = 0.3, cold: float = 0.03) -> None:
         self.starts = tuple(starts)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.search_context import BudgetSpentError, Placer, SearchContext
+from tfplace.core.placer import Placer
+from tfplace.core.search_context import BudgetSpentError, SearchContext
 from tfplace.core.stepcost import FAILED_BYTES, THROUGHPUT, Key
 from tfplace.errors import MissingExtraError, TfplaceError
 from tfplace.formatting import format_bytes, format_seconds
@@ -60,7 +61,7 @@ _TOLD = 5
 _TINY = 1e-6
 
 
-class Auto:
+class Auto(Placer):
     """A portfolio: placers that are quick, short searches from several of them, longer ones from the best of those.
 
     1. The members run one after the other, as long as a part of the budget suffices: the constructive placers, and
@@ -82,15 +83,15 @@ class Auto:
     """
 
     citation = "Portfolio of tfplace's placers; see the citations of " + ", ".join(MEMBERS) + " and local_search."
+    accepts_starts = True
 
     def __init__(self, starts: Sequence[IntArray] = (), *, learned: bool = True) -> None:
         self.starts = tuple(starts)
-        self.learned = learned
-        self.notes: tuple[str, ...] = ()
+        self._learned = learned
 
     def place(self, context: SearchContext) -> IntArray:
         """Spends the whole budget unless the bound is reached or all placements have been tried."""
-        run = _Portfolio(context, self.learned)
+        run = _Portfolio(context, self._learned)
         try:
             run.construct(self.starts)
             if not run.settled() and not try_all(context):

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import BudgetSpentError, SearchContext
 from tfplace.errors import InputError
 from tfplace.group.coarsen import nested_groups
 from tfplace.local_search.batches import all_keys, try_all
 from tfplace.local_search.devices import single_devices
-from tfplace.local_search.grouped_context import Grouped
+from tfplace.local_search.grouped_context import GroupedContext
 from tfplace.local_search.penalized_cost import PenalizedCost, begin, limit_for
 from tfplace.local_search.sampling import device_share, pick
 
@@ -54,7 +55,7 @@ class Settings:
             )
 
 
-class Brkga:
+class Brkga(Placer):
     """Evolves a population of vectors with a key in [0, 1) per group of units.
 
     A vector stands for a placement: each group goes to the device in whose interval its key lies; see
@@ -83,6 +84,8 @@ class Brkga:
         "Journal of Heuristics 17, 2011; for placement as in A. Paliwal et al.: Reinforced Genetic Algorithm Learning "
         "for Optimizing Computation Graphs (REGAL). ICLR 2020."
     )
+    accepts_starts = True
+    settings: Settings
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class Brkga:
         population: Population | None = None
         for level, label in enumerate(labels):
             part = context.share(1 / (len(labels) - level), f"brkga, {int(label.max()) + 1} groups")
-            grouped = Grouped(part, label)
+            grouped = GroupedContext(part, label)
             first = np.unique(label, return_index=True)[1]
             if population is None:
                 share = device_share(grouped.problem)

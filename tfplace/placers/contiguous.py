@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.local_search.devices import single_devices
 from tfplace.schedule.cuts import Table, cut, make_table
@@ -21,7 +22,7 @@ _STATES = 4000
 _STEPS_AT_ONCE = 20_000_000
 
 
-class Contiguous:
+class Contiguous(Placer):
     """Cuts the forward pass into one piece per device so that the largest load is least.
 
     A piece is what lies between two ideals of the order of `tfplace.group.forward` (with a block an ideal has all that
@@ -59,7 +60,6 @@ class Contiguous:
 
     def __init__(self, ideals: int = _IDEALS) -> None:
         self.ideals = ideals
-        self.notes: tuple[str, ...] = ()
 
     def place(self, context: SearchContext) -> IntArray:
         """Evaluates the linearised solution, then the full one, unless a budget of seconds is spent before."""

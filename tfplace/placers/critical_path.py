@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.schedule.ranks import downward_rank, ready_first
 from tfplace.schedule.scheduler import Schedule, Scheduler
@@ -15,7 +16,7 @@ _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))
 
 
-class CriticalPath:
+class CriticalPath(Placer):
     """The longest path of mean costs on the device that runs it fastest, everything else by earliest finish.
 
     Ops are planned from a list of ready ones, that of highest upward plus downward rank first, with insertion.

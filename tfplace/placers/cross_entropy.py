@@ -8,18 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import BudgetSpentError, SearchContext
 from tfplace.group.coarsen import nested_groups
 from tfplace.group.merge import renumber
 from tfplace.local_search.batches import all_keys, try_all
 from tfplace.local_search.devices import single_devices
 from tfplace.local_search.elite import fit_elite
-from tfplace.local_search.grouped_context import Grouped
+from tfplace.local_search.grouped_context import GroupedContext
 from tfplace.local_search.penalized_cost import PenalizedCost, begin
 from tfplace.local_search.sampling import device_share, pick
 
 
-class CrossEntropy:
+class CrossEntropy(Placer):
     """Draws each group's device by itself, and moves the probabilities to the best placements drawn.
 
     The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine. At each, samples
@@ -50,6 +51,7 @@ class CrossEntropy:
         "Computing in Applied Probability 1, 1999; for placement as in Y. Gao, L. Chen, B. Li: Post: Device Placement "
         "with Cross-Entropy Minimization and Proximal Policy Optimization. NeurIPS 2018, equation 10."
     )
+    accepts_starts = True
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class CrossEntropy:
         probability: FloatArray | None = None
         for level, label in enumerate(labels):
             part = context.share(1 / (len(labels) - level), f"cross_entropy, {int(label.max()) + 1} groups")
-            grouped = Grouped(part, label)
+            grouped = GroupedContext(part, label)
             first = np.unique(label, return_index=True)[1]
             if probability is None:
                 blind = device_share(grouped.problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.variants import Variants, best_plan
@@ -11,7 +12,7 @@ _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("topological", 1000), ("topological", 300), ("heavy_edge", 100))
 
 
-class Etf:
+class Etf(Placer):
     """Of all ready ops and devices, always the pair with the earliest start; ties go to the op of higher upward rank.
 
     Transfers do not wait for one another, as in the paper, and op seconds do not matter to the choice. Departures: the

@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import BudgetSpentError, SearchContext
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.engines.cores import own_cores
@@ -16,7 +17,7 @@ from tfplace.formatting import format_seconds
 from tfplace.group.heavy_edge import heavy_edge
 from tfplace.local_search.batches import try_all
 from tfplace.local_search.devices import settle, single_devices
-from tfplace.local_search.grouped_context import Grouped
+from tfplace.local_search.grouped_context import GroupedContext
 from tfplace.registry import PLACERS
 from tfplace.schedule.cp_model import Limits
 from tfplace.schedule.cp_process import ask, check_installed
@@ -30,7 +31,7 @@ _GROUPS = 300
 _OPS = 4000
 
 
-class Exact:
+class Exact(Placer):
     """The best placement, or one with a bound on how much better another could be.
 
     At most 2,000 placements are all evaluated. Otherwise the best of some cheap starts, improved for a fifth of the
@@ -58,14 +59,20 @@ class Exact:
         "L. Perron, F. Didier, S. Gay: The CP-SAT-LP Solver. CP 2023; throughput model after the integer programme of "
         "J. Tarnawski et al.: Efficient Algorithms for Device Placement of DNN Graph Operators. NeurIPS 2020."
     )
+    extra = "exact"
 
     def __init__(self, groups: int = _GROUPS) -> None:
         self.groups = groups
-        self.proven_s = 0.0
-        self.notes: tuple[str, ...] = ()
         self._how = ""
 
-    check_extra = staticmethod(check_installed)
+    @classmethod
+    def check_extra(cls) -> None:
+        """Looks for OR-Tools, without loading it.
+
+        Raises:
+          MissingExtraError: it is not installed.
+        """
+        check_installed()
 
     def place(self, context: SearchContext) -> IntArray:
         """Uses the whole budget unless the best placement is proven to be that before.
@@ -94,7 +101,7 @@ class Exact:
         label = np.arange(problem.num_units, dtype=np.int32)
         if len(label) > self.groups:
             label = heavy_edge(problem, self.groups)
-        grouped = Grouped(context, label)
+        grouped = GroupedContext(context, label)
         _start(context, grouped, label)
         if grouped.best is None or grouped.best_key is None or grouped.best_key[0]:
             self.notes = ("exact: no placement that fits to start from, so nothing was proven",)
@@ -112,7 +119,7 @@ class Exact:
             parted = f"exact: the answer, {format_seconds(_best_s(context))}, parts groups; of it nothing was proven"
             self.notes += (parted,)
 
-    def _prove(self, context: SearchContext, grouped: Grouped, start: IntArray, start_s: float) -> None:
+    def _prove(self, context: SearchContext, grouped: GroupedContext, start: IntArray, start_s: float) -> None:
         problem = grouped.problem
         seconds, evaluations = context.left
         if seconds is not None and seconds < 2 * _STARTING_S:
@@ -152,12 +159,12 @@ class Exact:
         self.notes = (f"exact: {format_seconds(best_s)}, {near}, whose bound is {format_seconds(bound_s)} ({how})",)
 
 
-def _best_s(context: SearchContext | Grouped) -> float:
+def _best_s(context: SearchContext) -> float:
     """Seconds of the best placement that fits; infinite without one."""
     return math.inf if context.best_key is None or context.best_key[0] else context.best_key[1]
 
 
-def _start(context: SearchContext, grouped: Grouped, label: IntArray) -> None:
+def _start(context: SearchContext, grouped: GroupedContext, label: IntArray) -> None:
     """Evaluates cheap starts, improves the best, and makes of it a placement of groups."""
     for name in _STARTS.get(context.objective, _STARTS[STEP_TIME]):
         with contextlib.suppress(BudgetSpentError):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.group.flow import flow
@@ -29,7 +30,7 @@ _EXPERT = re.compile(r"(?:^|_)expert_?(\d+)(?:_|$)")
 Scopes = Sequence[Sequence[str]]
 
 
-class Expert:
+class Expert(Placer):
     """What papers say of the model's family, or blocks of layers in the order of the forward pass, one per accelerator.
 
     Families are told by scopes and op types:

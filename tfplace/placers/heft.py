@@ -7,6 +7,7 @@ from functools import partial
 from itertools import product
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.tasks import Units
@@ -16,7 +17,7 @@ _SLOWER = (4.0, 16.0, 64.0)
 _GROUPS = (("topological", 300), ("merge", 300), ("topological", 100), ("merge", 100))
 
 
-class Heft:
+class Heft(Placer):
     """List scheduling by upward rank, each op where it finishes earliest, in an idle gap if one is long enough.
 
     Departures from the paper: the ops of one unit share a device, which the first of them in rank order decides. Means

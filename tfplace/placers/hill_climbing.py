@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfplace.core.arrays import IntArray, LongArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.core.stepcost import Key
@@ -22,7 +23,7 @@ Move = tuple[LongArray, int]
 """Units, and the device they go to."""
 
 
-class HillClimbing:
+class HillClimbing(Placer):
     """Keeps any move that makes the placement better, until none does; then starts anew.
 
     A move puts a cluster of a level of `tfplace.group.coarsen.hierarchy`, or a single unit, on a device it may be on.
@@ -47,6 +48,7 @@ class HillClimbing:
         "S. Russell, P. Norvig: Artificial Intelligence, A Modern Approach, section 4.1 (first-choice hill climbing, "
         "random restarts); for placement as in Exprimo, github.com/eivindlie/exprimo."
     )
+    accepts_starts = True
 
     def __init__(self, starts: Sequence[IntArray] = (), clusters: bool = True) -> None:
         self.starts = tuple(starts)

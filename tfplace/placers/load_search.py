@@ -13,6 +13,7 @@ import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.group.coarsen import hierarchy
@@ -30,7 +31,7 @@ kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
 inlined = nb.njit(cache=True, error_model="numpy", nogil=True, inline="always")
 
 
-class LoadSearch:
+class LoadSearch(Placer):
     """Anneals largest loads, by the throughput objective whatever the context's, until the budget is used up.
 
     A move puts a unit, or all units of a cluster of `tfplace.group.coarsen`, on a neighbour's device or a random one,
@@ -53,6 +54,7 @@ class LoadSearch:
         "max-load objective of J. Tarnawski et al.: Efficient Algorithms for Device Placement of DNN Graph Operators. "
         "NeurIPS 2020."
     )
+    accepts_starts = True
 
     def __init__(self, starts: Sequence[IntArray] = (), hot: float = 3.0, cold: float = 0.003) -> None:
         self.starts = tuple(starts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.local_search.annealing import COLD, HOT, Annealing
 from tfplace.local_search.batches import try_all
@@ -12,7 +13,7 @@ from tfplace.local_search.devices import single_devices
 from tfplace.local_search.penalized_cost import begin
 
 
-class LocalSearch:
+class LocalSearch(Placer):
     """Anneals from the best of some starts until its budget is used up.
 
     Two of three moves begin at a unit or a transfer on the critical path of the schedule, which is as long as the step;
@@ -39,6 +40,7 @@ class LocalSearch:
         "borders after C. M. Fiduccia, R. M. Mattheyses: A Linear-Time Heuristic for Improving Network Partitions. DAC "
         "1982."
     )
+    accepts_starts = True
 
     def __init__(self, starts: Sequence[IntArray] = (), hot: float = HOT, cold: float = COLD) -> None:
         self.starts = tuple(starts)

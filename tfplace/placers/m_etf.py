@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.variants import Variants, best_plan
@@ -11,7 +12,7 @@ _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))
 
 
-class MEtf:
+class MEtf(Placer):
     """ETF in which a device sends, and receives, one tensor at a time, each once to every device that reads it.
 
     A device is asked only while it has room for a unit's variables, what its op makes, and what that reads from

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.schedule.favourites import favourites, no_favourites, pairs_of
 from tfplace.schedule.scheduler import Favourites, Scheduler
@@ -18,7 +19,7 @@ _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_ed
 _SLOWER = (1.0, 16.0)
 
 
-class MSct:
+class MSct(Placer):
     """m-ETF in which a device waits for the favourite child of the op it has run.
 
     A linear programme tells which child each op should have right after it (`tfplace.schedule.favourites`). Having run

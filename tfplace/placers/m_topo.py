@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.group.acyclic import precedence
@@ -12,7 +13,7 @@ from tfplace.group.unit_graph import variable_bytes
 from tfplace.local_search.devices import compute_devices, settle
 
 
-class MTopo:
+class MTopo(Placer):
     """Units in topological order, on one device until its share of the memory is full, then on the next.
 
     A unit's memory is its variables and everything its ops make. A device's share is its part of the whole by its

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.core.stepcost import Key
@@ -19,7 +20,7 @@ _TOLERANCES = (0.03, 0.1, 0.3, 1.0)
 _MOST_SWAPS = 30
 
 
-class Metis:
+class Metis(Placer):
     """Cuts the graph of units into a part per accelerator with little between them and work in proportion to its speed.
 
     A unit weighs its mean seconds, an edge the mean seconds of the transfers along it. METIS is asked four times, with

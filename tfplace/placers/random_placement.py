@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.local_search.devices import compute_devices, settle
 
 _DRAWS = 100
 
 
-class Random:
+class Random(Placer):
     """A uniformly random placement over the compute devices: the first drawn that fits every memory.
 
     A unit that may be on some of them is drawn among those; one that may be on none is settled elsewhere. If a hundred

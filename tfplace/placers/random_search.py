@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.group.coarsen import hierarchy
@@ -14,7 +15,7 @@ from tfplace.local_search.sampling import device_share, pick
 _ROWS = 64
 
 
-class RandomSearch:
+class RandomSearch(Placer):
     """Draws placements, independently of one another, until the budget is used up.
 
     One placement is drawn like this. A level of `tfplace.group.coarsen.hierarchy` is drawn, each equally likely, from
@@ -69,8 +70,6 @@ class Untrained(RandomSearch):
 
     `RandomSearch` for single units only.
     """
-
-    citation = RandomSearch.citation
 
     def __init__(self) -> None:
         super().__init__(mixed=False)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.local_search.devices import compute_devices, settle
 
 
-class RoundRobin:
+class RoundRobin(Placer):
     """Unit i, in topological order, on compute device i modulo their number."""
 
     citation = (

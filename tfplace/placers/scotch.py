@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.group.mapping import load_pyscotch
 from tfplace.local_search.static_mapping import best_mapping
 
 
-class Scotch:
+class Scotch(Placer):
     """Maps the graph of units onto the graph of devices, so that little is sent far while each device has its share.
 
     Every device, also a host CPU beside accelerators, is a vertex of the target, as fast as it would do all the work;
@@ -29,13 +30,21 @@ class Scotch:
         "section 4.2; F. Pellegrini, J. Roman: Scotch: A Software Package for Static Mapping by Dual Recursive "
         "Bipartitioning of Process and Architecture Graphs. HPCN Europe 1996."
     )
+    extra = "scotch"
 
-    check_extra = staticmethod(load_pyscotch)
+    @classmethod
+    def check_extra(cls) -> None:
+        """Loads pyscotch.
+
+        Raises:
+          MissingExtraError: it is not installed.
+        """
+        load_pyscotch()
 
     def place(self, context: SearchContext) -> IntArray:
         """Maps a few times; the best of these.
 
         Raises:
-          InputError: pyscotch is not installed.
+          MissingExtraError: pyscotch is not installed.
         """
         return best_mapping(context, np.arange(context.problem.num_devices, dtype=np.int32))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.local_search.devices import single_devices
 
 
-class Single:
+class Single(Placer):
     """The best single device; units without a kernel there, or pinned elsewhere, go to their fastest device."""
 
     citation = "TensorFlow's default: every op on one device."

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray, digest
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext, best_of
 from tfplace.learned.policies.placeto import Placeto
@@ -86,7 +87,7 @@ def search(
     return school.search(number, alone, values, seed)
 
 
-class Annealed:
+class Annealed(Placer):
     """Anneals from one placement until the budget is used up.
 
     Args:
@@ -101,7 +102,7 @@ class Annealed:
         self.selector = selector
 
     def place(self, context: SearchContext) -> IntArray:
-        """See `tfplace.core.search_context.Placer`."""
+        """See `Placer.place`."""
         Annealing(context, *begin(context, [self.start]), self.selector).run()
         return best_of(context)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,20 +12,22 @@ from numpy.typing import NDArray
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.critical_path import CriticalPath
 from tfplace.core.engine import Controllers
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import BudgetSpentError, Left, SearchContext
-from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, Key
+from tfplace.core.stepcost import SIMULATED, Key
+from tfplace.search.budget import Budget
+from tfplace.search.search_state import SearchState
 from tfplace.simulation.options import DEFAULT
 
-if TYPE_CHECKING:
-    from tfplace.search.search import Search
+_ENDLESS = Budget(evaluations=2**62)
 
 
-class BudgetedContext:
-    """A context, or a share of one; implements `tfplace.core.search_context.SearchContext`.
+class BudgetedContext(SearchContext):
+    """The context of a whole search, or a share of one.
 
     Args:
-      search: what all shares have in common.
+      search: what all contexts of it share.
       until: position of the search at which this share's budget is used up.
       stage: logged with its improvements.
       parents: contexts whose `best` takes in what this one finds.
@@ -33,7 +36,7 @@ class BudgetedContext:
 
     def __init__(
         self,
-        search: Search,
+        search: SearchState,
         until: float,
         stage: str,
         parents: Sequence[BudgetedContext] = (),
@@ -104,13 +107,12 @@ class BudgetedContext:
           BudgetSpentError: nothing of this context's budget is left.
           PlacementError: not devices of units.
         """
-        ask = getattr(self._search.evaluator, "critical_path", None)
-        if ask is None:
-            return None
         self._check()
         (unit_device,) = self.problem.rows(np.asarray(unit_device)[None])
-        path: CriticalPath
-        path, (over, step_s) = ask(unit_device)
+        told = self._search.evaluator.critical_path(unit_device)
+        if told is None:
+            return None
+        path, (over, step_s) = told
         self.tell(unit_device[None], np.array([over], np.int64), np.array([step_s]))
         return path
 
@@ -138,7 +140,7 @@ class BudgetedContext:
 
     def replica(self) -> Callable[[], SearchContext]:
         """See `tfplace.core.search_context.SearchContext.replica`."""
-        return self._search.replica()
+        return functools.partial(_replica, self._search.evaluator)
 
     @property
     def bound_s(self) -> float:
@@ -147,14 +149,14 @@ class BudgetedContext:
 
     @property
     def objective(self) -> str:
-        """What keys count; of evaluators that do not say it is the step time."""
-        return str(getattr(self._search.evaluator, "objective", STEP_TIME))
+        """What keys count."""
+        return self._search.evaluator.objective
 
     @property
     def plain(self) -> bool:
         """Whether the evaluator simulates, with default options; see `tfplace.core.search_context.SearchContext`."""
         evaluator = self._search.evaluator
-        return evaluator.source == SIMULATED and getattr(evaluator, "options", None) == DEFAULT
+        return evaluator.source == SIMULATED and evaluator.options == DEFAULT
 
     @property
     def left(self) -> Left:
@@ -186,10 +188,9 @@ class BudgetedContext:
         self._check()
         rows = self._within(self.problem.rows(unit_devices))
         # Slow ones may be interrupted, break down or use the time up: what was evaluated by then is recorded.
-        judge = self._search.evaluator
-        at_once = 1 if judge.source == MEASURED else getattr(judge, "at_once", len(rows))
-        if at_once < len(rows):
-            parts = [self.keys(rows[i : i + at_once], limit_s) for i in range(0, len(rows), at_once)]
+        limit = self._search.evaluator.batch_limit
+        if limit is not None and limit < len(rows):
+            parts = [self.keys(rows[i : i + limit], limit_s) for i in range(0, len(rows), limit)]
             return np.concatenate([over for over, _ in parts]), np.concatenate([step_s for _, step_s in parts])
         over, step_s = self._search.ask(rows, limit_s)
         self._record_all(rows, over, step_s)
@@ -230,3 +231,14 @@ class BudgetedContext:
         for context in self._line:
             if context.best_key is None or key < context.best_key:
                 context.best, context.best_key = unit_device.copy(), key
+
+
+def whole_context(search: SearchState, stage: str) -> BudgetedContext:
+    """A context with the whole budget of a search; its best is that of a run that is resumed."""
+    context = BudgetedContext(search, search.total, stage)
+    context.best, context.best_key = search.best, search.best_key
+    return context
+
+
+def _replica(evaluator: Evaluator) -> SearchContext:
+    return whole_context(SearchState(evaluator.problem, _ENDLESS, 0, evaluator=evaluator), "controller")

@@ -1,9 +1,11 @@
-"""Which placers can be told to go on from what, or to work together. Loads nothing until it is asked."""
+"""Refuses what a placer does not support, as its class declares. Reading that never loads TensorFlow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from tfplace.core.placer import Placer
 from tfplace.core.stepcost import MEASURED
 from tfplace.errors import InputError, near_names
 from tfplace.files import path_of
@@ -43,30 +45,27 @@ def check_extra(placer: str) -> None:
       MissingExtraError: it is; says how to install it.
       UnknownNameError: no such placer.
     """
-    check = getattr(PLACERS[placer], "check_extra", None)
-    if check is not None:
-        check()
+    _found(placer).check_extra()
 
 
-def check_goes_on(placer: str) -> None:
-    """Refuses placers that go on from nothing.
+def check_warm_start(placer: str) -> None:
+    """Refuses placers that do not support warm starts.
 
     Raises:
       InputError: it is one of those.
       UnknownNameError: no such placer.
     """
-    if not goes_on(PLACERS[placer]()):
-        able = [name for name in PLACERS if goes_on(PLACERS[name]())]
-        raise InputError(f"init with placer {placer!r}", f"one of {', '.join(able)}", "Others go on from nothing.")
-
-
-def goes_on(placer: object) -> bool:
-    """Whether the placer can be given placements to start from."""
-    return hasattr(placer, "starts")
+    if not _found(placer).accepts_starts:
+        able = _names(lambda other: other.accepts_starts)
+        raise InputError(
+            f"init with placer {placer!r}",
+            "a placer that supports warm starts",
+            f"These placers support warm starts: {able}.",
+        )
 
 
 def check_controllers(placer: str, source: str) -> None:
-    """Refuses placers that nobody can work on together, and step times that nobody can measure together.
+    """Refuses placers that controllers cannot train, and step times that controllers cannot measure side by side.
 
     Args:
       placer: its name.
@@ -76,9 +75,13 @@ def check_controllers(placer: str, source: str) -> None:
       InputError: it is one of those.
       UnknownNameError: no such placer.
     """
-    if not _has_controllers(placer):
-        able = [name for name in PLACERS if _has_controllers(name)]
-        raise InputError(f"controllers with placer {placer!r}", f"one of {', '.join(able)}", "Others work alone.")
+    if not _found(placer).supports_controllers:
+        able = _names(lambda other: other.supports_controllers)
+        raise InputError(
+            f"controllers with placer {placer!r}",
+            "a placer that supports controllers",
+            f"These placers support controllers: {able}.",
+        )
     if source == MEASURED:
         raise InputError(
             "controllers with measured steps",
@@ -88,7 +91,7 @@ def check_controllers(placer: str, source: str) -> None:
 
 
 def check_pretrained(placer: str, weights: str | Path | None, fine_tune: int | None) -> None:
-    """Refuses placers that have learned nothing beforehand, weights that are no file, and fewer than no updates.
+    """Refuses placers without pretrained weights, weights that are no file, and fewer than no updates.
 
     Args:
       placer: its name.
@@ -99,10 +102,12 @@ def check_pretrained(placer: str, weights: str | Path | None, fine_tune: int | N
       InputError: it is one of those, there is no such file, or a number below 0.
       UnknownNameError: no such placer.
     """
-    if not _is_pretrained(placer):
-        able = [name for name in PLACERS if _is_pretrained(name)]
+    if not _found(placer).pretrained:
+        able = _names(lambda other: other.pretrained)
         raise InputError(
-            f"weights or fine_tune with placer {placer!r}", f"one of {', '.join(able)}", "Others learn from nothing."
+            f"weights or fine_tune with placer {placer!r}",
+            "a placer with pretrained weights",
+            f"These placers have pretrained weights: {able}.",
         )
     if weights is not None and not path_of("weights", weights).is_file():
         raise InputError(f"weights {str(weights)!r}, which is no file", "one that scripts/train_policy.py wrote")
@@ -110,9 +115,10 @@ def check_pretrained(placer: str, weights: str | Path | None, fine_tune: int | N
         raise InputError(f"fine_tune={fine_tune}", "a number of updates, at least 0")
 
 
-def _is_pretrained(placer: str) -> bool:
-    return hasattr(PLACERS[placer](), "weights")
+def _found(placer: str) -> type[Placer]:
+    found: type[Placer] = PLACERS[placer]
+    return found
 
 
-def _has_controllers(placer: str) -> bool:
-    return bool(getattr(PLACERS[placer](), "has_controllers", False))
+def _names(able: Callable[[type[Placer]], bool]) -> str:
+    return ", ".join(name for name in PLACERS if able(_found(name)))

@@ -16,14 +16,14 @@ from tfplace.core.arrays import IntArray, digest
 from tfplace.core.engine import Controllers
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
-from tfplace.core.search_context import Placer
-from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
+from tfplace.core.stepcost import SIMULATED, StepCost, bare
 from tfplace.errors import InfeasibleError, InputError, UnknownNameError, UnwrittenError, WorkersError
 from tfplace.local_search.devices import single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.capabilities import check_controllers, check_extra, check_goes_on, check_pretrained, goes_on
+from tfplace.search.capabilities import check_controllers, check_extra, check_pretrained, check_warm_start
 from tfplace.search.grouped import OnGroups
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
@@ -92,9 +92,8 @@ def search_placement(
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      InputError: fewer than 1 group, a seed that is no number or below 0, one name as `baselines`, a placer that goes
-        on from nothing, controllers, weights or fine-tuning for one that has none, or a `run_dir` in use or of another
-        search.
+      InputError: fewer than 1 group, a seed that is no number or below 0, one name as `baselines`, `init`, controllers,
+        weights or fine-tuning for a placer that does not support them, or a `run_dir` in use or of another search.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer or grouper.
@@ -108,7 +107,7 @@ def search_placement(
     if learned:
         check_pretrained(placer, weights, fine_tune)
         method = PLACERS[placer](**learned)
-    settings = getattr(method, "settings", None)
+    accepts_starts, settings = method.accepts_starts, method.settings
     if grouper is not None:
         method = OnGroups(method, grouper, groups)
     limit = Budget.parse(budget)
@@ -117,8 +116,8 @@ def search_placement(
     if controllers is not None:
         check_controllers(placer, evaluator.source)
     if init is not None:
-        check_goes_on(placer)
-        method.starts = (start_from(init, problem, seed, evaluator),)  # type: ignore[attr-defined]
+        check_warm_start(placer)
+        method.starts = (start_from(init, problem, seed, evaluator),)
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
     asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
     if settings is not None:
@@ -130,17 +129,17 @@ def search_placement(
     with contextlib.ExitStack() as stack:
         run = None
         if run_dir is not None:
-            starts = getattr(method, "starts", ())
+            starts = method.starts
             config = {**asked, "init": [digest([start]) for start in starts], **_config(problem, limit, evaluator)}
             # Before the baselines, which may take minutes: a directory of another search is refused at once.
             run = stack.enter_context(RunDirectory(run_dir, config, resume=resume))
-            if run.scale_s is not None and hasattr(evaluator, "scale_s"):
+            if run.scale_s is not None:
                 evaluator.scale_s = run.scale_s  # before anything is measured anew
-            goes = limit.seconds is not None and goes_on(PLACERS[placer]()) and not run.has_checkpoint
+            goes = limit.seconds is not None and accepts_starts and not run.has_checkpoint
             if run.best is not None and goes:
                 run.keep_start(run.best.unit_device)
             if run.start is not None:  # what a policy has learned since is from there
-                method.starts = (*starts, run.start)  # type: ignore[attr-defined]
+                method.starts = (*starts, run.start)
         compared = baseline_costs(problem, names, seed, evaluator)
         bound_s = _bound_s(problem, evaluator)
         search = Search(problem, limit, seed, progress, evaluator, run=run, logged=logged, controllers=controllers)
@@ -157,12 +156,12 @@ def search_placement(
         chosen,
         cost,
         # A proof is of what was simulated; measured steps keep to no model.
-        bound_s=max(bound_s, float(getattr(method, "proven_s", 0.0))) if simulator is None else bound_s,
+        bound_s=max(bound_s, method.proven_s) if simulator is None else bound_s,
         placer=f"{placer}{f' on groups by {grouper}' if grouper else ''} ({search.budget})",
         seed=seed,
         baselines=compared,
         simulated=None if simulator is None else simulator(chosen),
-        notes=(*getattr(method, "notes", ()), *_stopped(search)),
+        notes=(*method.notes, *_stopped(search)),
     )
 
 
@@ -226,16 +225,15 @@ def _names(baselines: Sequence[str]) -> tuple[str, ...]:
 
 def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, Any]:
     """What a run is of, as plain data."""
-    options = getattr(evaluator, "options", DEFAULT)
     return {
         "problem": problem.fingerprint,
         "graph": problem.graph.name,
         "topology": problem.topology.name,
         "budget": str(limit),
         "evaluator": evaluator.source,
-        "objective": _objective(evaluator),
+        "objective": evaluator.objective,
         "versions": versions(),
-    } | ({} if options == DEFAULT else {"options": repr(options)})
+    } | ({} if evaluator.options in (None, DEFAULT) else {"options": repr(evaluator.options)})
 
 
 def _digest_of(weights: str | Path | None) -> str | None:
@@ -285,12 +283,7 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
         search.broken = error
     assert key is not None
     cost = bare(key[1], search.problem.memory_limit, evaluator.source)
-    return dataclasses.replace(cost, objective=_objective(evaluator))
-
-
-def _objective(evaluator: Evaluator) -> str:
-    """What keys count; of evaluators that do not say it is the step time."""
-    return str(getattr(evaluator, "objective", STEP_TIME))
+    return dataclasses.replace(cost, objective=evaluator.objective)
 
 
 def baseline_costs(problem: Problem, names: Sequence[str], seed: int, evaluator: Evaluator) -> Mapping[str, StepCost]:

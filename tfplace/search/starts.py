@@ -7,8 +7,8 @@ from pathlib import Path
 from tfplace.core.arrays import IntArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
-from tfplace.core.search_context import Placer
 from tfplace.core.stepcost import SIMULATED
 from tfplace.local_search.devices import settle
 from tfplace.registry import PLACERS
@@ -55,4 +55,4 @@ def start_from(init: Placement | str | Path, problem: Problem, seed: int, evalua
         check_init(init)
     units = problem.gather(Placement.load(init, problem=problem).op_device)
     problem.expand(units)  # the rules may have changed since
-    return settle(getattr(evaluator, "fitting", problem), units)
+    return settle(evaluator.fitting, units)

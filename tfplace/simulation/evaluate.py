@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.critical_path import CriticalPath
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key, StepCost
 from tfplace.core.timeline import Timeline
@@ -24,8 +25,8 @@ from tfplace.simulation.options import DEFAULT, Options
 from tfplace.simulation.room import roomy
 
 
-class Simulator:
-    """Simulates placements of one problem, as docs/simulator.md defines; an `Evaluator`.
+class Simulator(Evaluator):
+    """Simulates placements of one problem, as docs/simulator.md defines.
 
     The problem is laid out once; each call only runs the kernel. It owns the arrays the kernel works in, so use one per
     thread.
@@ -37,6 +38,7 @@ class Simulator:
     """
 
     source = SIMULATED
+    options: Options
 
     def __init__(self, problem: Problem, options: Options = DEFAULT, *, threads: int | None = None) -> None:
         self.problem = problem

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, THROUGHPUT, Key, StepCost
 from tfplace.engines.cores import own_cores
@@ -160,8 +161,8 @@ def load_keys(p: LoadProgram, units: IntArray, over: LongArray, load_s: FloatArr
         over[b] = np.maximum(held - p.limit, 0).sum()
 
 
-class PipelineLoads:
-    """Seconds between samples when a full pipeline runs: the largest load of a device. An `Evaluator`.
+class PipelineLoads(Evaluator):
+    """Seconds between samples when a full pipeline runs: the largest load of a device.
 
     Args:
       problem: what is placed.

@@ -22,8 +22,9 @@ import pytest
 from tfplace.core.arrays import IntArray
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
-from tfplace.core.search_context import BudgetSpentError, Placer
+from tfplace.core.search_context import BudgetSpentError
 from tfplace.core.topology import Topology
 from tfplace.group.problem import formulate
 from tfplace.local_search.devices import single_device

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
-from tfplace.core.search_context import Placer
 from tfplace.core.stepcost import Key
 from tfplace.local_search.devices import single_device
 from tfplace.registry import PLACERS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
-from tfplace.core.search_context import Placer
 from tfplace.group.coarsen import hierarchy
 from tfplace.local_search.devices import compute_devices, settle, single_device
 from tfplace.registry import PLACERS

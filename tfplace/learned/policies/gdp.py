@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import BudgetSpentError, SearchContext, best_of
 from tfplace.errors import InputError
@@ -80,7 +81,7 @@ class GdpSettings:
             raise InputError(f"hidden {self.hidden} with {self.heads} heads", "a multiple of the heads")
 
 
-class GdpScratch:
+class GdpScratch(Placer):
     """A graph network reads the whole graph, a placer with attention over segments scores all devices for every unit.
 
     Section 3.1: the graph network (`tfplace.learned.networks.sage`). 3.2: the placer, and one-shot logits without a
@@ -104,8 +105,10 @@ class GdpScratch:
         "Y. Zhou, S. Roy, A. Abdolrashidi, D. Wong, P. C. Ma, Q. Xu, M. Zhong, H. Liu, A. Goldie, A. Mirhoseini, J. "
         "Laudon: GDP: Generalized Device Placement for Dataflow Graphs. arXiv 1910.01578, 2019."
     )
-
+    accepts_starts = True
     learned = True
+    needs_tensorflow = True
+    settings: GdpSettings
 
     def __init__(self, starts: Sequence[IntArray] = (), settings: GdpSettings | None = None) -> None:
         self.starts = tuple(starts)
@@ -141,6 +144,8 @@ class Gdp(GdpScratch):
       InputError: a `fine_tune` below 0.
     """
 
+    pretrained = True
+
     def __init__(
         self,
         starts: Sequence[IntArray] = (),
@@ -153,7 +158,6 @@ class Gdp(GdpScratch):
             raise InputError(f"fine_tune {fine_tune}", "a number of updates, at least 0")
         self.weights = weights
         self.fine_tune = fine_tune
-        self.notes: tuple[str, ...] = ()
 
     def place(self, context: SearchContext) -> IntArray:
         """Places, and learns as long as it is to."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext, best_of
 from tfplace.learned.training.hierarchical_settings import HierarchicalSettings
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from tfplace.learned.networks.hierarchy import Hierarchy
 
 
-class Hierarchical:
+class Hierarchical(Placer):
     """A feed-forward grouper draws a group for every op, an attentional LSTM a device for every group.
 
     A. Mirhoseini et al. 2018, section 2: the gradient is the sum of two REINFORCE terms that share the reward, minus
@@ -37,9 +38,11 @@ class Hierarchical:
         "A. Mirhoseini, A. Goldie, H. Pham, B. Steiner, Q. V. Le, J. Dean: A Hierarchical Model for Device Placement. "
         "ICLR 2018; TensorFlow 1.15, python/grappler/hierarchical_controller.py."
     )
-
+    accepts_starts = True
     learned = True
-    has_controllers = True
+    needs_tensorflow = True
+    supports_controllers = True
+    settings: HierarchicalSettings
 
     def __init__(self, starts: Sequence[IntArray] = (), settings: HierarchicalSettings | None = None) -> None:
         self.starts = tuple(starts)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
+from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import BudgetSpentError, SearchContext, best_of
 from tfplace.errors import InputError
@@ -38,7 +39,7 @@ _SIMULATED_OPS = 40_000_000
 """In all moves together."""
 
 
-class PlacetoScratch:
+class PlacetoScratch(Placer):
     """Visits all groups in topological order and draws a device for each, given where the others are now.
 
     Section 3.1: the process; an episode visits every group once, and a step is rewarded by how much faster it made the
@@ -59,8 +60,10 @@ class PlacetoScratch:
         "R. Addanki, S. B. Venkatakrishnan, S. Gupta, H. Mao, M. Alizadeh: Placeto: Learning Generalizable Device "
         "Placement Algorithms for Distributed Machine Learning. NeurIPS 2019."
     )
-
+    accepts_starts = True
     learned = True
+    needs_tensorflow = True
+    settings: PlacetoSettings
 
     def __init__(self, starts: Sequence[IntArray] = (), settings: PlacetoSettings | None = None) -> None:
         self.starts = tuple(starts)
@@ -110,7 +113,8 @@ class Placeto(PlacetoScratch):
       InputError: a `fine_tune` or `moves` below 0.
     """
 
-    plain_at_once = True
+    needs_tensorflow = False
+    pretrained = True
 
     def __init__(
         self,
@@ -128,7 +132,6 @@ class Placeto(PlacetoScratch):
         self.weights = weights
         self.fine_tune = fine_tune
         self.moves = moves
-        self.notes: tuple[str, ...] = ()
 
     def place(self, context: SearchContext) -> IntArray:
         """Places, learns as long as it is to, and moves."""
@@ -176,7 +179,7 @@ class Placeto(PlacetoScratch):
 class PlacetoUntrained(Placeto):
     """Placeto at once with the weights it begins with: what its network does without any training, to compare."""
 
-    plain_at_once = False
+    needs_tensorflow = True
 
     def _move(self, context: SearchContext) -> None:
         """What its network does is compared."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import BudgetSpentError, SearchContext, best_of
 from tfplace.errors import InputError
 from tfplace.learned.features.prior import NEVER, prior_logits
@@ -81,7 +82,7 @@ class PostSettings:
                 raise InputError(f"{name} {value}", f"a number from {least} to {most}")
 
 
-class Post:
+class Post(Placer):
     """An independent categorical distribution for each group's device, moved in two ways; no network.
 
     Every `batch` placements, gradient descent on the objective of proximal policy optimisation (equation 11); every
@@ -101,8 +102,10 @@ class Post:
         "Y. Gao, L. Chen, B. Li: Post: Device Placement with Cross-Entropy Minimization and Proximal Policy "
         "Optimization. NeurIPS 2018, algorithm 1."
     )
-
+    accepts_starts = True
     learned = True
+    needs_tensorflow = True
+    settings: PostSettings
 
     def __init__(self, starts: Sequence[IntArray] = (), settings: PostSettings | None = None) -> None:
         self.starts = tuple(starts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext, best_of
 from tfplace.errors import InputError
 from tfplace.learned.features.prior import prior_logits
@@ -46,7 +47,7 @@ class Seq2SeqSettings:
             )
 
 
-class Seq2Seq:
+class Seq2Seq(Placer):
     """An attentional LSTM reads all groups, another one decides their devices in turn; trained with REINFORCE.
 
     Section 3.1: REINFORCE on minus the square root of the step time, with a moving average for a baseline. Section 3.2:
@@ -65,9 +66,11 @@ class Seq2Seq:
         "A. Mirhoseini, H. Pham, Q. V. Le, B. Steiner, R. Larsen, Y. Zhou, N. Kumar, M. Norouzi, S. Bengio, J. Dean: "
         "Device Placement Optimization with Reinforcement Learning. ICML 2017."
     )
-
+    accepts_starts = True
     learned = True
-    has_controllers = True
+    needs_tensorflow = True
+    supports_controllers = True
+    settings: Seq2SeqSettings
 
     def __init__(self, starts: Sequence[IntArray] = (), settings: Seq2SeqSettings | None = None) -> None:
         self.starts = tuple(starts)

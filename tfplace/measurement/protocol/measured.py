@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.arrays import IntArray
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import MEASURED, Failure, Key, Samples, StepCost, bare, failed
+from tfplace.core.stepcost import MEASURED, Failure, Samples, StepCost, bare, failed
 from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, PlacementError
 from tfplace.measurement.backends.backend import Backend, backend_devices
@@ -28,8 +29,8 @@ _ATTEMPTS = 3
 """Times a reference that ran, or should, is started before giving up."""
 
 
-class MeasuredEvaluator:
-    """Measures placements of one problem by running their training step. An evaluator.
+class MeasuredEvaluator(Evaluator):
+    """Measures placements of one problem by running their training step.
 
     Each evaluation runs the placement in turns with a reference placement (see
     `tfplace.measurement.protocol.sampling`), both from the variables' first values. `StepCost.step_s` is the ratio of
@@ -63,6 +64,9 @@ class MeasuredEvaluator:
       ApplyError: the step cannot run by itself, or the backend lacks a device.
     """
 
+    source = MEASURED
+    batch_limit = 1
+
     def __init__(
         self,
         problem: Problem,
@@ -77,7 +81,6 @@ class MeasuredEvaluator:
         tolerance: float = TOLERANCE,
     ) -> None:
         self.problem = problem
-        self.source = MEASURED
         self.taken: list[Samples] = []
         self._owned = backend is None
         self.backend = backend if backend is not None else LocalDevices()
@@ -89,7 +92,6 @@ class MeasuredEvaluator:
         self._reference_units = self._units(reference)
         self._reference_program = self._program.twin() if self._reference_units is not None else None
         self._reference: Running | None = None
-        self.scale_s: float | None = None
 
     def __repr__(self) -> str:
         return f"MeasuredEvaluator({self.problem.graph.name!r} on {self.backend!r})"
@@ -109,20 +111,6 @@ class MeasuredEvaluator:
             return failed(self._failure(error), self.problem.memory_limit, self.source)
         self.taken.append(samples)
         return bare(self._step_s(samples), self.problem.memory_limit, self.source, samples=samples)
-
-    @property
-    def bound_s(self) -> float:
-        """0: nothing is known of what no placement can beat."""
-        return 0.0
-
-    def key(self, unit_device: ArrayLike, limit_s: float = np.inf) -> Key:
-        """`self(unit_device).key`; no step is given up."""
-        return self(unit_device).key
-
-    def keys(self, unit_devices: ArrayLike, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
-        """Keys of many placements, [B, U]: bytes over the limits [B] and step seconds [B]."""
-        keys = [self.key(units) for units in np.asarray(unit_devices)]
-        return np.array([over for over, _ in keys], np.int64), np.array([step_s for _, step_s in keys])
 
     def close(self) -> None:
         """Ends the reference's session, and the backend if it was made here."""
