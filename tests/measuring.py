@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.stepcost import MEASURED, Failure, FailureKind, Samples, bare, failed
 from tfplace.errors import ApplyError
 from tfplace.simulation.evaluate import Simulator
@@ -9,7 +10,7 @@ from tfplace.sources import formulate
 from tfplace.testing import make_graph, make_topology
 
 
-class Measuring:
+class Measuring(Evaluator):
     """Says what the simulator says, as if it had been measured; placements that `fails` picks fail.
 
     Args:
@@ -21,6 +22,7 @@ class Measuring:
     """
 
     source = MEASURED
+    batch_limit = 1
 
     def __init__(self, problem, fails=lambda number, devices: False, raises=None, reference=True, breaks=np.inf):
         self.problem = problem
@@ -43,15 +45,6 @@ class Measuring:
         return bare(
             step_s, limit, MEASURED, samples=Samples(steps, np.full(3 * self._reference, step_s), rejected=1, warmup=5)
         )
-
-    bound_s = 0.0
-
-    def key(self, unit_device, limit_s=np.inf):
-        return self(unit_device).key
-
-    def keys(self, unit_devices, limit_s=np.inf):
-        keys = [self.key(row) for row in unit_devices]
-        return np.array([k[0] for k in keys]), np.array([k[1] for k in keys])
 
     def close(self):
         self.closed = True

@@ -7,6 +7,7 @@ A registry maps a name to "module:attribute" and imports the module only when th
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import re
@@ -52,6 +53,16 @@ class Registry:
             self._targets[name] = target
         else:
             self._objects[name] = self._made_by(name, target)
+
+    @contextlib.contextmanager
+    def named(self, name: str, target: Any) -> Iterator[str]:
+        """Registers as `add` does for the length of a `with` statement, which gets the name."""
+        kept = dict(self._targets), dict(self._objects)
+        self.add(name, target)
+        try:
+            yield name
+        finally:
+            self._targets, self._objects = kept
 
     def __getitem__(self, name: str) -> Any:
         """What is called `name`.

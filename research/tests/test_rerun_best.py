@@ -15,6 +15,7 @@ from tfplace.comparison.cells import Case, Facts, facts_of, problem_of, run_cell
 from tfplace.comparison.journal import Journal
 from tfplace.comparison.page import comparison_page
 from tfplace.core.placement import Placement
+from tfplace.core.placer import Placer
 from tfplace.errors import InputError, MissingExtraError
 from tfplace.local_search.devices import single_device
 from tfplace.registry import PLACERS
@@ -29,14 +30,14 @@ CASE = Case("mine", "2xP100", tight=True, groups=12)
 BUDGET = "40 evaluations"
 
 
-class Fails:
+class Fails(Placer):
     """A placer whose extra is missing."""
 
     def place(self, context):
         raise MissingExtraError("scotch without pyscotch", "pyscotch")
 
 
-class OneAccelerator:
+class OneAccelerator(Placer):
     """Has no room for everything."""
 
     def place(self, context):

@@ -74,7 +74,7 @@ def test_a_placer_of_ones_own(command, tmp_path, capfd, monkeypatch):
         ("import nothere", "module 'bad', which fails when it is imported: ModuleNotFoundError: No module named 'noth"),
         ("class Mine(", "module 'bad', which fails when it is imported: SyntaxError"),
         (OWN.replace("return", "return [][3]  #"), "placer 'bad:Mine', which failed: IndexError: list index out of"),
-        (OWN.replace("citation", "starts = property(lambda self: 1 / 0); citation"), "ZeroDivisionError"),
+        (OWN.replace("citation", "accepts_starts, __init__ = True, lambda self: 1 / 0; citation"), "ZeroDivisionError"),
     ],
 )
 def test_what_fails_in_a_placer_of_ones_own_is_told_as_such(source, said, command, *, tmp_path, capfd, monkeypatch):
@@ -82,7 +82,7 @@ def test_what_fails_in_a_placer_of_ones_own_is_told_as_such(source, said, comman
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "bad", raising=False)
-    init = ["--init=heft"] if "starts" in source else []
+    init = ["--init=heft"] if "accepts_starts" in source else []
     assert main(["place", *command[1:3], "--budget=5 evaluations", "--quiet", "--placer=bad:Mine", *init]) == BAD_INPUT
     told = capfd.readouterr().err
     assert said in told and "Traceback" not in told

@@ -48,7 +48,7 @@ def test_what_tensorboard_needs_is_said_before_the_model_is_read(capsys, monkeyp
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--controllers=2"], "controllers with placer 'auto'; expected one of hierarchical, seq2seq"),
+        (["--controllers=2"], "These placers support controllers: hierarchical, seq2seq."),
         (["--placer=seq2seq", "--asynchronous"], "--asynchronous without --controllers"),
         (["--placer=seq2seq", "--controllers=-1"], "controllers"),
     ],

@@ -50,9 +50,9 @@ class Stops:
 
 
 @pytest.fixture(autouse=True)
-def placers(monkeypatch):
+def placers():
     for name, placer in (("fails", Fails), ("stops", Stops)):
-        monkeypatch.setitem(PLACERS._objects, name, placer)
+        PLACERS.add(name, placer)
 
 
 def test_everything_is_run_and_the_best_is_the_best(problem):
@@ -105,17 +105,17 @@ def test_what_it_says(problem):
     assert facts["placers"]["random_search"]["evaluations"] == [40, 40] and facts["simulated"]
 
 
-def test_a_placer_that_ends_the_process_is_a_result(problem, monkeypatch):
+def test_a_placer_that_ends_the_process_is_a_result(problem):
     class Exits(Fails):
         def place(self, context):
             sys.exit(5)
 
-    monkeypatch.setitem(PLACERS._objects, "exits", Exits)
+    PLACERS.add("exits", Exits)
     found = compare_placers(problem, ("exits",), budget=40, seeds=1)
     assert found.troubles()["exits"].startswith("SystemExit: 5 (see ")
 
 
-def test_a_seed_that_failed_hides_no_other(problem, monkeypatch, tmp_path):
+def test_a_seed_that_failed_hides_no_other(problem, tmp_path):
     class Once(Fails):
         seeds = iter(range(3))
 
@@ -124,7 +124,7 @@ def test_a_seed_that_failed_hides_no_other(problem, monkeypatch, tmp_path):
                 raise MissingExtraError("<magic>", "magic")
             return np.repeat([1, 1, 2], 6)
 
-    monkeypatch.setitem(PLACERS._objects, "fails", Once)
+    PLACERS.add("fails", Once)
     found = compare_placers(problem, ("fails",), budget=40, seeds=3)
     assert found.troubles()["fails"].startswith("1 of 3 seeds failed: ") and "fails" in found.ranked()
     text = found.summary()
@@ -143,11 +143,11 @@ def test_the_page_has_the_best_placement(problem, tmp_path):
     assert page.count("<img ") == comparison_page([found.results], "x").count("<img ") + 4
 
 
-def test_one_that_was_stopped_goes_on(problem, tmp_path, monkeypatch):
+def test_one_that_was_stopped_goes_on(problem, tmp_path):
     found = compare_placers(problem, ("stops", "annealing"), budget=50, seeds=2, folder=tmp_path)
     assert not found.whole and set(found.results.runs) == set(ALWAYS[STEP_TIME])
     assert "stopped before everything was run" in found.summary()
-    monkeypatch.setitem(PLACERS._objects, "stops", PLACERS["single"])
+    PLACERS.add("stops", PLACERS["single"])
     with (tmp_path / RUNS).open("a") as file:
         file.write('{"run": {"placer": "annea')  # as after kill -9
     told = []
@@ -220,32 +220,32 @@ def test_a_folder_is_of_one_comparison_at_a_time(problem, tmp_path):
         compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
 
 
-def test_what_could_not_run_is_tried_again(problem, tmp_path, monkeypatch):
+def test_what_could_not_run_is_tried_again(problem, tmp_path):
     found = compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path)
     assert "fails" in found.troubles()
-    monkeypatch.setitem(PLACERS._objects, "fails", PLACERS["single"])
+    PLACERS.add("fails", PLACERS["single"])
     assert not compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path).troubles()
 
 
-def test_a_mistake_in_somebodys_placer_stops_no_other(problem, monkeypatch):
+def test_a_mistake_in_somebodys_placer_stops_no_other(problem):
     class Wrong:
         citation = "none"
 
         def place(self, context):
             return context.no_such_thing
 
-    monkeypatch.setitem(PLACERS._objects, "fails", Wrong)
+    PLACERS.add("fails", Wrong)
     found = compare_placers(problem, ("fails", "metis"), budget=50, seeds=1)
     assert "AttributeError: " in found.troubles()["fails"] and __file__ in found.troubles()["fails"]
     assert {*ALWAYS[STEP_TIME], "metis"} <= set(found.results.runs)
 
 
-def test_an_illegal_answer_is_no_result(problem, monkeypatch):
+def test_an_illegal_answer_is_no_result(problem):
     class Illegal(Fails):
         def place(self, context):
             return np.full(context.problem.num_units, 1)
 
-    monkeypatch.setitem(PLACERS._objects, "fails", Illegal)
+    PLACERS.add("fails", Illegal)
     rules = tfplace.Constraints(forbid={"*": ["GPU:0"]})
     forbidden = tfplace.formulate(problem.graph, "2xP100", constraints=rules)
     found = compare_placers(forbidden, ("fails",), budget=50, seeds=1)
@@ -267,10 +267,10 @@ class Second:
         return np.repeat([1, 1, 2], 6)
 
 
-def test_another_version_of_ones_own_placer_is_run_again(problem, tmp_path, monkeypatch):
+def test_another_version_of_ones_own_placer_is_run_again(problem, tmp_path):
     said = []
     for placer, kept in ((First, 0), (First, 5), (Second, 4), (Second, 5)):
-        monkeypatch.setitem(PLACERS._objects, "fails", placer)
+        PLACERS.add("fails", placer)
         said.clear()
         found = compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path, tell=said.append)
         assert sum("runs are kept from an earlier call" in text for text in said) == (kept > 0)
@@ -282,7 +282,7 @@ def test_another_version_of_ones_own_placer_is_run_again(problem, tmp_path, monk
 def test_the_best_of_another_version_is_forgotten_with_its_run(problem, tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "ALWAYS", {STEP_TIME: ("single",)})
     for placer in (Second, First, First):
-        monkeypatch.setitem(PLACERS._objects, "fails", placer)
+        PLACERS.add("fails", placer)
         found = compare_placers(problem, ("fails",), budget=50, seeds=1, folder=tmp_path)
         fits = [run.step_s for runs in found.results.runs.values() for run in runs if run.step_s is not None]
         assert found.best.cost.step_s == min(fits)
@@ -293,7 +293,7 @@ def test_a_stopped_run_may_have_come_further_than_the_one_in_its_place(problem, 
     """By the clock, on a machine that is slower now; its placement is kept, and the folder goes on."""
     monkeypatch.setattr(comparison, "ALWAYS", {STEP_TIME: ("single",)})
     further = compare_placers(problem, ("stops",), budget=50, seeds=1, folder=tmp_path).best
-    monkeypatch.setitem(PLACERS._objects, "stops", First)
+    PLACERS.add("stops", First)
     for _ in range(2):
         found = compare_placers(problem, ("stops",), budget=50, seeds=1, folder=tmp_path)
         assert found.whole and found.results.median_s("stops") > further.cost.step_s

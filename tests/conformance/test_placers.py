@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from tfplace.errors import InfeasibleError
+from tfplace.errors import InfeasibleError, MissingExtraError
 from tfplace.registry import PLACERS
+from tfplace.search.capabilities import check_extra
 from tfplace.search.place import search_placement
 from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices
@@ -270,6 +273,30 @@ def test_every_built_in_placer_is_here():
     tested = {name.removeprefix("Test").lower() for name in globals() if name.startswith("Test")}
     assert tested == {name.replace("_", "") for name in BUILT_IN}
     assert {*BUILT_IN} <= {*PLACERS}
+
+
+PACKAGES = {"exact": "ortools", "scotch": "pyscotch"}
+"""What the extras of placers install."""
+
+
+def test_an_extra_that_is_missing_is_named(monkeypatch):
+    extras = {name: PLACERS[name].extra for name in PLACERS if PLACERS[name].extra is not None}
+    assert extras == {"exact": "exact", "min_cut": "scotch", "scotch": "scotch"}
+    for name, extra in extras.items():
+        check_extra(name)
+        monkeypatch.setitem(sys.modules, PACKAGES[extra], None)
+        with pytest.raises(MissingExtraError, match=rf"pip install 'tfplace\[{extra}\]'"):
+            check_extra(name)
+        monkeypatch.delitem(sys.modules, PACKAGES[extra])
+
+
+def test_which_placers_learn_and_what_they_need():
+    def declare(what):
+        return {name for name in PLACERS if getattr(PLACERS[name], what)}
+
+    assert declare("pretrained") == {"gdp", "placeto", "placeto_untrained"} < declare("learned")
+    assert declare("learned") - declare("needs_tensorflow") == {"placeto"}
+    assert declare("supports_controllers") == {"hierarchical", "seq2seq"} < declare("needs_tensorflow")
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -90,7 +90,7 @@ def test_an_interruption_waits_for_what_is_being_evaluated_only(problem, single,
 
         several_cost = Simulator(problem)(single)
         monkeypatch.setattr(several, "_cost", cost)
-        assert several.at_once == 2
+        assert several.batch_limit == 2
         with pytest.raises(KeyboardInterrupt):
             several.keys(np.repeat(single[None], 40, axis=0))
         assert len(asked) <= 3

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 
+from tfplace.core.stepcost import MEASURED
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.records import RECORD
@@ -26,6 +27,7 @@ class Counting(Simulator):
     def __init__(self, problem, last=10**9, source="simulated"):
         super().__init__(problem)
         self.last, self.asked, self.paths, self.source = last, 0, 0, source
+        self.batch_limit = 1 if source == MEASURED else None
 
     def key(self, unit_device, limit_s=np.inf):
         self._count(1)

@@ -21,6 +21,7 @@ class Slow(Simulator):
     """Counts what it is asked."""
 
     source = MEASURED
+    batch_limit = 1
 
     def __init__(self, problem, source=MEASURED):
         super().__init__(problem)

@@ -164,7 +164,7 @@ def test_slow_evaluators_are_asked_for_as_many_as_they_evaluate_side_by_side():
     sizes = []
 
     class Pairs(Simulator):
-        at_once = 2
+        batch_limit = 2
 
         def keys(self, unit_devices, limit_s=np.inf):
             sizes.append(len(unit_devices))

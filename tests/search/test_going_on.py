@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.search.runs import Counting, KilledError, facts, problem_of, run
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import BudgetSpentError
 from tfplace.core.stepcost import MEASURED
 from tfplace.errors import ClusterError, InputError
@@ -147,11 +148,8 @@ def test_a_run_by_the_clock_goes_on_from_its_best_with_the_seconds_left(tmp_path
 def test_by_the_clock_a_policy_with_a_checkpoint_leans_on_what_it_leant_on_before(tmp_path, monkeypatch):
     given = []
 
-    class Leaning:
-        citation = ""
-
-        def __init__(self):
-            self.starts = ()
+    class Leaning(Placer):
+        accepts_starts = True
 
         def place(self, context):
             given.append([start.tolist() for start in self.starts])

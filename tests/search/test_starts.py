@@ -19,7 +19,6 @@ from tfplace.local_search.devices import single_devices
 from tfplace.local_search.grouped_context import GroupedContext, group_devices
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.capabilities import goes_on
 from tfplace.search.search import Search
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
@@ -49,8 +48,8 @@ def good(problem):
     return place(problem, placer="local_search", budget=4000, baselines=())
 
 
-def test_which_placers_go_on_from_a_placement():
-    able = [name for name in PLACERS if goes_on(PLACERS[name]())]
+def test_which_placers_support_warm_starts():
+    able = [name for name in PLACERS if PLACERS[name].accepts_starts]
     assert able == sorted([*SEARCHES, *POLICIES, "load_search"])
 
 
@@ -117,9 +116,12 @@ def test_groups_lie_where_their_units_spend_most():
     assert grouped.group(np.array([1, 0, 0, 1], np.int32)).tolist() == [0, 1]
 
 
-def test_a_placer_that_goes_on_from_nothing_is_refused(problem, good):
-    with pytest.raises(InputError, match=r"init with placer 'heft'.*auto.*local_search"):
+def test_a_placer_without_warm_starts_is_refused(problem, good):
+    with pytest.raises(InputError) as error:
         place(problem, placer="heft", init=good)
+    assert error.value.received == "init with placer 'heft'"
+    assert error.value.expected == "a placer that supports warm starts"
+    assert error.value.hint.startswith("These placers support warm starts: annealing, auto, brkga, ")
     with pytest.raises(UnknownNameError):
         place(problem, placer="no_such", init=good)
 

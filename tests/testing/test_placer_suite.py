@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tfplace.core.placer import Placer
+from tfplace.core.stepcost import SIMULATED
+from tfplace.errors import InputError
 from tfplace.local_search.devices import settle
+from tfplace.registry import PLACERS
+from tfplace.search.capabilities import check_controllers, check_pretrained, check_warm_start
 from tfplace.testing import random_problem
 from tfplace.testing.placers import PlacerSuite, run_placer
 
 
-class LeastLoaded:
+class LeastLoaded(Placer):
     """Every unit on the device that has the fewest so far."""
 
     citation = "R. L. Graham: Bounds on Multiprocessing Timing Anomalies. SIAM J. Appl. Math. 17(2), 1969."
@@ -76,6 +81,43 @@ class TestLeastLoaded(PlacerSuite):
 def test_catches(mistake, test, arguments):
     with pytest.raises((AssertionError, ValueError)):
         getattr(PlacerSuite(), test)(Wrong(mistake), *arguments)
+
+
+class Boaster(LeastLoaded):
+    """Declares what it does not do."""
+
+    accepts_starts = pretrained = supports_controllers = True
+
+    def __init__(self):
+        self.settings = object()
+
+    def place(self, context):
+        self.notes, self.proven_s = ("two\nlines",), 1e9
+        return super().place(context)
+
+
+@pytest.mark.parametrize("test", ["test_warm_starts", "test_pretrained_weights", "test_controllers"])
+def test_catches_declarations_that_are_not_kept(test):
+    with PLACERS.named("boaster", Boaster) as name, pytest.raises(AssertionError):
+        getattr(PlacerSuite(), test)(Boaster(), name)
+
+
+@pytest.mark.parametrize("test", ["test_its_settings_tell_all_of_themselves", "test_notes_and_proof"])
+def test_catches_settings_notes_and_proofs(test):
+    getattr(PlacerSuite(), test)(LeastLoaded())
+    with pytest.raises(AssertionError):
+        getattr(PlacerSuite(), test)(Boaster())
+
+
+def test_what_is_not_declared_is_refused():
+    with PLACERS.named("mine", LeastLoaded):
+        with pytest.raises(InputError, match="These placers support warm starts: "):
+            check_warm_start("mine")
+        with pytest.raises(InputError, match="These placers have pretrained weights: "):
+            check_pretrained("mine", None, 1)
+        with pytest.raises(InputError, match="These placers support controllers: "):
+            check_controllers("mine", SIMULATED)
+    assert "mine" not in PLACERS
 
 
 def test_placers_that_promise_to_beat_single_devices_must():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -80,9 +81,11 @@ def placer_class(name: str, found: Any) -> type[Placer]:
       InputError: it is no class, or a class without `place`.
     """
     if isinstance(found, type):
-        made: type[Placer] = found if issubclass(found, Placer) else _with_defaults(found)
-        if not inspect.isabstract(made):
-            return made
+        plain: Any = found  # to mypy, a class may not be hashable
+        with contextlib.suppress(TypeError):  # a class that cannot have another beside it
+            made: type[Placer] = found if issubclass(found, Placer) else _with_defaults(plain)
+            if not inspect.isabstract(made):
+                return made
     raise InputError(
         f"placer {name!r}, {found!r}",
         "a class with a method `place(self, context)`",

@@ -16,7 +16,10 @@ from tfplace.local_search.devices import compute_devices, single_devices
 from tfplace.local_search.penalized_cost import PenalizedCost, begin, limit_for
 
 _ANY_DEVICE = 0.02
+"""Part of the moves that may go to a host: seldom useful, but nothing else takes work there."""
+
 _BLOCK = 1024
+"""Moves drawn at once, which is quicker than one by one."""
 
 
 class Annealing(Placer):

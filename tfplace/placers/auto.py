@@ -52,13 +52,23 @@ SCOUTS = (0, -1, 1)
 """What short searches start from: the rank of a member, or -1 for one device."""
 
 _CONSTRUCTION = 0.2
+"""Part of the budget after which no further member begins: on large graphs they would leave nothing to the searches."""
+
 _SCOUTING = 0.25
+"""Part of the rest for all scouts: enough to rank their starts, so that most is left for the best of them."""
+
 _LEAST = 700
 """Evaluations without which a scout tells nothing."""
 
 _SURVIVORS, _SECOND = 2, 0.25
+"""How many scouts are searched on from, which guards against one lucky scout, and their part of what is left then. The
+last search needs the rest in one piece, as it anneals over its whole budget."""
+
 _TOLD = 5
+"""Members in a note, the best first: more would not fit in a line."""
+
 _TINY = 1e-6
+"""Part of the bound by which rounding may keep a placement from it."""
 
 
 class Auto(Placer):
@@ -250,7 +260,7 @@ class _Portfolio:
         shown = [f"{f.name} {_shown(f.key)}" for f in ranked[:_TOLD]]
         shown += [f"{len(ranked) - _TOLD} more"] if len(ranked) > _TOLD else []
         lines = ["constructed: " + ", ".join(shown)] if ranked else []
-        lines += ["left out, as what they need is not installed: " + ", ".join(self.missing)] if self.missing else []
+        lines += [_skipped(self.missing)] if self.missing else []
         lines += [
             f"{f.name}, which has learned on other graphs, is number {i + 1} of {len(ranked)} with {_shown(f.key)}"
             for i, f in enumerate(ranked)
@@ -271,6 +281,12 @@ def _run(placer: Placer, share: SearchContext, name: str, origin: str) -> _Found
     if share.best is None or share.best_key is None:
         return None
     return _Found(name, share.best_key, share.best, origin)
+
+
+def _skipped(missing: Sequence[str]) -> str:
+    """Members that were not run, and how to install what they need."""
+    extras = sorted({extra for name in missing if (extra := PLACERS[name].extra) is not None})
+    return f"skipped {', '.join(missing)}" + (f" (pip install 'tfplace[{','.join(extras)}]')" if extras else "")
 
 
 def _shown(key: Key) -> str:

@@ -25,10 +25,19 @@ from tfplace.schedule.cp_process import ask, check_installed
 _STARTS = {STEP_TIME: ("single", "expert", "heft", "etf"), THROUGHPUT: ("single", "expert", "contiguous")}
 _IMPROVERS = {STEP_TIME: "local_search", THROUGHPUT: "load_search"}
 _START, _PROVE = 0.2, 0.75
+"""Parts of the budget for a good hint, and of the rest for CP-SAT; the last part improves what that has found."""
+
 _WORK = 0.002
+"""Deterministic seconds of CP-SAT for each evaluation that is left, as the clock would vary the answer."""
+
 _STARTING_S = 1.5
+"""Seconds that the solver's process takes to start."""
+
 _GROUPS = 300
+"""Units, or groups of them, that CP-SAT decides at most, since its time grows fast with them."""
+
 _OPS = 4000
+"""Ops beyond which the model of a step is too large to build."""
 
 
 class Exact(Placer):

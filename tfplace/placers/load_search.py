@@ -22,7 +22,12 @@ from tfplace.local_search.devices import compute_devices, single_devices
 from tfplace.simulation.pipeline import LoadProgram, compile_loads
 
 _MOVES = 1000
+"""Moves for each evaluation, since a move is counted from what it touches alone."""
+
 _ROUNDS = 6
+"""Falls of the temperature, each over an equal part of the budget; an even number, so that the last one starts from the
+best placement found."""
+
 _POWER = 16.0
 _OVER_S = 0.01
 _OVER_ALL_S = 2.0

@@ -7,14 +7,17 @@
 
 What it asks for is what every placer promises, whatever its method: a device that is allowed for every unit, the user's
 rules, the same answer for the same seed and budget of evaluations, memory that is honoured where that is easy, and an
-answer for every odd graph (but one without units, which a search answers itself). How good the answer is, is for the
-placer's own tests and for benchmarks.
+answer for every odd graph (but one without units, which a search answers itself). It also checks that the placer does
+what its class declares (see `tfplace.core.placer.Placer`). How good the answer is, is for the placer's own tests and
+for benchmarks.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -25,14 +28,18 @@ from tfplace.core.costs import CostTable
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import BudgetSpentError
+from tfplace.core.stepcost import MEASURED, SIMULATED
 from tfplace.core.topology import Topology
+from tfplace.errors import InputError
 from tfplace.group.problem import formulate
 from tfplace.local_search.devices import single_device
+from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.capabilities import check_controllers, check_extra, check_pretrained, check_warm_start
 from tfplace.search.search import Search
 from tfplace.simulation.evaluate import Simulator
 from tfplace.testing.graphs import make_graph
-from tfplace.testing.problems import make_topology, random_problem
+from tfplace.testing.problems import make_topology, random_devices, random_problem
 
 
 def run_placer(placer: Placer, problem: Problem, *, seed: int = 0, evaluations: int = 150) -> IntArray:
@@ -216,6 +223,75 @@ class PlacerSuite:
     def test_cites_its_source(self, placer: Placer) -> None:
         """Who had the idea."""
         assert len(placer.citation) > 20
+
+    # ---- what the class declares -----------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def name(self, placer: Placer) -> Iterator[str]:
+        """A name of the placer's class for the length of a test."""
+        with PLACERS.named("placer under test", type(placer)) as name:
+            yield name
+
+    def test_warm_starts(self, placer: Placer, name: str) -> None:
+        """A start is refused, or the answer is never worse."""
+        if not type(placer).accepts_starts:
+            _refused(check_warm_start, name)
+            return
+        check_warm_start(name)
+        problem = random_problem(np.random.default_rng(3), num_ops=30, unit=1e-3)
+        drawn = [random_devices(np.random.default_rng(seed), problem) for seed in range(200)]
+        simulator = Simulator(problem)
+        start = min(drawn, key=simulator.key)
+        placer.starts = (start,)
+        assert simulator.key(run_placer(placer, problem)) <= simulator.key(start)
+
+    def test_pretrained_weights(self, placer: Placer, name: str) -> None:
+        """They are refused, or the constructor takes them."""
+        if not type(placer).pretrained:
+            _refused(check_pretrained, name, None, 1)
+            return
+        check_pretrained(name, None, 1)
+        assert {"weights", "fine_tune"} <= {*inspect.signature(type(placer)).parameters}
+
+    def test_controllers(self, placer: Placer, name: str) -> None:
+        """They are refused, or what is trained has settings and learns."""
+        if not type(placer).supports_controllers:
+            _refused(check_controllers, name, SIMULATED)
+            return
+        check_controllers(name, SIMULATED)
+        assert type(placer).learned
+        _refused(check_controllers, name, MEASURED)
+
+    def test_its_extra_is_installed(self, placer: Placer, name: str) -> None:
+        """Tests run with all extras; a placer that needs none is never without."""
+        check_extra(name)
+
+    def test_its_settings_tell_all_of_themselves(self, placer: Placer) -> None:
+        """A run directory compares them as text, so an address in memory would refuse every run that is resumed."""
+        assert " at 0x" not in repr(placer.settings)
+
+    def test_notes_and_proof(self, placer: Placer) -> None:
+        """Notes are lines of text, and no placement is faster than what is proven."""
+        problem = random_problem(np.random.default_rng(4), num_ops=30, unit=1e-3)
+        devices = run_placer(placer, problem)
+        assert isinstance(placer.notes, tuple)
+        assert all(isinstance(note, str) and "\n" not in note for note in placer.notes)
+        simulator = Simulator(problem)
+        rng = np.random.default_rng(0)
+        shown = [simulator.key(row) for row in (devices, *(random_devices(rng, problem) for _ in range(50)))]
+        assert placer.proven_s <= min((step_s for over, step_s in shown if over == 0), default=np.inf) * (1 + 1e-9)
+
+    def test_without_tensorflow(self, placer: Placer) -> None:
+        """A placer that does not need it does not load it; only told where nothing else has loaded it."""
+        if type(placer).needs_tensorflow or "tensorflow" in sys.modules:
+            return
+        run_placer(placer, random_problem(np.random.default_rng(5), num_ops=20))
+        assert "tensorflow" not in sys.modules
+
+
+def _refused(check: Callable[..., None], *arguments: object) -> None:
+    with pytest.raises(InputError):
+        check(*arguments)
 
 
 def _problem(

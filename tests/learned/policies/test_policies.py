@@ -138,7 +138,13 @@ class EndError(Exception):
 def test_groups_of_a_grouper_go_on_too(name, tmp_path, monkeypatch):
     """Groups of groups, each with a best of its own."""
     problem = random_problem(np.random.default_rng(4), num_ops=40, num_devices=3, unit=1e-3)
-    PLACERS.add("here", POLICIES[name])
+    policy = POLICIES[name]()
+
+    class Here(type(policy)):
+        def __init__(self):
+            super().__init__(settings=policy.settings)
+
+    PLACERS.add("here", Here)
     search = {"placer": "here", "grouper": "heavy_edge", "groups": 12, "budget": 96}
 
     monkeypatch.setattr(RunDirectory, "keeps_now", True)

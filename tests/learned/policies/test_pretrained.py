@@ -339,7 +339,7 @@ def test_other_files_are_refused(tmp_path, damage, said):
 
 def test_only_those_with_weights_have_weights(file):
     here = problem()
-    with pytest.raises(InputError, match="one of gdp, placeto, placeto_untrained"):
+    with pytest.raises(InputError, match="These placers have pretrained weights: gdp, placeto, placeto_untrained"):
         place(here, placer="heft", fine_tune=3, budget=10)
     with pytest.raises(InputError, match="which is no file"):
         place(here, placer="placeto", weights="no_such.npz", budget=10)
@@ -371,7 +371,11 @@ def test_a_head_that_is_none_is_refused(tmp_path):
 
 def test_a_policy_with_other_constants_is_another_run(tmp_path):
     def placed(groups):
-        PLACERS.add("mine", lambda: PlacetoScratch(settings=PlacetoSettings(groups=groups, hidden=2, rounds=0)))
+        class Mine(PlacetoScratch):
+            def __init__(self):
+                super().__init__(settings=PlacetoSettings(groups=groups, hidden=2, rounds=0))
+
+        PLACERS.add("mine", Mine)
         place(problem(), placer="mine", budget=30, run_dir=tmp_path, baselines=(), progress=False)
 
     placed(8)
