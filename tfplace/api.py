@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -233,7 +235,8 @@ def _evaluator(
             return EVALUATORS[wanted](problem, batch=batch), True
         return (OBJECTIVES[objective] if wanted == SIMULATED else EVALUATORS[wanted])(problem), True
     made, ours = wanted, False
-    if callable(wanted) and not isinstance(wanted, Evaluator):
+    # An evaluator can be called too, so not everything that can be called makes one.
+    if isinstance(wanted, type | functools.partial) or inspect.isroutine(wanted):
         made, ours = wanted(problem), True
     if not isinstance(made, Evaluator):
         raise InputError(
