@@ -24,9 +24,9 @@ from pathlib import Path
 
 from absl import app, flags
 
+from research.suites import suites
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.cli.scripts import script
-from tfplace.comparison import suites
 from tfplace.comparison.journal import Journal
 from tfplace.comparison.tables import Page
 from tfplace.files import check_writable, writing

@@ -106,4 +106,4 @@ def build(name: str, **params: Any) -> Model:
 def _module(name: str) -> Any:
     if name not in ENTRIES:
         raise ValueError(f"received model {name!r}; expected one of {', '.join(names())}.")
-    return importlib.import_module(f"models.{ENTRIES[name].module}")
+    return importlib.import_module(f"tfplace_zoo.{ENTRIES[name].module}")

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from absl import app, flags
 
+from research.suites import suites
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.cli.scripts import script
-from tfplace.comparison import suites
 from tfplace.comparison.cells import Case
 from tfplace.comparison.tables import Page, table
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from absl import app, flags
 
+from research.suites import suites
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.cli.scripts import script
-from tfplace.comparison import suites
 
 ROOT = Path(__file__).resolve().parents[2]
 

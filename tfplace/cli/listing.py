@@ -8,10 +8,10 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from tfplace_zoo import families, zoo
 
 from tfplace.cli.console import say, show
 from tfplace.cli.flagset import asks_for_help
-from tfplace.cli.modules import zoo
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.formatting import format_bytes
 
@@ -69,13 +69,10 @@ def _placers() -> Table:
 
 
 def _models() -> Table:
-    known = zoo()
-    from tfplace_zoo import families
-
     table = _table("name", "what it is", "ops", "groups", "parameters", "memory", "devices", right=range(2, 6))
-    facts = known.facts()
-    for name in known.names():
-        table.add_row(name, known.describe(name), *_sizes(facts.get(name)), _devices(name))
+    facts = zoo.facts()
+    for name in zoo.names():
+        table.add_row(name, zoo.describe(name), *_sizes(facts.get(name)), _devices(name))
     table.caption = (
         "Of a training step: ops; groups of ops that cannot be split; trained parameters; simulated peak memory with "
         "everything on one GPU. devices: accelerators on which papers place it. `tfplace models NAME` shows what "
@@ -88,14 +85,13 @@ def _models() -> Table:
 
 
 def _model(name: str) -> Table:
-    known = zoo()
-    if name not in known.names():
-        raise UnknownNameError("model", name, known.names())
-    table = _table(name, known.describe(name))
-    for what, value in zip(("ops", "groups", "parameters", "memory"), _sizes(known.facts().get(name)), strict=True):
+    if name not in zoo.names():
+        raise UnknownNameError("model", name, zoo.names())
+    table = _table(name, zoo.describe(name))
+    for what, value in zip(("ops", "groups", "parameters", "memory"), _sizes(zoo.facts().get(name)), strict=True):
         table.add_row(what, value)
     table.add_row("devices", _devices(name))
-    for parameter, value in known.parameters(name).items():
+    for parameter, value in zoo.parameters(name).items():
         table.add_row(f"--param={parameter}=", str(value))
     return table
 
@@ -109,7 +105,7 @@ def _sizes(facts: Mapping[str, Any] | None) -> list[str]:
 
 
 def _devices(name: str) -> str:
-    return ", ".join(map(str, zoo().ENTRIES[name].devices))
+    return ", ".join(map(str, zoo.ENTRIES[name].devices))
 
 
 _TABLES: dict[str, Callable[[], Table]] = {"models": _models, "placers": _placers, "topologies": _topologies}

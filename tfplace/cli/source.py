@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfplace.cli.modules import check_module, load_module, zoo, zoo_names
+from tfplace_zoo import zoo
+
+from tfplace.cli.modules import check_module, load_module
 from tfplace.core.graph import OpGraph
 from tfplace.errors import SourceError, TfplaceError, UnknownNameError, describe_error, error_location
 from tfplace.group.dnn_partitioning import is_workload
@@ -41,10 +43,9 @@ def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mappi
 
     Raises:
       UnknownNameError: no such model in the zoo, and no path or module:function either.
-      SourceError: the path or the module does not exist, a file of Python is named instead of a module, or another
-        package hides the zoo.
+      SourceError: the path or the module does not exist, or a file of Python is named instead of a module.
     """
-    if model in zoo_names():
+    if model in zoo.names():
         return lambda batch, params: _from_zoo(model, batch, params)
     path = Path(model)
     _refuse_python_file(model)
@@ -57,7 +58,7 @@ def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mappi
     if module and function:
         check_module(module)
         return lambda batch, params: _from_function(module, function, batch, params)
-    raise UnknownNameError("model", model, (*zoo().names(), "a path", "module:function"))
+    raise UnknownNameError("model", model, (*zoo.names(), "a path", "module:function"))
 
 
 def _refuse_python_file(model: str) -> None:
@@ -123,12 +124,11 @@ def refuse_workload(model: str, command: str) -> None:
 
 
 def _from_zoo(name: str, batch: int | None, params: Mapping[str, str]) -> Source:
-    known = zoo()
     values = _values(params) | ({} if batch is None else {"batch": batch})
     for key in values:
-        if key not in known.parameters(name):
-            raise UnknownNameError(f"parameter of {name}", key, known.parameters(name))
-    built = _called(f"zoo.build({name!r}, ...)", lambda: known.build(name, **values), values)
+        if key not in zoo.parameters(name):
+            raise UnknownNameError(f"parameter of {name}", key, zoo.parameters(name))
+    built = _called(f"zoo.build({name!r}, ...)", lambda: zoo.build(name, **values), values)
     return Source(built.model, built.batch)
 
 
