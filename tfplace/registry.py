@@ -161,11 +161,14 @@ OBJECTIVES = Registry(
 SERVICES = Registry(
     "service",
     {
+        "check_comparison": "tfplace.search.checks:checked_comparison",
+        "check_search": "tfplace.search.checks:checked_search",
         "detect_topology": "tfplace.measure.detect:detect_topology",
         "pictures_html": "tfplace.report.html:pictures_html",
         "placement_html": "tfplace.report.html:placement_html",
         "placement_summary": "tfplace.report.summary:placement_summary",
         "simulate_timeline": "tfplace.simulate.evaluate:timeline_of",
+        "tensorboard_writer": "tfplace.report.tensorboard:load_writer",
         "timeline_save": "tfplace.report.trace:save_trace",
     },
 )
