@@ -11,7 +11,7 @@ from tfplace.core.placement import Placement
 from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError
 from tfplace.option_fields import described
-from tfplace.options import FitOptions
+from tfplace.options import FitOptions, SearchOptions
 
 if TYPE_CHECKING:
     from tfplace.apply.actual import ActualPlacement
@@ -99,7 +99,7 @@ class PlacementCallback(_Hooks):
     ) -> None:
         first = {"topology": topology, "placer": placer, "budget": budget}
         asked = FitOptions.of("PlacementCallback", {**first, **options}).check()  # `fit` may come hours later
-        self._options = asked.search(progress=bool(asked.verbose))
+        self._options = asked.narrowed(SearchOptions, progress=bool(asked.verbose))
         self._given = None if asked.placement is None else Placement.load(asked.placement)
         self.placement: Placement | None = self._given
         self.graph: OpGraph | None = None

@@ -17,6 +17,7 @@ _WIDTH = 120
 _PLACE = re.compile(r"^( +)(\w+|\*\*options): (?:see|those of) `\w+Options`\.\n", re.MULTILINE)
 """The lines of a docstring that generated ones replace."""
 
+_Narrowed = TypeVar("_Narrowed", bound="Options")
 Described = TypeVar("Described", bound=Callable[..., Any])
 
 
@@ -26,6 +27,7 @@ class Spec:
 
     Attributes:
       help: a phrase; the default follows it.
+      python: more of it that is not about the command.
       unset: what the default stands for, if that is None or empty.
       page: of docs/, which says more.
       flag: on the command line; empty is the field's own name, None is no flag.
@@ -33,6 +35,8 @@ class Spec:
         (pairs around "=").
       form: stands for a value in help texts.
       repeated: whether the flag may be given more than once.
+      choices: texts of a flag; empty for any.
+      read: what a flag and its text or texts mean, instead of what `kind` says.
       least: of a number.
       most: of a number.
       recorded: whether a run directory records it, so that another value is another search; or what it records, given
@@ -40,12 +44,15 @@ class Spec:
     """
 
     help: str
+    python: str = ""
     unset: str = ""
     page: str = ""
     flag: str | None = ""
     kind: type = str
     form: str = ""
     repeated: bool = False
+    choices: tuple[str, ...] = ()
+    read: Callable[[str, Any], Any] | None = None
     least: int | None = None
     most: int | None = None
     recorded: bool | Callable[[Any], Any] = True
@@ -75,7 +82,7 @@ class Option:
     @property
     def text(self) -> str:
         """The help with the default, for Python."""
-        return f"{self.spec.help} (default: {self.spec.unset or repr(self.default)})"
+        return f"{self.spec.help}{self.spec.python} (default: {self.spec.unset or repr(self.default)})"
 
 
 def option(default: Any, help: str, **spec: Any) -> Any:
@@ -127,6 +134,10 @@ class Options:
             if name not in known:
                 raise UnknownOptionError(f"option of {where}", name, known)
         return cls(**given)
+
+    def narrowed(self, to: type[_Narrowed], **changed: Any) -> _Narrowed:
+        """The options that another group has too, some of them changed."""
+        return to(**{name: getattr(self, name) for name in to.declared()} | changed)
 
     def given(self) -> dict[str, Any]:
         """Name -> value, of all options."""

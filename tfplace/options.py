@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from tfplace.core.constraints import Constraints
 from tfplace.core.evaluator import Evaluator
@@ -117,7 +117,8 @@ class ProblemOptions(Options):
     )
     progress: Callable[..., None] | bool = option(
         True,
-        "Whether to show a bar on a terminal or in a notebook; `place` also takes a function of the progress",
+        "Whether to show a bar on a terminal or in a notebook",
+        python="; in `place` also a function that is called with the best so far",
         flag=None,
         recorded=False,
     )
@@ -156,8 +157,8 @@ class SearchOptions(ProblemOptions):
     )
     evaluator: str | Evaluator | Callable[[Problem], Evaluator] = option(
         SIMULATED,
-        f"What tells the cost of a placement: {', '.join(EVALUATORS)}; in Python also an evaluator, or a function that "
-        "makes one for the problem",
+        f"What tells the cost of a placement: {', '.join(EVALUATORS)}",
+        python="; also an evaluator, or a function that makes one for the problem",
         page="measuring.md",
         form="NAME",
         recorded=False,
@@ -299,7 +300,3 @@ class FitOptions(SearchOptions):
         unset="none",
         recorded=False,
     )
-
-    def search(self, **changed: Any) -> SearchOptions:
-        """What a search is told, with some options changed."""
-        return SearchOptions(**{name: getattr(self, name) for name in SearchOptions.declared()} | changed)

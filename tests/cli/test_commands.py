@@ -2,33 +2,51 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from tfplace import cli
 from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, UNREAD, main, source
-from tfplace.cli.flagset import model_params
-from tfplace.cli.options import parse
-from tfplace.cli.problem import constraints
+from tfplace.cli.click_options import LazyGroup, read
+from tfplace.cli.place import PlaceFlags, place_command
 from tfplace.compare.defaults import PLACERS_BY_DEFAULT
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.registry import GROUPERS
 
 
+def flags_of(command, *argv):
+    """What a command gets, without running it."""
+    found = []
+    with click.Context(command, info_name="x"), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(command, "callback", lambda **given: found.append(given))
+        command.main([*argv], standalone_mode=False)
+    return {name: read(command._options[name], raw) for name, raw in found[0].items() if raw not in (None, ())}
+
+
 def test_help_names_every_command(capsys):
     assert main(["--help"]) == PLACED
     text = capsys.readouterr().out
-    assert all(f"tfplace {command}" in text for command in ("place", "topologies", "placers", "models"))
-    assert "130 interrupted" in text
+    assert all(command in text for command in cli.COMMANDS)
     assert main([]) == PLACED
+    assert capsys.readouterr().out == text
 
 
-def test_place_help_lists_flags(capsys):
-    assert main(["place", "--help"]) == PLACED
-    text = capsys.readouterr().out
-    flags = (
-        "model batch param fetch inference topology placer budget seed pin forbid colocate max_memory out json quiet"
-    )
-    assert all(f"--{flag} " in text for flag in flags.split())
+@pytest.mark.parametrize("word", ["--help", "--helpfull", "--helpshort", "-h"])
+def test_every_command_describes_itself_by_all_words_for_it(word, capsys):
+    for name in cli.COMMANDS:
+        assert main([name, word]) == PLACED
+        assert f"tfplace {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help_lists_every_flag_with_its_default(name, capsys):
+    command = LazyGroup(cli.COMMANDS).get_command(None, name)
+    assert main([name, "--help"]) == PLACED
+    text = " ".join(capsys.readouterr().out.split())
+    for declared in command._options.values():
+        assert f"--{declared.flag}" in text or f"--[no]{declared.flag}" in text
+        assert declared.spec.help in text
+        assert declared.spec.unset in text
 
 
 def test_help_names_what_there_is_to_choose_from(capsys):
@@ -36,39 +54,44 @@ def test_help_names_what_there_is_to_choose_from(capsys):
     text = capsys.readouterr().out
     assert all(suffix in text for suffix in source.SUFFIXES)
     placers = [name for names in PLACERS_BY_DEFAULT.values() for name in names]
-    assert all(name in text for name in (*GROUPERS, *placers, "`tfplace topologies`"))
-
-
-def test_help_keeps_whole_sentences(capsys):
-    assert main(["place", "--help"]) == PLACED
-    text = capsys.readouterr().out
-    assert "or a topology file; by default this machine." in text
-    assert "see `tfplace placers`" in text
-    assert "repeat this option" not in text
-    for command in ("worker", "extract", "profile", "calibrate"):
-        assert main([command, "--help"]) == PLACED
-        text = capsys.readouterr().out
-        assert "by default" in text and "repeat this option" not in text
-    assert main(["worker", "stray"]) == BAD_INPUT
-    assert "flags only" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("word", ["--helpfull", "--helpshort", "-h"])
-def test_every_command_describes_itself_by_all_words_for_it(word, capsys):
-    for command in cli._COMMANDS:
-        assert main([command, word]) == PLACED
-        assert f"tfplace {command}" in capsys.readouterr().out
+    assert all(name in text for name in (*GROUPERS, *placers))
 
 
 def test_repeated_rules_add_up():
-    rules = constraints(parse(["--model=x", "--forbid=a=GPU:0", "--forbid=b=GPU:0", "--forbid=a=GPU:1,GPU:2"]))
-    assert rules.forbid == {"a": ["GPU:0", "GPU:1", "GPU:2"], "b": ["GPU:0"]}
-    assert constraints(parse(["--model=x", "--pin=a=b=GPU:0", "--pin=a=b=GPU:0"])).pin == {"a=b": "GPU:0"}
+    found = PlaceFlags(
+        **flags_of(place_command, "--forbid=a=GPU:0", "--forbid=b=GPU:0", "--forbid=a=GPU:1,GPU:2", "--pin=a=b=GPU:0")
+    )
+    assert found.rules.forbid == {"a": ["GPU:0", "GPU:1", "GPU:2"], "b": ["GPU:0"]}
+    assert found.rules.pin == {"a=b": "GPU:0"}
 
 
 def test_parameters_are_split_at_the_first_equals_sign():
-    fv = parse(["--model=x", "--param=path=a=b", "--param=n=3"])
-    assert model_params(fv) == {"path": "a=b", "n": "3"}
+    assert flags_of(place_command, "--param=path=a=b", "--param=n=3")["param"] == {"path": "a=b", "n": "3"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "found"),
+    [
+        (["--run_dir=x"], {"run_dir": "x"}),
+        (["--run-dir", "x"], {"run_dir": "x"}),
+        (["--noresume", "--nojson"], {"resume": False, "json": False}),
+        (["--no-resume"], {"resume": False}),
+        (["--resume=false", "--json=true"], {"resume": False, "json": True}),
+        (["--resume=False", "--resume"], {"resume": True}),
+        (["--seed=3", "--seed", "4"], {"seed": 4}),
+        (["--max-memory=GPU:0=1GiB", "--max_memory=GPU:1=2GiB"], {"max_memory": {"GPU:0": "1GiB", "GPU:1": "2GiB"}}),
+        (["--colocate=a,b", "--colocate=c,d"], {"colocate": (["a", "b"], ["c", "d"])}),
+        (["--baselines=heft, single"], {"baselines": ("heft", "single")}),
+    ],
+)
+def test_how_flags_are_spelled(argv, found):
+    assert flags_of(place_command, *argv) == found
+
+
+def test_words_may_stand_between_flags():
+    command = LazyGroup(cli.COMMANDS).get_command(None, "extract")
+    context = command.make_context("extract", ["--inference", "rnnlm_2", "--output=x.npz"])
+    assert context.args == ["rnnlm_2"]
 
 
 def test_version(capsys):
@@ -199,10 +222,10 @@ def test_output_that_nobody_reads_is_no_error():
     ],
 )
 def test_exit_codes(monkeypatch, capsys, error, code, text):
-    def fails(argv):
+    def fails(**_):
         raise error
 
-    monkeypatch.setattr("tfplace.cli.place.place_command", fails)
+    monkeypatch.setattr(place_command, "callback", fails)
     assert main(["place", "--model=x"]) == code
     assert text in capsys.readouterr().err
 

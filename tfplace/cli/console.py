@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from absl import flags
     from rich.console import RenderableType
+
+    from tfplace.cli.flags import ReportFlags
 
 
 class UnreadError(Exception):
@@ -53,20 +54,20 @@ def show(tables: RenderableType) -> None:
 
 
 def present(
-    fv: flags.FlagValues,
+    flags: ReportFlags,
     facts: Callable[[], Mapping[str, Any]],
     tables: Callable[[], RenderableType],
     files: Mapping[str, str],
 ) -> None:
-    """Writes a result as the flags have it: one JSON object, or tables and where files are.
+    """Writes a result as the flags ask for it: one JSON object, or tables and where files are.
 
     Args:
-      fv: with --json.
+      flags: with --json.
       facts: plain data.
       tables: the same for people.
       files: what -> where.
     """
-    if fv.json:
+    if flags.json:
         say(json.dumps({**facts(), "files": dict(files)}, indent=1) + "\n")
         return
     show(tables())

@@ -81,7 +81,8 @@ def _check_rules(options: ProblemOptions, topology: Topology | None) -> None:
         try:
             parse_bytes(size)
         except InputError as error:
-            raise InputError(f"max_memory={device}={size}", error.expected, error.hint) from error
+            received = replace(options, max_memory={device: size}).spelled("max_memory")
+            raise InputError(received, error.expected, error.hint) from error
     Constraints(max_memory=limits)
     if topology is None:
         return
