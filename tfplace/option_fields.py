@@ -80,9 +80,14 @@ class Option:
         return None if self.spec.flag is None else self.spec.flag or self.name
 
     @property
+    def unset(self) -> str:
+        """What the default stands for; empty if it stands for itself."""
+        return self.spec.unset or ("none" if self.default in (None, "", ()) else "")
+
+    @property
     def text(self) -> str:
         """The help with the default, for Python."""
-        return f"{self.spec.help}{self.spec.python} (default: {self.spec.unset or repr(self.default)})"
+        return f"{self.spec.help}{self.spec.python} (default: {self.unset or repr(self.default)})"
 
 
 def option(default: Any, help: str, **spec: Any) -> Any:

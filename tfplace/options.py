@@ -104,7 +104,7 @@ class ProblemOptions(Options):
     )
     objective: str = option(
         STEP_TIME,
-        f"What to minimize: {', '.join(OBJECTIVES)}; throughput is the largest load of a device in a full pipeline",
+        f"What to minimize: {' or '.join(OBJECTIVES)} (the largest load of a device in a full pipeline)",
         page="objectives.md",
         form="NAME",
         recorded=False,

@@ -120,11 +120,11 @@ class _Flag(click.Option):
         """The flag, and what it does with its default."""
         one = self._declared
         spec = one.spec
-        shown = spec.unset or ("" if one.default in (None, "", ()) or one.default is False else _shown(one.default))
+        default = one.unset or ("" if one.default is False else shown(one.default))
         more = " Repeatable." if spec.repeated else ""
         switch = f"--[no]{one.flag}" if one.default is True else f"--{one.flag}"
         name = switch if spec.kind is bool else f"--{one.flag}={spec.form or one.name.upper()}"
-        return name, f"{spec.help}{f' (default: {shown})' if shown else ''}.{more}"
+        return name, f"{spec.help}{f' (default: {default})' if default else ''}.{more}"
 
 
 class LazyGroup(click.Group):
@@ -203,7 +203,8 @@ def _normal(args: Sequence[str], switches: Iterable[str]) -> Iterable[str]:
             yield name if _TRUTHS[text.lower()] else f"--no{name[2:]}"
 
 
-def _shown(default: Any) -> str:
+def shown(default: Any) -> str:
+    """A default as it is written on a command line."""
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
