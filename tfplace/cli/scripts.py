@@ -40,15 +40,16 @@ def script(argv: Sequence[str] = (), *, stopped: str = GOES_ON) -> Iterator[None
 
 def define_flags(options: type[Options]) -> None:
     """Defines the flags of a command for a script; their texts are read by the command."""
+    script = {"module_name": sys.argv[0]}  # whose --help lists them
     for one in options.declared().values():
         if one.flag is None:
             continue
         if one.spec.kind is bool:
-            flags.DEFINE_bool(one.flag, one.default, one.text)
+            flags.DEFINE_bool(one.flag, one.default, one.text, **script)
         elif one.spec.repeated:
-            flags.DEFINE_multi_string(one.flag, [], one.text)
+            flags.DEFINE_multi_string(one.flag, [], one.text, **script)
         else:
-            flags.DEFINE_string(one.flag, None, one.text)
+            flags.DEFINE_string(one.flag, None, one.text, **script)
 
 
 def given_flags(options: type[Options]) -> list[str]:

@@ -72,7 +72,8 @@ def _checked_problem(options: _Options) -> _Options:
 
 def _check_rules(options: ProblemOptions, topology: Topology | None) -> None:
     """Refuses rules that are none, and devices that the topology lacks."""
-    rules, limits = options.constraints or Constraints(), options.max_memory or {}
+    rules = Constraints() if options.constraints is None else options.constraints
+    limits = {} if options.max_memory is None else options.max_memory
     if not isinstance(rules, Constraints):
         raise InputError(f"constraints of type {type(rules).__name__}", "tfplace.Constraints(pin=..., ...)")
     if not isinstance(limits, Mapping):
