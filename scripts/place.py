@@ -10,7 +10,7 @@ from absl import app
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tfplace.cli import main as command
-from tfplace.cli.place import PlaceFlags
+from tfplace.cli.flags import PlaceFlags
 from tfplace.cli.scripts import define_flags, given_flags
 
 define_flags(PlaceFlags)

@@ -10,9 +10,9 @@ import pytest
 import tfplace
 from tests.pages import ROOT, text
 from tfplace import Topology
-from tfplace.cli.compare import CompareFlags
+from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.cli.option_tables import PAGES, written
-from tfplace.cli.place import PlaceFlags, place_command
+from tfplace.cli.place import place_command
 from tfplace.learning.metrics import TAGS
 from tfplace.options import FitOptions
 from tfplace.registry import PLACERS

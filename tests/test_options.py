@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import tfplace
-from tfplace.cli.compare import CompareFlags, compare_command
+from tfplace.cli.compare import compare_command
+from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.cli.option_tables import option_table, written
-from tfplace.cli.place import PlaceFlags, place_command
+from tfplace.cli.place import place_command
 from tfplace.core.constraints import Constraints
 from tfplace.cost.profile import DeviceProfile, Profile
 from tfplace.errors import InputError, UnknownOptionError

@@ -8,7 +8,8 @@ from tests.cli.refusing import assert_refused
 from tfplace import cli
 from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, UNREAD, main, source
 from tfplace.cli.click_options import LazyGroup, read
-from tfplace.cli.place import PlaceFlags, place_command
+from tfplace.cli.flags import PlaceFlags
+from tfplace.cli.place import place_command
 from tfplace.compare.defaults import PLACERS_BY_DEFAULT
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.registry import GROUPERS

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tfplace.cli import BAD_INPUT
+from tfplace.cli.flags import PlaceFlags
 from tfplace.cli.option_tables import PAGES
-from tfplace.cli.place import PlaceFlags
 from tfplace.cli.scripts import script
 from tfplace.compare.cells import Case, Facts, Run
 from tfplace.compare.journal import Journal

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfplace.cli.checks import output_directory
 from tfplace.cli.click_options import PLACING_CODES, command
 from tfplace.cli.console import present
-from tfplace.cli.flags import ReportFlags
+from tfplace.cli.flags import CompareFlags
 from tfplace.cli.modules import find_placer
-from tfplace.cli.problem import ProblemFlags, checked, read_problem
+from tfplace.cli.problem import checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.files import writing
 from tfplace.errors import InfeasibleError, MissingExtraError
@@ -28,11 +27,6 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareFlags(ReportFlags, CompareOptions, ProblemFlags):
-    """Everything that `tfplace compare` can be told."""
-
-
 @command(CompareFlags, codes=PLACING_CODES)
 def compare_command(flags: CompareFlags) -> None:
     """Sets placers side by side on a model, each with the same budget.
@@ -41,7 +35,7 @@ def compare_command(flags: CompareFlags) -> None:
       InputError, InfeasibleError: see the exit codes in docs/cli.md.
       KeyboardInterrupt: before anything was run, or before anything was found that fits.
     """
-    assert flags.source
+    flags.required_model()
     learned = [name for name in flags.placers or () if getattr(find_placer(name), "learned", False)]
     flags = checked(flags)
     out = output_directory("out", None if flags.folder is None else str(flags.folder))
@@ -85,7 +79,7 @@ def _infeasible(comparison: Comparison) -> InfeasibleError:
 def _show(flags: CompareFlags, comparison: Comparison, files: dict[str, str]) -> None:
     from tfplace.compare.comparison_table import comparison_tables
 
-    present(flags, comparison.to_dict, lambda: comparison_tables(comparison), files)
+    present(flags.json, comparison.to_dict, lambda: comparison_tables(comparison), files)
 
 
 def _write(comparison: Comparison, out: Path, stages: Stages, files: dict[str, str]) -> None:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tfplace.cli.flags import ReportFlags
-
 
 class UnreadError(Exception):
     """Nobody reads the results any more, as behind `| head`."""
@@ -54,7 +52,7 @@ def show(tables: RenderableType) -> None:
 
 
 def present(
-    flags: ReportFlags,
+    as_json: bool,
     facts: Callable[[], Mapping[str, Any]],
     tables: Callable[[], RenderableType],
     files: Mapping[str, str],
@@ -62,12 +60,12 @@ def present(
     """Writes a result as the flags ask for it: one JSON object, or tables and where files are.
 
     Args:
-      flags: with --json.
+      as_json: whether one object is wanted.
       facts: plain data.
       tables: the same for people.
       files: what -> where.
     """
-    if flags.json:
+    if as_json:
         say(json.dumps({**facts(), "files": dict(files)}, indent=1) + "\n")
         return
     show(tables())

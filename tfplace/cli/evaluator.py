@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfplace.cli.checks import check_addresses, step_timeout_s
+from tfplace.cli.flags import PlaceFlags
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
@@ -15,7 +16,6 @@ from tfplace.errors import InputError
 from tfplace.registry import EVALUATORS, OBJECTIVES
 
 if TYPE_CHECKING:
-    from tfplace.cli.place import PlaceFlags
     from tfplace.measure.backend import Backend
 
 

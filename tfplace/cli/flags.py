@@ -1,4 +1,4 @@
-"""Flags that commands share and that Python has no option for: models, rules, measuring, output."""
+"""The flags of placing and comparing: the options of Python, and those that only the command has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import ClassVar
 from tfplace.cli.click_options import once, pairs
 from tfplace.cli.source import SUFFIXES
 from tfplace.core.constraints import Constraints
+from tfplace.core.stepcost import MEASURED
+from tfplace.core.topology import Topology
+from tfplace.errors import InputError
 from tfplace.option_fields import Options, option
+from tfplace.options import CompareOptions, ProblemOptions, SearchOptions
 
 
 class Flags(Options):
@@ -128,3 +132,50 @@ class ReportFlags(Flags):
 
     json: bool = option(False, "Print one JSON object instead of tables", kind=bool)
     quiet: bool = option(False, "No progress and no notes on stderr", kind=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemFlags(ProblemOptions, RuleFlags, BuildFlags, ModelFlags):
+    """What is placed where, and by what rules."""
+
+    def required_model(self) -> str:
+        """What --model names.
+
+        Raises:
+          InputError: it is not given.
+        """
+        if not self.model:
+            expected = "--model=NAME, PATH or module:function"
+            raise InputError("no --model", expected, "See tfplace models for names.")
+        return self.model
+
+    @property
+    def known_topology(self) -> Topology | None:
+        """The topology of checked flags; None for the devices of this machine."""
+        return None if self.topology is None else Topology.load(self.topology)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceFlags(ReportFlags, MeasureFlags, SearchOptions, ProblemFlags):
+    """Everything that `tfplace place` can be told."""
+
+    title: ClassVar[str] = "Output"
+
+    out: str | None = option(
+        None, "Directory for placement, trace, placed graph, topology and report", unset="none", form="DIRECTORY"
+    )
+
+    @property
+    def measures(self) -> bool:
+        """Whether steps are measured."""
+        return self.evaluator == MEASURED
+
+    @property
+    def measures_here(self) -> bool:
+        """Whether steps run on the devices of this process, all of which it then has to see."""
+        return self.measures and not self.workers and not self.cluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareFlags(ReportFlags, CompareOptions, ProblemFlags):
+    """Everything that `tfplace compare` can be told."""

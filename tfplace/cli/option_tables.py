@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tfplace.cli.click_options import shown
-from tfplace.cli.compare import CompareFlags
-from tfplace.cli.place import PlaceFlags
+from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.errors import InputError
 from tfplace.option_fields import Option, Options
 from tfplace.options import CompareOptions, FitOptions

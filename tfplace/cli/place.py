@@ -7,23 +7,22 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tfplace.cli.checks import output_directory
 from tfplace.cli.click_options import PLACING_CODES, command
 from tfplace.cli.console import present
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
-from tfplace.cli.flags import MeasureFlags, ReportFlags
+from tfplace.cli.flags import PlaceFlags
 from tfplace.cli.modules import blaming, find_placer
-from tfplace.cli.problem import ProblemFlags, checked, read_problem
+from tfplace.cli.problem import checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.files import write_whole, writing
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import MEASURED, SIMULATED
+from tfplace.core.stepcost import SIMULATED
 from tfplace.core.timeline import Timeline
 from tfplace.errors import TfplaceError
-from tfplace.option_fields import option
 from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
@@ -33,27 +32,6 @@ from tfplace.report.summary import summary_tables
 
 if TYPE_CHECKING:
     from tfplace.measure.measured import MeasuredEvaluator
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlaceFlags(ReportFlags, MeasureFlags, SearchOptions, ProblemFlags):
-    """Everything that `tfplace place` can be told."""
-
-    title: ClassVar[str] = "Output"
-
-    out: str | None = option(
-        None, "Directory for placement, trace, placed graph, topology and report", unset="none", form="DIRECTORY"
-    )
-
-    @property
-    def measures(self) -> bool:
-        """Whether steps are measured."""
-        return self.evaluator == MEASURED
-
-    @property
-    def measures_here(self) -> bool:
-        """Whether steps run on the devices of this process, all of which it then has to see."""
-        return self.measures and not self.workers and not self.cluster
 
 
 @dataclass
@@ -93,12 +71,12 @@ def place_command(flags: PlaceFlags) -> None:
     finally:
         if result.placement is not None:
             found = result.placement
-            present(flags, lambda: placement_facts(found), lambda: summary_tables(found), result.files)
+            present(flags.json, lambda: placement_facts(found), lambda: summary_tables(found), result.files)
 
 
 def _checked(flags: PlaceFlags) -> tuple[PlaceFlags, Path | None]:
     """What flags can have wrong, said before the model is built; and the directory for files."""
-    assert flags.source
+    flags.required_model()
     find_placer(flags.placer)
     if isinstance(flags.init, str) and flags.init in PLACERS:
         find_placer(flags.init)

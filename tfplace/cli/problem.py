@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tfplace.cli import source
-from tfplace.cli.flags import BuildFlags, ModelFlags, RuleFlags
+from tfplace.cli.flags import ProblemFlags
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core import archive
 from tfplace.core.constraints import Constraints
@@ -15,32 +15,9 @@ from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, SourceError
 from tfplace.group.dnn_partitioning import is_workload, load_workload
-from tfplace.options import ProblemOptions
 from tfplace.report.progress import Stages
 
-_Flags = TypeVar("_Flags", bound="ProblemFlags")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProblemFlags(ProblemOptions, RuleFlags, BuildFlags, ModelFlags):
-    """What is placed where, and by what rules."""
-
-    @property
-    def source(self) -> str:
-        """What --model names.
-
-        Raises:
-          InputError: it is not given.
-        """
-        if not self.model:
-            expected = "--model=NAME, PATH or module:function"
-            raise InputError("no --model", expected, "See tfplace models for names.")
-        return self.model
-
-    @property
-    def known_topology(self) -> Topology | None:
-        """The topology of checked flags; None for the devices of this machine."""
-        return None if self.topology is None else Topology.load(self.topology)
+_Flags = TypeVar("_Flags", bound=ProblemFlags)
 
 
 def checked(flags: _Flags) -> _Flags:
@@ -49,7 +26,7 @@ def checked(flags: _Flags) -> _Flags:
     Raises:
       InputError: no model, flags of the wrong form or that do not go together, or files that are none.
     """
-    assert flags.source
+    flags.required_model()
     return replace(flags, constraints=flags.rules).check()
 
 
@@ -80,7 +57,7 @@ def read_problem(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[Pr
         raise InputError(
             f"flags that change the problem in {flags.model!r}",
             "none of --topology, --profile and the rules, which the file holds already",
-            _elsewhere(flags.source),
+            _elsewhere(flags.required_model()),
         )
     return read, None
 
@@ -103,7 +80,7 @@ def _elsewhere(model: str) -> str:
 
 def _read(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[OpGraph | Problem, Any]:
     """The model's graph and batch; for a file of a problem, that problem."""
-    model = flags.source
+    model = flags.required_model()
     build = source.find(model, flags.fetch)
     if (is_workload(model) or archive.is_archive(model)) and (flags.inference or flags.fetch):
         raise SourceError(f"--inference or --fetch for {model!r}", "neither: the file holds one step's graph as it is")
