@@ -18,7 +18,8 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from models import families  # noqa: E402
+from tfplace_zoo import families  # noqa: E402
+
 from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.errors import UnknownNameError  # noqa: E402
 

@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.scripts import script  # noqa: E402
-from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
+from tfplace.files import check_writable, write_whole, writing  # noqa: E402
 
 PRESETS = ROOT / "tfplace/core/presets"
-PRODUCTS = json.loads((ROOT / "tfplace/measure/products.json").read_text())
+PRODUCTS = json.loads((ROOT / "tfplace/measurement/calibration/products.json").read_text())
 
 OVERHEAD = (
     "Placeto's simulator: 5.7 us between ops on a K80. Kept for newer GPUs: it is TensorFlow's share, not theirs."

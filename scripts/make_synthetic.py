@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.scripts import script  # noqa: E402
-from tfplace.core.files import check_writable, write_whole, writing  # noqa: E402
+from tfplace.files import check_writable, write_whole, writing  # noqa: E402
 from tfplace.testing import synthetic  # noqa: E402
 
 _KEEP = flags.DEFINE_integer("keep", 64, "How many problems to keep.", 1)

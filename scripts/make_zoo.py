@@ -1,4 +1,4 @@
-"""Builds every model of the zoo and writes models/zoo_facts.json, which `tfplace models` shows.
+"""Builds every model of the zoo and writes models/tfplace_zoo/zoo_facts.json, which `tfplace models` shows.
 
     python scripts/make_zoo.py                             # models that are new or whose parameters changed
     python scripts/make_zoo.py --only=gnmt_8 --nofacts     # anew, but facts stay as they are
@@ -23,15 +23,16 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from models import zoo  # noqa: E402
+from tfplace_zoo import zoo  # noqa: E402
+
 from tfplace.cli.scripts import script  # noqa: E402
-from tfplace.core.files import write_whole  # noqa: E402
 from tfplace.errors import UnknownNameError  # noqa: E402
+from tfplace.files import write_whole  # noqa: E402
 
 _ONLY = flags.DEFINE_list("only", [], "Names of the models to build, whether known or not; by default all.")
 _AGAIN = flags.DEFINE_bool("again", False, "Build also what has not changed.")
 _GRAPHS = flags.DEFINE_string("graphs", None, "Directory for NAME.npz of each model built; by default none is kept.")
-_FACTS = flags.DEFINE_bool("facts", True, "Whether to write models/zoo_facts.json.")
+_FACTS = flags.DEFINE_bool("facts", True, "Whether to write models/tfplace_zoo/zoo_facts.json.")
 _CHILD = flags.DEFINE_string("child", None, "Build this one and print its facts; used by the script itself.")
 
 
@@ -88,7 +89,7 @@ def _build(name: str) -> dict[str, Any]:
 
     load_tensorflow(gpus=False)
     import tfplace
-    from tfplace.compare.zoo import model_facts
+    from tfplace.report.model_facts import model_facts
 
     start = time.monotonic()
     built = zoo.build(name)

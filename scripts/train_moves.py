@@ -24,10 +24,10 @@ sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import command, extracted, script  # noqa: E402
-from tfplace.compare.cells import Case  # noqa: E402
-from tfplace.core.files import check_writable, write_whole  # noqa: E402
+from tfplace.comparison.cells import Case  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
-from tfplace.pretrain.corpus import Entry  # noqa: E402
+from tfplace.files import check_writable, write_whole  # noqa: E402
+from tfplace.pretraining.corpus import Entry  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 from tfplace.version import VERSION  # noqa: E402
 
@@ -60,13 +60,13 @@ def _train() -> None:
     searches = Path(_SEARCHES.value) if _SEARCHES.value else path.with_suffix(".searches")
     check_writable(searches / path.name)
     load_tensorflow(gpus=False)
-    from tfplace.pretrain.card import moves_card_text
-    from tfplace.pretrain.move_lessons import MoveSchool
-    from tfplace.pretrain.move_training import MoveCourse, train
-    from tfplace.workers.processes import Processes
+    from tfplace.engines.process_workers import ProcessEngine
+    from tfplace.pretraining.card import moves_card_text
+    from tfplace.pretraining.move_lessons import MoveSchool
+    from tfplace.pretraining.move_training import MoveCourse, train
 
     course = MoveCourse(_EVALUATIONS.value, _ROUNDS.value, epochs=_EPOCHS.value, seed=_SEED.value)
-    engine = Processes(_WORKERS.value)
+    engine = ProcessEngine(_WORKERS.value)
     make = functools.partial(MoveSchool, entries, course.evaluations, searches)
     with contextlib.closing(engine.start(make)) as workers, Stages(quiet=False) as stages:
         learned = train(entries, course, workers, stages.progress)
@@ -80,7 +80,7 @@ def _train() -> None:
 
 def _entries() -> list[Entry]:
     """Every graph, on one topology each."""
-    from models import families
+    from tfplace_zoo import families
 
     for topology in _TOPOLOGIES.value:
         Topology.preset(topology)  # says which there are

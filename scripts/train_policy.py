@@ -27,11 +27,11 @@ sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import command, extracted, given, script  # noqa: E402
-from tfplace.compare.cells import Case  # noqa: E402
-from tfplace.core.files import check_writable, write_whole  # noqa: E402
+from tfplace.comparison.cells import Case  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.errors import UnknownNameError  # noqa: E402
-from tfplace.pretrain.corpus import Entry, held_out  # noqa: E402
+from tfplace.files import check_writable, write_whole  # noqa: E402
+from tfplace.pretraining.corpus import Entry, held_out  # noqa: E402
 from tfplace.registry import Registry  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 from tfplace.version import VERSION  # noqa: E402
@@ -62,8 +62,8 @@ _WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights, and .
 
 _FILES = ("graphs", "out", "known", "weights", "workers")
 _PUPILS = {
-    "gdp": "tfplace.pretrain.gdp_pupil:GdpPupil",
-    "placeto": "tfplace.pretrain.placeto_pupil:PlacetoPupil",
+    "gdp": "tfplace.pretraining.trainable_gdp:TrainableGdp",
+    "placeto": "tfplace.pretraining.trainable_placeto:TrainablePlaceto",
 }
 
 
@@ -75,10 +75,10 @@ def main(argv: list[str]) -> None:
 
 def _train() -> None:
     load_tensorflow(gpus=False)
-    from tfplace.pretrain.card import card_text
-    from tfplace.pretrain.student import Teaching
-    from tfplace.pretrain.training import Course, Training
-    from tfplace.workers.processes import Processes
+    from tfplace.engines.process_workers import ProcessEngine
+    from tfplace.pretraining.card import card_text
+    from tfplace.pretraining.student import Teaching
+    from tfplace.pretraining.training import Course, Training
 
     out = Path(_OUT.value)
     path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
@@ -97,17 +97,17 @@ def _train() -> None:
     )
     known = Path(_KNOWN.value) if _KNOWN.value else out / "known"
     teaching = Teaching(known, groups=_TEACHER_GROUPS.value, evaluations=_TEACHER.value)
-    pupil = functools.partial(Registry("policy", _PUPILS)[_POLICY.value], seed=_SEED.value, **_settings())
+    trainable = functools.partial(Registry("policy", _PUPILS)[_POLICY.value], seed=_SEED.value, **_settings())
     with Stages(quiet=False) as stages:
         shown = _Shown(stages)
         training = Training(
             _entries(),
-            pupil,
+            trainable,
             _POLICY.value,
             course=course,
             teaching=teaching,
             folder=out,
-            engine=Processes(_WORKERS.value),
+            engine=ProcessEngine(_WORKERS.value),
             shown=shown,
         )
         try:
@@ -132,7 +132,7 @@ def _settings() -> dict[str, Any]:
         return {}
     if _POLICY.value != "gdp":
         raise SystemExit(f"{' '.join(ours)} with --policy={_POLICY.value}; only gdp has that.")
-    from tfplace.policies.gdp import GdpSettings
+    from tfplace.learned.policies.gdp import GdpSettings
 
     settings = GdpSettings(**dict.fromkeys(_ABLATE.value, False))
     train = dataclasses.replace(settings.train, batch=_DRAWN.value or settings.train.batch)
@@ -154,7 +154,7 @@ class _Shown:
 
 def _entries() -> list[Entry]:
     """Every graph on every topology; those that are held out also where nothing is learned."""
-    from models import families, zoo
+    from tfplace_zoo import families, zoo
 
     graphs = []
     for family in dict.fromkeys([*_FAMILIES.value, *_WITHOUT.value]):

@@ -24,8 +24,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt themselves and others
 
 NUM_LOGICAL_CPUS = 4
-FLOORS_WITHOUT_TENSORFLOW = {"core", "group", "cost", "simulate", "schedule", "study", "placers", "search"}
-FLOORS_WITHOUT_TENSORFLOW |= {"report", "testing", "workers"}
+FLOORS_WITHOUT_TENSORFLOW = {"core", "io", "group", "cost", "simulation", "schedule", "local_search"}
+FLOORS_WITHOUT_TENSORFLOW |= {"placers", "search", "report", "testing", "engines"}
 
 
 @pytest.fixture(scope="session")

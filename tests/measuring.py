@@ -4,7 +4,7 @@ import numpy as np
 
 from tfplace.core.stepcost import MEASURED, Failure, FailureKind, Samples, bare, failed
 from tfplace.errors import ApplyError
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.sources import formulate
 from tfplace.testing import make_graph, make_topology
 

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from tfplace.compare.journal import Journal
-from tfplace.compare.standings import standings
+from tfplace.comparison.case_results import read_case_results
+from tfplace.comparison.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,5 +21,7 @@ def unwrapped(name):
 
 def rows_of(suite):
     """Of its committed results."""
-    header = json.loads(text(f"benchmarks/{suite}.jsonl").partition("\n")[0])["header"]
-    return [row for row in standings(Journal(ROOT / "benchmarks" / f"{suite}.jsonl", header)) if row.runs]
+    header = json.loads(text(f"research/data/{suite}.jsonl").partition("\n")[0])["header"]
+    return [
+        row for row in read_case_results(Journal(ROOT / "research" / "data" / f"{suite}.jsonl", header)) if row.runs
+    ]

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from tfplace.core.stepcost import FAILED_BYTES
+from tfplace.local_search.batches import WHOLE_SPACE
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study.batches import WHOLE_SPACE
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_topology, random_graph, random_problem
 
 
@@ -34,8 +34,8 @@ class Watched(Simulator):
         return over, step_s
 
 
-def study_of(problem, evaluations=2000, seed=0, evaluator=None):
-    return Search(problem, Budget(evaluations=evaluations), seed, evaluator=evaluator).study("test")
+def context_of(problem, evaluations=2000, seed=0, evaluator=None):
+    return Search(problem, Budget(evaluations=evaluations), seed, evaluator=evaluator).context("test")
 
 
 def wide_problem(seed, num_ops=13, num_devices=2, tight=False):

@@ -13,11 +13,11 @@ from tfplace import Topology
 from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.cli.option_tables import PAGES, written
 from tfplace.cli.place import place_command
-from tfplace.learning.metrics import TAGS
+from tfplace.learned.training.metrics import TAGS
 from tfplace.options import FitOptions
 from tfplace.registry import PLACERS
 from tfplace.report.tensorboard import BEST, TRAINING
-from tfplace.search.init import goes_on
+from tfplace.search.capabilities import goes_on
 from tfplace.testing import make_graph
 
 
@@ -61,7 +61,7 @@ def test_the_placer_of_ones_own_works_as_written(tmp_path, monkeypatch):
     graph = make_graph({"a": 10**9, "b": 10**9, "c": 10**6}, ["a -> c", "b -> c"])
     found = tfplace.compare(graph, "2xP100", placers=("greedy:Greedy",), budget=100, seeds=2, progress=False)
     assert not found.troubles()
-    assert found.standing.median_s("greedy:Greedy") <= found.standing.median_s("single")
+    assert found.results.median_s("greedy:Greedy") <= found.results.median_s("single")
 
 
 def test_the_simulator_is_asked_as_written(tmp_path, monkeypatch):

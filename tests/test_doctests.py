@@ -6,7 +6,7 @@ import pytest
 
 import tfplace
 
-WITH_TENSORFLOW = ("tfplace.extract", "tfplace.apply", "tfplace.keras", "tfplace.measure")
+WITH_TENSORFLOW = ("tfplace.extraction", "tfplace.execution", "tfplace.keras", "tfplace.measurement")
 MODULES = [
     m.name for m in pkgutil.walk_packages(tfplace.__path__, "tfplace.") if not m.name.startswith(WITH_TENSORFLOW)
 ]

@@ -12,13 +12,13 @@ from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.cli.option_tables import option_table, written
 from tfplace.cli.place import place_command
 from tfplace.core.constraints import Constraints
+from tfplace.core.engine import Controllers
 from tfplace.cost.profile import DeviceProfile, Profile
+from tfplace.engines.process_workers import ProcessEngine
 from tfplace.errors import InputError, UnknownOptionError
 from tfplace.keras import PlacementCallback
 from tfplace.options import CompareOptions, FitOptions, SearchOptions
 from tfplace.testing import random_problem
-from tfplace.workers.base import Controllers
-from tfplace.workers.processes import Processes
 
 SURFACES = [(tfplace.place, SearchOptions), (tfplace.compare, CompareOptions), (PlacementCallback, FitOptions)]
 COMMANDS = [(place_command, PlaceFlags, SearchOptions), (compare_command, CompareFlags, CompareOptions)]
@@ -139,7 +139,7 @@ WRONG = [
     ({"controllers": "2"}, "controllers='2'", "a number", ""),
     ({"controllers": -1}, "controllers=-1", "a number", ""),
     ({"controllers": 2, "placer": "seq2seq", "evaluator": "measured"}, "measured", "simulated", ""),
-    ({"controllers": Controllers(Processes(1)), "placer": "seq2seq", "asynchronous": True}, "asynchronous", "", ""),
+    ({"controllers": Controllers(ProcessEngine(1)), "placer": "seq2seq", "asynchronous": True}, "asynchronous", "", ""),
     ({"asynchronous": True}, "asynchronous=True", "both", ""),
     ({"fine_tune": 3, "placer": "heft"}, "'heft'", "placeto", ""),
     ({"fine_tune": -1, "placer": "placeto"}, "fine_tune=-1", "at least 0", ""),

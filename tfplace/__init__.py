@@ -11,23 +11,16 @@ Importing tfplace does not load TensorFlow; the first call that needs it does.
 
 from __future__ import annotations
 
-import importlib
-
-# Some functions share their name with the package that does their work. The packages are loaded first: Python binds a
-# package's name to its parent when it is first loaded, and would otherwise replace the function by the package.
-for _package in ("apply", "compare", "extract", "measure", "simulate"):
-    importlib.import_module(f"tfplace.{_package}")
-
-from tfplace import keras  # noqa: E402
-from tfplace.api import actual_placement, apply, compare, place, simulate  # noqa: E402
-from tfplace.core.constraints import Constraints  # noqa: E402
-from tfplace.core.graph import OpGraph  # noqa: E402
-from tfplace.core.placement import Placement  # noqa: E402
-from tfplace.core.problem import Problem  # noqa: E402
-from tfplace.core.topology import Topology  # noqa: E402
-from tfplace.errors import InfeasibleError, TfplaceError  # noqa: E402
-from tfplace.sources import extract, formulate  # noqa: E402
-from tfplace.version import VERSION  # noqa: E402
+from tfplace import keras
+from tfplace.api import actual_placement, apply, compare, place, simulate
+from tfplace.core.constraints import Constraints
+from tfplace.core.graph import OpGraph
+from tfplace.core.placement import Placement
+from tfplace.core.problem import Problem
+from tfplace.core.topology import Topology
+from tfplace.errors import InfeasibleError, TfplaceError
+from tfplace.sources import extract, formulate
+from tfplace.version import VERSION
 
 __version__ = VERSION
 

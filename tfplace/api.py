@@ -18,9 +18,9 @@ from tfplace.options import CompareOptions, SearchOptions
 from tfplace.sources import graph_of, problem_of
 
 if TYPE_CHECKING:
-    from tfplace.apply.actual import ActualPlacement
-    from tfplace.apply.placed import Placed
-    from tfplace.compare.comparison import Comparison
+    from tfplace.comparison.comparison import Comparison
+    from tfplace.execution.actual import ActualPlacement
+    from tfplace.execution.placed import Placed
     from tfplace.report.progress import Stages
 
 
@@ -124,7 +124,7 @@ def compare_problem(problem: Problem, options: CompareOptions, stages: Stages) -
       options: checked; of those that say what is placed the problem has its own.
       stages: is told what goes on.
     """
-    from tfplace.compare.comparison import compare_placers
+    from tfplace.comparison.comparison import compare_placers
     from tfplace.search.grouped import merged
 
     if options.grouper is not None and options.groups is not None:
@@ -185,7 +185,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
         be with.
       UnknownNameError: no such device.
     """
-    from tfplace.simulate.evaluate import simulate_devices
+    from tfplace.simulation.evaluate import simulate_devices
 
     if not isinstance(problem, Problem):
         raise InputError(f"a {type(problem).__name__} to simulate", "a problem", "tfplace.formulate(graph, topology)")
@@ -194,7 +194,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
             raise InputError(
                 f"a {type(devices).__name__} of devices to simulate",
                 "a placement, a file of one, or a dict of op name -> device name",
-                "Of [U] devices of units: from tfplace.simulate.evaluate import Simulator; Simulator(problem)(units).",
+                "Of [U] devices of units: tfplace.simulation.evaluate.Simulator(problem)(units).",
             )
         devices = Placement.load(devices, graph=problem.graph).devices
     return simulate_devices(problem, devices)
@@ -223,7 +223,7 @@ def apply(
       ApplyError: this machine lacks a device of the placement (lists what it has), or the source cannot be run.
       PlacementError: the placement is for another graph (says what differs), or no file of one.
     """
-    from tfplace.apply.placed import apply_placement
+    from tfplace.execution.placed import apply_placement
 
     placement = Placement.load(placement)  # at once: reading a model takes longer
     graph = graph_of(source, batch)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfplace.formatting import format_bytes
+
 
 class TfplaceError(Exception):
     """Base of all tfplace errors."""
@@ -123,8 +125,6 @@ class InfeasibleError(TfplaceError):
     """
 
     def __init__(self, reason: str, shortages: Sequence[Shortage], ways_out: Sequence[str]) -> None:
-        from tfplace.units import format_bytes
-
         self.shortages = tuple(shortages)
         self.ways_out = tuple(ways_out)
         lines = [reason]
@@ -156,12 +156,12 @@ def near_names(name: str, known: Iterable[str], limit: int = 5) -> list[str]:
     return near[:limit]
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error that is not ours, for a message about what it comes from."""
     return f"{type(error).__name__}: {error}".rstrip(".")
 
 
-def where(error: BaseException) -> str:
+def error_location(error: BaseException) -> str:
     """The file and line it comes from: the user's, though a library may have raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "site-packages" not in frame.filename][-1:] or frames[-1:]

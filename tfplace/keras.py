@@ -14,9 +14,9 @@ from tfplace.option_fields import described
 from tfplace.options import FitOptions, SearchOptions
 
 if TYPE_CHECKING:
-    from tfplace.apply.actual import ActualPlacement
-    from tfplace.apply.keras_model import WithoutXla
-    from tfplace.apply.placed import Placed
+    from tfplace.execution.actual import ActualPlacement
+    from tfplace.execution.keras_model import WithoutXla
+    from tfplace.execution.placed import Placed
 
 __all__ = ["PlacementCallback"]
 
@@ -125,7 +125,7 @@ class PlacementCallback(_Hooks):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Stands in for the model's train function; placing waits for the first batch."""
-        from tfplace.apply.keras_model import WithoutXla, check_placeable
+        from tfplace.execution.keras_model import WithoutXla, check_placeable
 
         other = getattr(getattr(self.model, "train_function", None), "__self__", None)
         if isinstance(other, PlacementCallback) and other is not self and other.params is self.params:
@@ -173,7 +173,7 @@ class PlacementCallback(_Hooks):
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def _train_function(self, iterator: Any) -> Any:
-        from tfplace.apply.keras_model import run_batches
+        from tfplace.execution.keras_model import run_batches
 
         # What a callback trains in between is not placed, nor what comes after a fit that failed outside of a step. One
         # that trains on a batch in `on_train_batch_begin` comes between that of this one and the step.
@@ -203,8 +203,8 @@ class PlacementCallback(_Hooks):
 
     def _place(self, data: Any, iterator: Any) -> Placed:
         """Places the model for a fit whose first batch is `data`; keeps an earlier placement if nothing changed."""
-        from tfplace.apply.keras_model import plain, shapes_of
-        from tfplace.apply.placed import apply_placement
+        from tfplace.execution.keras_model import plain, shapes_of
+        from tfplace.execution.placed import apply_placement
 
         spec = plain(iterator.element_spec)
         key = spec, shapes_of(data)
@@ -220,9 +220,9 @@ class PlacementCallback(_Hooks):
 
     def _read(self, spec: Any, data: Any) -> OpGraph:
         """The training step as traced from `spec`, its sizes those of the batch `data`."""
-        from tfplace.apply.keras_model import shapes_of
-        from tfplace.extract.function import graph_from_function
-        from tfplace.extract.keras_model import trace_keras_step
+        from tfplace.execution.keras_model import shapes_of
+        from tfplace.extraction.function import graph_from_function
+        from tfplace.extraction.keras_model import trace_keras_step
 
         name = self.model.name
         concrete = trace_keras_step(self.model, spec, training=True)
@@ -242,7 +242,7 @@ class PlacementCallback(_Hooks):
         Raises:
           PlacementError: it is for another model or batch.
         """
-        from tfplace.extract.batch import as_specs
+        from tfplace.extraction.batch import as_specs
 
         assert self._given is not None
         assert self.graph is not None
@@ -259,14 +259,14 @@ class PlacementCallback(_Hooks):
         Raises:
           ApplyError: this machine lacks an accelerator of the topology.
         """
-        from tfplace.apply.devices import map_devices
+        from tfplace.execution.devices import map_devices
 
         topology = self._options.topology
         if self._given is None and isinstance(topology, Topology):
             map_devices([d.name for d in topology.devices if d.type != "CPU"], self._devices)
 
     def _check_shapes(self, data: Any) -> None:
-        from tfplace.apply.keras_model import shapes_of
+        from tfplace.execution.keras_model import shapes_of
 
         if self._fixed and shapes_of(data) != self._key[1]:
             raise ApplyError(

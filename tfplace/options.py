@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from tfplace.core.constraints import Constraints
+from tfplace.core.engine import Controllers
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
@@ -22,7 +23,6 @@ from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.option_fields import Options, option
 from tfplace.registry import EVALUATORS, GROUPERS, OBJECTIVES, SERVICES
-from tfplace.workers.base import Controllers
 
 if TYPE_CHECKING:
     from tfplace.cost.profile import Profile
@@ -234,11 +234,11 @@ class SearchOptions(ProblemOptions):
         except TypeError:
             count = -1
         if count < 0:
-            expected = "a number of processes, or tfplace.workers.base.Controllers"
+            expected = "a number of processes, or tfplace.core.engine.Controllers"
             raise InputError(self.spelled("controllers"), expected)
-        from tfplace.workers.processes import Processes
+        from tfplace.engines.process_workers import ProcessEngine
 
-        return Controllers(Processes(count), asynchronous=self.asynchronous) if count else None
+        return Controllers(ProcessEngine(count), asynchronous=self.asynchronous) if count else None
 
     def check(self) -> Self:
         """See `ProblemOptions.check`.

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfplace.core.archive import is_archive, load
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, SourceError
+from tfplace.io.archive import is_archive, load
 
 if TYPE_CHECKING:
     from tfplace.cost.profile import Profile
@@ -52,7 +52,7 @@ def extract(
             )
         graph = OpGraph.load(source)
         return graph if name is None else replace(graph, name=name)
-    from tfplace.extract.sources import extract_source
+    from tfplace.extraction.sources import extract_source
 
     return extract_source(source, batch, training=training, fetches=fetches, name=name)
 

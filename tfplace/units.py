@@ -1,4 +1,4 @@
-"""Quantities with units, read and written: "12GiB", "10GB/s", "9.3TFLOP/s", "25us".
+"""Quantities with units, read: "12GiB", "10GB/s", "9.3TFLOP/s", "25us"; `tfplace.formatting` writes them.
 
 Everything inside tfplace is bytes, seconds, bytes per second and floating-point operations per second; text with units
 exists only at the border.
@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from tfplace.errors import InputError
+from tfplace.formatting import format_bytes
 
 _NUMBER = r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
 _PATTERN = re.compile(_NUMBER + r"([A-Za-zµ]*(?:/s)?)\s*")
@@ -79,34 +80,3 @@ def parse_flops(value: str | int | float) -> float:
     9300000000000.0
     """
     return _parse(value, _FLOPS, "compute rate", '"9.3TFLOP/s" or a number of operations per second')
-
-
-def format_bytes(size: float) -> str:
-    """A size with a binary unit and three significant digits.
-
-    >>> format_bytes(12 * 2**30)
-    '12.0 GiB'
-    """
-    for factor, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if abs(size) >= factor:
-            return f"{_three_digits(size / factor)} {unit}"
-    return f"{size:.0f} B"
-
-
-def format_seconds(seconds: float) -> str:
-    """A duration with a fitting unit and three significant digits.
-
-    >>> format_seconds(0.0123)
-    '12.3 ms'
-    """
-    if not math.isfinite(seconds):
-        return str(seconds)
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if abs(seconds) >= 0.9995 * factor:
-            return f"{_three_digits(seconds / factor)} {unit}"
-    return "0 s" if seconds == 0 else f"{_three_digits(seconds / 1e-9)} ns"
-
-
-def _three_digits(number: float) -> str:
-    digits = 2 if abs(number) < 9.995 else 1 if abs(number) < 99.95 else 0
-    return f"{number:.{digits}f}"

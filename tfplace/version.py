@@ -4,7 +4,7 @@ import contextlib
 import importlib.metadata
 import platform
 
-VERSION = "0.1.0"
+VERSION = "0.2.0.dev0"
 
 _DECIDE = (
     *("tensorflow", "keras", "tf-keras", "tensorflow-probability", "dm-sonnet"),

@@ -9,7 +9,7 @@ from tfplace import Topology
 from tfplace.cli import BAD_INPUT, PLACED, main
 from tfplace.cli.calibrate import _LARGEST, CalibrateFlags
 from tfplace.cli.profile import ProfileFlags
-from tfplace.measure.transfers import SIZES
+from tfplace.measurement.calibration.transfers import SIZES
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_tables_are_printed_before_the_file_is_written(tmp_path, monkeypatch, ca
 @pytest.mark.cluster
 def test_two_workers(tmp_path, capsys, logical_cpus, monkeypatch):
     for name, less in (("SIDE", 64), ("COPY_BYTES", 2**20), ("_FEW_OPS", 10), ("_MANY_OPS", 100)):
-        monkeypatch.setattr(f"tfplace.measure.rates.{name}", less)  # the numbers are another test's
+        monkeypatch.setattr(f"tfplace.measurement.calibration.rates.{name}", less)  # the numbers are another test's
     out = tmp_path / "topology.json"
     assert main(["calibrate", f"--output={out}", "--max_size=4KiB", "--quiet"]) == PLACED
     text = capsys.readouterr().out

@@ -10,7 +10,7 @@ from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, UN
 from tfplace.cli.click_options import LazyGroup, read
 from tfplace.cli.flags import PlaceFlags
 from tfplace.cli.place import place_command
-from tfplace.compare.defaults import PLACERS_BY_DEFAULT
+from tfplace.comparison.defaults import PLACERS_BY_DEFAULT
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.registry import GROUPERS
 
@@ -134,7 +134,7 @@ def test_lists(command, names, capsys):
         (["place", "--model=inception_v33"], {"hint": "Did you mean 'inception_v3'"}),
         (["place", "--model=missing/graph.pb"], {"received": "does not exist"}),
         (["place", "--model=no_such_module:build"], {"received": "module 'no_such_module', which cannot be found"}),
-        (["place", "--model=models.zoo:bild"], {"hint": "It has names, describe, parameters, facts, build"}),
+        (["place", "--model=tfplace_zoo.zoo:bild"], {"hint": "It has names, describe, parameters, facts, build"}),
         (["place", "--model=rnnlm_2", "--param=unis=3"], {"received": "parameter of rnnlm_2 'unis'"}),
         (["place", "--model=rnnlm_2", "--param=units"], {"expected": "--param=NAME=VALUE"}),
         (["place", "--model=rnnlm_2", "--topology=4xP101"], {"hint": "Did you mean '4xP100'"}),

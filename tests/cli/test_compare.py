@@ -12,8 +12,8 @@ OWN = """
 class Mine:
     citation = "none"
 
-    def place(self, study):
-        return study.problem.allowed.argmax(axis=1)
+    def place(self, context):
+        return context.problem.allowed.argmax(axis=1)
 """
 
 
@@ -42,7 +42,7 @@ def test_a_table_files_and_json(command, tmp_path, capfd):
 
 
 def test_without_matplotlib_everything_else_is_written(command, tmp_path, capfd, monkeypatch):
-    from tfplace.compare.comparison import Comparison
+    from tfplace.comparison.comparison import Comparison
     from tfplace.errors import MissingExtraError
 
     def fails(self, path):
@@ -101,7 +101,7 @@ def test_what_fails_in_a_placer_of_ones_own_is_told_as_such(source, said, comman
 def test_what_was_run_is_shown_though_the_page_is_not_written(
     stop, code, said, *, command, tmp_path, capfd, monkeypatch
 ):
-    from tfplace.compare.comparison import Comparison
+    from tfplace.comparison.comparison import Comparison
 
     def fails(self, path):
         raise stop

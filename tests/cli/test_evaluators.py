@@ -165,6 +165,6 @@ def test_steps_get_the_batch_of_the_model_and_the_time_that_is_asked_for(two_cpu
         assert len(batch) == 2 and timeout_s == 300
         raise InputError("enough", "nothing more")
 
-    monkeypatch.setattr("tfplace.measure.measured.MeasuredEvaluator", opened)
+    monkeypatch.setattr("tfplace.measurement.protocol.measured.MeasuredEvaluator", opened)
     flags = [f"--topology={two_cpus}", "--evaluator=measured", "--step_timeout=5min", "--quiet"]
     assert_refused([*SMALL, *flags], received="enough")

@@ -11,7 +11,9 @@ import pytest
 from tests.cli.refusing import assert_refused
 from tfplace.cli import BAD_INPUT, PLACED, main
 
-WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+WORKLOAD = (
+    Path(__file__).parents[2] / "research" / "data" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+)
 PLACE = ["place", f"--model={WORKLOAD}", "--quiet", "--json", "--budget=64 evaluations"]
 
 

@@ -2,11 +2,11 @@ import json
 
 import keras
 import pytest
+from tfplace_zoo import zoo
 
 import tfplace
-from models import zoo
 from tfplace.cli import BAD_INPUT, PLACED, main
-from tfplace.compare.zoo import model_facts
+from tfplace.report.model_facts import model_facts
 
 QUICK = ("rnnlm_2", "two_tower", "wide_mlp")
 

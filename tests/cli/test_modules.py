@@ -1,4 +1,4 @@
-"""Modules of the user beside the package `models` that comes with tfplace."""
+"""Modules of the user, a package `models` among them."""
 
 import os
 import subprocess
@@ -32,44 +32,17 @@ def run(folder, *argv, **env):
 def project(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "net.py").write_text("from models.parts import build\n")
-    (tmp_path / "models" / "parts.py").write_text(NET.format(factor=2))  # the zoo has such a module too
+    (tmp_path / "models" / "parts.py").write_text(NET.format(factor=2))
     return tmp_path
 
 
-@pytest.mark.parametrize("package", [True, False])
 @pytest.mark.parametrize("env", [{}, {"PYTHONPATH": "."}])
-def test_the_users_own_models_come_first(project, package, env):
-    if package:
-        (project / "models" / "__init__.py").touch()
+def test_a_package_of_the_users_may_be_called_models(project, env):
+    (project / "models" / "__init__.py").touch()
     done = run(project, "place", "--model=models.net:build", *QUICK, **env)
     assert done.returncode == PLACED, done.stderr
     assert '"step_s"' in done.stdout
-
-
-def test_the_zoo_is_found_beside_the_users_models(project):
-    (project / "models" / "__init__.py").touch()
-    assert run(project, "models", "rnnlm_2").returncode == PLACED
-    done = run(project, "place", "--model=models.families:member", *QUICK)
-    assert done.returncode == BAD_INPUT
-    assert "missing a required argument: 'family'" in done.stderr
-
-
-@pytest.mark.parametrize("argv", [["models"], ["models", "rnnlm_2"], ["place", "--model=inception_v3"]])
-def test_models_that_hide_the_zoo_are_named(project, argv):
-    (project / "models" / "__init__.py").write_text("raise RuntimeError('not to be loaded')\n")
-    (project / "models" / "zoo.py").touch()
-    done = run(project, *argv, PYTHONPATH=".")
-    assert done.returncode == BAD_INPUT
-    assert f"a package `models` at {project / 'models'}, which hides the zoo's" in done.stderr
-    assert "Give that package another name" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_files_need_no_zoo(project):
-    (project / "models" / "__init__.py").touch()
-    done = run(project, "place", "--model=missing.npz", PYTHONPATH=".")
-    assert done.returncode == BAD_INPUT
-    assert "'missing.npz', which does not exist" in done.stderr
+    assert run(project, "models", "rnnlm_2", **env).returncode == PLACED
 
 
 @pytest.fixture
@@ -86,9 +59,22 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("here")
 def test_modules_are_found_without_being_loaded():
-    for module in ("net", "package", "package.inside", "folder.inside", "os.path", "models.rnnlm", "models.families"):
+    for module in (
+        "net",
+        "package",
+        "package.inside",
+        "folder.inside",
+        "os.path",
+        "tfplace_zoo.rnnlm",
+        "tfplace_zoo.families",
+    ):
         check_module(module)
-    for module in ("nett", "nett.inside", "package.outside", "folder.outside", "models.rnnml", "models.families.x"):
+    for module in (
+        "nett",
+        "nett.inside",
+        "package.outside",
+        "folder.outside",
+    ):
         with pytest.raises(SourceError, match="cannot be found"):
             check_module(module)
 
@@ -119,7 +105,7 @@ def test_python_runs_the_package():
 
 def test_a_placer_that_ends_the_process_is_told(tmp_path, monkeypatch, capsys):
     (tmp_path / "exiting.py").write_text(
-        "import sys\nclass Exits:\n    citation = 'none'\n    def place(self, study):\n        sys.exit(0)\n"
+        "import sys\nclass Exits:\n    citation = 'none'\n    def place(self, context):\n        sys.exit(0)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     random_problem(np.random.default_rng(0), 8, 2).save(tmp_path / "p.npz")

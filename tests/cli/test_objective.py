@@ -8,7 +8,9 @@ import pytest
 from tests.cli.refusing import assert_refused
 from tfplace.cli import PLACED, main
 
-WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+WORKLOAD = (
+    Path(__file__).parents[2] / "research" / "data" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+)
 PLACE = ["place", f"--model={WORKLOAD}", "--quiet", "--budget=20 evaluations"]
 
 

@@ -25,7 +25,9 @@ def test_bad_input(argv, fields):
 
 
 def test_a_cache_that_takes_nothing_is_told_before_anything_is_measured(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("tfplace.measure.profile.profile_graph", lambda *args, **kwargs: pytest.fail("measured"))
+    monkeypatch.setattr(
+        "tfplace.measurement.calibration.profile.profile_graph", lambda *args, **kwargs: pytest.fail("measured")
+    )
     argv = ["profile", "rnnlm_2", *SMALL, f"--output={tmp_path / 'profile.json'}", "--quiet"]
     assert main([*argv, "--cache=/proc/cache.json"]) == BAD_INPUT
     assert "cache /proc/cache.json, which could not be written" in capsys.readouterr().err

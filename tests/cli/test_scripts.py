@@ -15,8 +15,8 @@ from tfplace.cli import BAD_INPUT
 from tfplace.cli.flags import PlaceFlags
 from tfplace.cli.option_tables import PAGES
 from tfplace.cli.scripts import script
-from tfplace.compare.cells import Case, Facts, Run
-from tfplace.compare.journal import Journal
+from tfplace.comparison.cells import Case, Facts, Run
+from tfplace.comparison.journal import Journal
 from tfplace.errors import InputError
 from tfplace.testing import make_graph
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 import tfplace
 from tfplace.cli import source
 from tfplace.errors import SourceError
-from tfplace.extract.keras_model import untrained
+from tfplace.extraction.keras_model import untrained
 
 
 def test_zoo_model_takes_batch_and_parameters():
@@ -54,9 +54,9 @@ def test_user_functions_give_a_pair_a_source_or_a_zoo_like_object():
         ("lost_models:build", {}, r"fails when it is imported: ModuleNotFoundError: .*no_such_module"),
         ("builtins:dict", {}, "a function written in Python"),
         ("rnnlm_2", {"layers": "two"}, r"layers='two', which failed: TypeError"),
-        ("models.families:member", {}, r"missing a required argument: 'family'"),
-        ("models.families:member", {"family": "ptb", "index": "32"}, r"which failed: ValueError"),
-        ("models.families:member", {"family": "foo", "index": "0"}, r"which failed: ValueError"),
+        ("tfplace_zoo.families:member", {}, r"missing a required argument: 'family'"),
+        ("tfplace_zoo.families:member", {"family": "ptb", "index": "32"}, r"which failed: ValueError"),
+        ("tfplace_zoo.families:member", {"family": "foo", "index": "0"}, r"which failed: ValueError"),
     ],
 )
 def test_what_builders_raise_is_bad_input(name, params, message):

@@ -8,7 +8,7 @@ import pytest
 from tfplace.errors import InfeasibleError
 from tfplace.registry import PLACERS
 from tfplace.search.place import search_placement
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices
 from tfplace.testing.placers import PlacerSuite, run_placer
 
@@ -132,7 +132,7 @@ class TestHeft(PlacerSuite):
 class TestHierarchical(PlacerSuite):
     @pytest.fixture
     def placer(self):
-        from tfplace.policies.hierarchical import Hierarchical, HierarchicalSettings
+        from tfplace.learned.policies.hierarchical import Hierarchical, HierarchicalSettings
 
         return Hierarchical(settings=HierarchicalSettings(hidden=8, embedding=4, groups=8))
 
@@ -252,7 +252,7 @@ class TestScotch(PlacerSuite):
 class TestSeq2Seq(PlacerSuite):
     @pytest.fixture
     def placer(self):
-        from tfplace.policies.seq2seq import Seq2Seq, Seq2SeqSettings
+        from tfplace.learned.policies.seq2seq import Seq2Seq, Seq2SeqSettings
 
         return Seq2Seq(settings=Seq2SeqSettings(hidden=8, embedding=4))
 

@@ -7,7 +7,7 @@ import pytest
 
 from tfplace.core.placement import Placement
 from tfplace.errors import PlacementError
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology
 
 

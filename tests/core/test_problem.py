@@ -9,7 +9,7 @@ from tfplace.core.costs import CostTable
 from tfplace.core.grouping import Grouping
 from tfplace.core.timeline import Timeline
 from tfplace.errors import ConstraintError, GraphError, InputError, PlacementError
-from tfplace.simulate.evaluate import timeline_of
+from tfplace.simulation.evaluate import timeline_of
 from tfplace.testing import make_graph, make_problem, make_topology
 from tfplace.testing.strategies import placed_problems
 

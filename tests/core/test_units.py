@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfplace import units
+from tfplace import formatting, units
 from tfplace.errors import InputError
 
 
 @given(st.integers(0, 2**53))
 def test_sizes_are_read_as_written(size):
-    assert units.parse_bytes(units.format_bytes(size)) == pytest.approx(size, rel=0.006)
+    assert units.parse_bytes(formatting.format_bytes(size)) == pytest.approx(size, rel=0.006)
     assert units.parse_bytes(size) == size == units.parse_bytes(f"{size}B")
 
 
 @given(st.floats(1e-9, 1e9))
 def test_durations_are_read_as_written(seconds):
-    assert units.parse_seconds(units.format_seconds(seconds)) == pytest.approx(seconds, rel=0.006)
+    assert units.parse_seconds(formatting.format_seconds(seconds)) == pytest.approx(seconds, rel=0.006)
     assert units.parse_seconds(repr(seconds)) == seconds
 
 
@@ -32,7 +32,7 @@ def test_durations_are_read_as_written(seconds):
     ],
 )
 def test_durations_are_rounded_before_their_unit_is_chosen(seconds, text):
-    assert units.format_seconds(seconds) == text
+    assert formatting.format_seconds(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,6 @@ def test_a_size_is_no_duration():
 
 
 def test_odd_durations_are_written():
-    assert units.format_seconds(0) == "0 s"
-    assert units.format_seconds(math.inf) == "inf"
-    assert units.format_seconds(3e-9) == "3.00 ns"
+    assert formatting.format_seconds(0) == "0 s"
+    assert formatting.format_seconds(math.inf) == "inf"
+    assert formatting.format_seconds(3e-9) == "3.00 ns"

@@ -5,18 +5,18 @@ import pytest
 import tensorflow as tf
 
 import tfplace
-from tests.apply.test_same_results import MODELS, TOLERANCE, run
+from tests.execution.test_same_results import MODELS, TOLERANCE, run
 from tests.gpus import HALF_MIB
 from tests.keras.fitting import both, fit, make_model
-from tests.measure.steps import two_towers
+from tests.measurement.steps import two_towers
 from tfplace.core.stepcost import FailureKind
 from tfplace.cost.profiled import step_ratio
 from tfplace.keras import PlacementCallback
-from tfplace.measure.calibrate import calibrate
-from tfplace.measure.local import LocalDevices
-from tfplace.measure.measured import MeasuredEvaluator
-from tfplace.measure.profile import profile_graph
-from tfplace.measure.rates import gpu_model
+from tfplace.measurement.backends.local import LocalDevices
+from tfplace.measurement.calibration.calibrate import calibrate
+from tfplace.measurement.calibration.profile import profile_graph
+from tfplace.measurement.calibration.rates import gpu_model
+from tfplace.measurement.protocol.measured import MeasuredEvaluator
 
 pytestmark = pytest.mark.gpu
 CLOSE = {"rtol": 1e-2, "atol": 1e-2}

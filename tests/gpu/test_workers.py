@@ -8,15 +8,15 @@ import pytest
 import tensorflow as tf
 
 import tfplace
-from tests.measure.clusters import training_graph
-from tests.measure.steps import two_towers
+from tests.measurement.clusters import training_graph
+from tests.measurement.steps import two_towers
 from tfplace.core.stepcost import FailureKind
 from tfplace.cost.profiled import step_ratio
-from tfplace.measure.calibrate import calibrate
-from tfplace.measure.cluster import Cluster
-from tfplace.measure.measured import MeasuredEvaluator
-from tfplace.measure.profile import profile_graph
-from tfplace.measure.rates import machine_gpu_model
+from tfplace.measurement.backends.cluster import Cluster
+from tfplace.measurement.calibration.calibrate import calibrate
+from tfplace.measurement.calibration.profile import profile_graph
+from tfplace.measurement.calibration.rates import machine_gpu_model
+from tfplace.measurement.protocol.measured import MeasuredEvaluator
 
 pytestmark = [pytest.mark.gpu, pytest.mark.cluster]
 QUICK = {"warmup": 2, "repeats": 5, "tolerance": 100.0}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tfplace.core.constraints import Constraints
 from tfplace.errors import ConstraintError, GraphError
 from tfplace.group.arrays import problem_from_arrays, topological_order
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_topology
 
 TWO = make_topology(2, bandwidth=10.0, latency=0.5)

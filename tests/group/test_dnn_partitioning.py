@@ -8,9 +8,9 @@ import pytest
 
 from tfplace.errors import SourceError
 from tfplace.group.dnn_partitioning import is_workload, load_workload
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning"
+FOLDER = Path(__file__).parents[2] / "research" / "data" / "dnn_partitioning"
 REFERENCE = json.loads((FOLDER / "reference.json").read_text())
 WORKLOADS = sorted(path.stem for path in (FOLDER / "workloads").glob("*.json"))
 

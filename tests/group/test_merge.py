@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfplace.core.search_context import BudgetSpentError
 from tfplace.errors import PlacementError
 from tfplace.group.merge import merge_units, renumber
+from tfplace.local_search.grouped_context import Grouped
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study.base import BudgetSpentError
-from tfplace.study.grouped import Grouped
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
@@ -65,13 +65,13 @@ def test_a_group_needs_a_device():
 
 def test_what_a_grouped_study_evaluates_counts_for_its_study():
     problem = make_problem(make_graph({"a": 100, "b": 100, "c": 1}, ["a -> c"]), make_topology(2))
-    study = Search(problem, Budget(evaluations=4), seed=0).study("outer")
-    grouped = Grouped(study, np.array([0, 1, 0], np.int32))
+    context = Search(problem, Budget(evaluations=4), seed=0).context("outer")
+    grouped = Grouped(context, np.array([0, 1, 0], np.int32))
     assert grouped.key(np.array([0, 0], np.int32)) == Simulator(problem).key(np.zeros(3, np.int32))
     over, step_s = grouped.keys(np.array([[0, 1], [1, 0]], np.int32))
     assert len(over) == len(step_s) == 2
-    assert grouped.best_key == study.best_key
-    np.testing.assert_array_equal(grouped.ungroup(grouped.best), study.best)
+    assert grouped.best_key == context.best_key
+    np.testing.assert_array_equal(grouped.ungroup(grouped.best), context.best)
     inner = grouped.share(1.0, "inner")
     assert inner.best is None
     assert inner.key(np.array([1, 1], np.int32)) == inner.best_key

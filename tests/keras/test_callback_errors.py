@@ -18,7 +18,6 @@ from tests.keras.fitting import (
     make_model,
     train_function_of,
 )
-from tfplace.apply.placed import Placed
 from tfplace.errors import (
     ApplyError,
     InfeasibleError,
@@ -28,7 +27,8 @@ from tfplace.errors import (
     TopologyError,
     UnknownNameError,
 )
-from tfplace.extract import tf_internals
+from tfplace.execution.placed import Placed
+from tfplace.extraction import tf_internals
 from tfplace.keras import PlacementCallback
 
 

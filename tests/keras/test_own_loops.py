@@ -21,7 +21,7 @@ from tests.keras.fitting import (
     make_model,
 )
 from tfplace.errors import SourceError
-from tfplace.extract import tf_internals
+from tfplace.extraction import tf_internals
 
 
 def both_ways(make, **arguments):

@@ -9,8 +9,8 @@ import numpy as np
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.schedule.cp_model import Limits
 from tfplace.schedule.cp_process import Question, answer
-from tfplace.simulate.evaluate import Simulator, timeline_of
-from tfplace.simulate.pipeline import PipelineLoads
+from tfplace.simulation.evaluate import Simulator, timeline_of
+from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.testing import make_topology, random_problem
 from tfplace.testing.graphs import random_graph
 from tfplace.testing.problems import random_topology

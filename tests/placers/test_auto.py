@@ -11,31 +11,31 @@ import textwrap
 import numpy as np
 import pytest
 
+from tfplace.core.search_context import BudgetSpentError
 from tfplace.placers.auto import MEMBERS, Auto, _Found, _Portfolio
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study.base import BudgetSpentError
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
 def auto(problem, budget, seed=0):
     search = Search(problem, Budget.parse(budget), seed)
-    study = search.study("auto")
+    context = search.context("auto")
     with contextlib.suppress(BudgetSpentError):
-        Auto().place(study)
-    return search, study
+        Auto().place(context)
+    return search, context
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_never_worse_than_a_member(seed):
     problem = random_problem(np.random.default_rng(seed), 60, 4, unit=1e-3, tight=seed % 2 == 0)
-    _, study = auto(problem, 300)
+    _, context = auto(problem, 300)
     simulator = Simulator(problem)
     for name in MEMBERS:
-        alone = Search(problem, Budget(evaluations=50), seed).study(name)
-        assert study.best_key <= simulator.key(PLACERS[name]().place(alone))
+        alone = Search(problem, Budget(evaluations=50), seed).context(name)
+        assert context.best_key <= simulator.key(PLACERS[name]().place(alone))
 
 
 def test_longer_budgets_are_used_and_help():
@@ -57,7 +57,7 @@ def test_notes_tell_which_member_the_answer_goes_back_to():
     problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
     placer, search = Auto(), Search(problem, Budget(evaluations=2000), 0)
     with contextlib.suppress(BudgetSpentError):
-        placer.place(search.study("auto"))
+        placer.place(search.context("auto"))
     origin = placer.notes[-1].removeprefix("auto: the answer goes back to ")
     assert origin in {*MEMBERS, "one device"}
     ends = [note for note in placer.notes if " from " in note]
@@ -79,17 +79,17 @@ def test_places_without_tensorflow():
 
 
 def test_a_time_budget_is_kept():
-    search, study = auto(random_problem(np.random.default_rng(7), 200, 4, ties=False), "0.5s")
+    search, context = auto(random_problem(np.random.default_rng(7), 200, 4, ties=False), "0.5s")
     assert 0.4 < search.seconds < 3.0
-    assert study.best is not None
+    assert context.best is not None
 
 
 def test_stops_at_the_bound():
     """A chain cannot be quicker than on one device."""
     graph = make_graph({f"x{i}": 8 for i in range(30)}, [f"x{i} -> x{i + 1}" for i in range(29)])
-    search, study = auto(make_problem(graph, make_topology(3)), 10**7)
+    search, context = auto(make_problem(graph, make_topology(3)), 10**7)
     assert search.evaluations < 100
-    assert len(set(study.best.tolist())) == 1
+    assert len(set(context.best.tolist())) == 1
 
 
 def test_spreads_branches():
@@ -105,9 +105,9 @@ def test_spreads_branches():
         last = f"m{m}/join"
     graph = make_graph(ops, edges)
     problem = make_problem(graph, make_topology(4, bandwidth=1e4, latency=0.0), 1.0)
-    _, study = auto(problem, 20_000)
+    _, context = auto(problem, 20_000)
     alone = graph.num_ops  # a second each
-    assert study.best_key[1] < 0.45 * alone
+    assert context.best_key[1] < 0.45 * alone
 
 
 def test_scouts_as_far_as_the_budget_goes():
@@ -117,7 +117,7 @@ def test_scouts_as_far_as_the_budget_goes():
         placer = Auto()
         search = Search(problem, Budget(evaluations=budget), 0)
         with contextlib.suppress(BudgetSpentError):
-            placer.place(search.study("auto"))
+            placer.place(search.context("auto"))
         return [note.split(":")[1].strip() for note in placer.notes[2:-1]]
 
     few, many = scouts(400), scouts(20_000)
@@ -142,11 +142,11 @@ def test_a_quick_placement_that_is_a_little_too_large_is_a_better_start_than_the
     slow = np.tile([1.0, 0.01, 0.01], (40, 1))
     problem = make_problem(graph, topology, slow)
     tight = dataclasses.replace(problem, memory_limit=np.array([2**40, 30 * 2**20, 30 * 2**20]))
-    run = _Portfolio(Search(tight, Budget(evaluations=1000), 0).study("auto"))
+    run = _Portfolio(Search(tight, Budget(evaluations=1000), 0).context("auto"))
     on_host = np.zeros(tight.num_units, np.int32)
     too_large = np.where(np.arange(tight.num_units) % 40 < 32, 1, 2).astype(np.int32)
     for name, devices in (("host", on_host), ("too large", too_large)):
-        run.found.append(_Found(name, run.study.key(devices), devices, name))
+        run.found.append(_Found(name, run.context.key(devices), devices, name))
     assert run.found[0].key < run.found[1].key  # what fits is better
     assert run._start(0, run._alone()).name == "too large"
     assert run._alone().devices.tolist() == [1] * tight.num_units
@@ -157,7 +157,7 @@ def test_by_throughput_loads_are_searched():
     search = Search(problem, Budget(evaluations=400), 0, evaluator=OBJECTIVES["throughput"](problem))
     placer = Auto()
     with contextlib.suppress(BudgetSpentError):
-        placer.place(search.study("auto"))
+        placer.place(search.context("auto"))
     assert placer.notes[0].startswith("auto: constructed: ")
     assert all(
         "load_search from" in note for note in placer.notes[1:] if not any(w in note for w in ("stopped", "goes back"))
@@ -171,7 +171,7 @@ def test_a_member_that_fails_costs_nothing_but_itself():
     class Broken:
         citation = ""
 
-        def place(self, study):
+        def place(self, context):
             raise ZeroDivisionError("by 0")
 
     PLACERS.add("m_etf", Broken)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.group.forward import forward_blocks
+from tfplace.local_search.devices import single_devices
 from tfplace.placers.contiguous import Contiguous
 from tfplace.schedule.ideals import all_ideals, chain, depth_first_order
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.simulate.pipeline import PipelineLoads
-from tfplace.study.devices import single_devices
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning"
+FOLDER = Path(__file__).parents[2] / "research" / "data" / "dnn_partitioning"
 REFERENCE = json.loads((FOLDER / "reference.json").read_text())
 LONG = "thr-layer-gnmt-inf"
 PUBLISHED = [

@@ -10,7 +10,7 @@ from tfplace.placers.m_etf import MEtf
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
@@ -60,7 +60,7 @@ def test_m_etf_sees_that_transfers_wait_for_one_another():
 def test_variables_that_fill_a_device_send_the_next_unit_on(placer):
     graph = make_graph(dict.fromkeys("abcd", ()), variables=dict.fromkeys("abcd", 60))
     problem = make_problem(graph, make_topology(2, memory=[200, 70]), np.tile([1.0, 1.0], (4, 1)))
-    device = placer().place(Search(problem, Budget(evaluations=50), 0).study("x"))
+    device = placer().place(Search(problem, Budget(evaluations=50), 0).context("x"))
     assert np.bincount(device).tolist() == [3, 1]
 
 
@@ -69,6 +69,6 @@ def test_variables_that_fill_a_device_send_the_next_unit_on(placer):
 def test_the_answer_is_the_best_of_all_plans(placer, seed):
     problem = random_problem(np.random.default_rng(seed), 150, 3)
     search = Search(problem, Budget(evaluations=200), 0)
-    key = Simulator(problem).key(placer().place(search.study("x")))
+    key = Simulator(problem).key(placer().place(search.context("x")))
     assert key == search.best_key
     assert 1 <= search.evaluations <= 20

@@ -14,6 +14,7 @@ import tfplace
 from tests.measuring import Measuring
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError, MissingExtraError
+from tfplace.formatting import format_seconds
 from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.placers import exact
@@ -22,14 +23,13 @@ from tfplace.schedule import cp_process
 from tfplace.schedule.cp_model import Answer, Limits, interchangeable
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.simulate.options import Options
-from tfplace.simulate.pipeline import PipelineLoads
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import Options
+from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.testing import make_topology, random_problem
-from tfplace.units import format_seconds
 
 ROOT = Path(__file__).parents[2]
-WORKLOADS = ROOT / "benchmarks" / "dnn_partitioning" / "workloads"
+WORKLOADS = ROOT / "research" / "data" / "dnn_partitioning" / "workloads"
 EVALUATORS = {STEP_TIME: Simulator, THROUGHPUT: PipelineLoads}
 
 

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 
 from tfplace.group.layers import layers
+from tfplace.local_search.devices import compute_devices
 from tfplace.placers.expert import Expert, _cut, by_family, contiguous
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.study.devices import compute_devices
 from tfplace.testing import make_graph, make_problem, make_topology
 
 
@@ -38,7 +38,7 @@ def training_graph(num_layers=4):
 
 
 def place(problem):
-    return Expert().place(Search(problem, Budget(evaluations=1), 0).study("expert"))
+    return Expert().place(Search(problem, Budget(evaluations=1), 0).context("expert"))
 
 
 def by_name(problem, devices):
@@ -163,7 +163,7 @@ def test_the_better_of_rule_and_blocks_is_returned():
     graph = make_graph(dict.fromkeys(cells, 8), [f"{a} -> {b}" for a, b in itertools.pairwise(cells)], types=types)
     problem = make_problem(graph, make_topology(2))
     search = Search(problem, Budget(evaluations=10), 0)
-    placed = Expert().place(search.study("expert"))
+    placed = Expert().place(search.context("expert"))
     assert search.evaluations == 2
     assert search.best_key == search.evaluator.key(placed)
 

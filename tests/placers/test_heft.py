@@ -10,7 +10,7 @@ from tfplace.placers.heft import Heft
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
@@ -63,7 +63,7 @@ def test_the_answer_is_the_best_of_all_plans(seed):
     problem = random_problem(np.random.default_rng(seed), 150, 3)
     search = Search(problem, Budget(evaluations=200), 0)
     simulator = Simulator(problem)
-    key = simulator.key(Heft().place(search.study("heft")))
+    key = simulator.key(Heft().place(search.context("heft")))
     assert key == search.best_key
     assert key <= simulator.key(Scheduler.of(problem).by_order().unit_device)
 
@@ -71,5 +71,5 @@ def test_the_answer_is_the_best_of_all_plans(seed):
 def test_evaluations_are_few_where_memory_is_not_short():
     problem = random_problem(np.random.default_rng(0), 200, 3)
     search = Search(problem, Budget(evaluations=200), 0)
-    Heft().place(search.study("heft"))
+    Heft().place(search.context("heft"))
     assert 1 <= search.evaluations <= 20

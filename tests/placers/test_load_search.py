@@ -13,11 +13,11 @@ from tfplace.group.dnn_partitioning import load_workload
 from tfplace.placers.load_search import LoadSearch, anneal, make_board, make_state, place_all
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.pipeline import PipelineLoads, count_loads
+from tfplace.simulation.pipeline import PipelineLoads, count_loads
 from tfplace.testing import make_topology, random_devices, random_problem
 from tfplace.testing.problems import random_topology
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning"
+FOLDER = Path(__file__).parents[2] / "research" / "data" / "dnn_partitioning"
 REFERENCE = json.loads((FOLDER / "reference.json").read_text())
 
 
@@ -94,6 +94,6 @@ def test_starts_are_never_lost():
 def test_by_the_step_time_the_best_step_counts():
     problem = random_problem(np.random.default_rng(3), num_ops=30)
     run = Search(problem, Budget(evaluations=30), 0)
-    assert run.study("").objective == STEP_TIME
+    assert run.context("").objective == STEP_TIME
     devices = run.run(LoadSearch(), "load_search")
     assert run.evaluator.key(devices) == run.best_key

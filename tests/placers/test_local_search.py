@@ -8,20 +8,20 @@ import itertools
 import numpy as np
 import pytest
 
+from tfplace.core.search_context import BudgetSpentError
+from tfplace.local_search import annealing
 from tfplace.placers.local_search import LocalSearch
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study import annealing
-from tfplace.study.base import BudgetSpentError
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_graph, random_problem
 
 
 def search(problem, *, seed=0, evaluations=4000, **settings):
-    study = Search(problem, Budget(evaluations=evaluations), seed).study("local_search")
+    context = Search(problem, Budget(evaluations=evaluations), seed).context("local_search")
     with contextlib.suppress(BudgetSpentError):
-        LocalSearch(**settings).place(study)
-    return study
+        LocalSearch(**settings).place(context)
+    return context
 
 
 def brute_force(problem):
@@ -65,8 +65,8 @@ def test_finds_its_way_out_of_memory_trouble():
 
 def test_stops_when_nothing_can_move():
     graph = make_graph(dict.fromkeys("ab", 4), ["a -> b"])
-    study = search(make_problem(graph, make_topology(1)), evaluations=10**9)
-    assert study.spent < 1e-3
+    context = search(make_problem(graph, make_topology(1)), evaluations=10**9)
+    assert context.spent < 1e-3
 
 
 @pytest.mark.parametrize("tight", [False, True])
@@ -78,7 +78,7 @@ def test_several_moves_at_once_decide_as_one_processor_would(tight):
         evaluator = Simulator(problem, threads=threads)
         whole = Search(problem, Budget(evaluations=700), 5, evaluator=evaluator)
         with contextlib.suppress(BudgetSpentError):
-            LocalSearch().place(whole.study("local_search"))
+            LocalSearch().place(whole.context("local_search"))
         found.append([(i.evaluations, i.key) for i in whole.history])
         evaluator.close()
     assert found[0] == found[1]
@@ -89,5 +89,5 @@ def test_limits_change_no_decision(monkeypatch, seed):
     """What is given up would have been turned down, and would not have been the best."""
     problem = random_problem(np.random.default_rng(seed), num_ops=70, num_devices=3, tight=seed == 2)
     limited = search(problem, evaluations=1500)
-    monkeypatch.setattr(annealing, "limit_for", lambda study, most_s: np.inf)
+    monkeypatch.setattr(annealing, "limit_for", lambda context, most_s: np.inf)
     assert search(problem, evaluations=1500).best_key == limited.best_key

@@ -9,7 +9,7 @@ from tfplace.placers.m_sct import MSct
 from tfplace.schedule.scheduler import Favourites, Scheduler
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
@@ -61,7 +61,7 @@ def test_urgent_ops_run_meanwhile():
 def test_the_answer_is_the_best_of_all_plans(seed):
     problem = random_problem(np.random.default_rng(seed), 150, 3)
     search = Search(problem, Budget(evaluations=100), 0)
-    key = Simulator(problem).key(MSct().place(search.study("x")))
+    key = Simulator(problem).key(MSct().place(search.context("x")))
     assert key == search.best_key
     assert 1 <= search.evaluations <= 8
 
@@ -69,7 +69,7 @@ def test_the_answer_is_the_best_of_all_plans(seed):
 def test_a_chain_stays_on_one_device():
     chain = make_graph({f"x{i}": 8 for i in range(6)}, [f"x{i} -> x{i + 1}" for i in range(5)])
     problem = make_problem(chain, make_topology(3))
-    device = MSct().place(Search(problem, Budget(evaluations=20), 0).study("x"))
+    device = MSct().place(Search(problem, Budget(evaluations=20), 0).context("x"))
     assert len({*device.tolist()}) == 1
 
 

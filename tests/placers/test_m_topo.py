@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from tfplace.group.acyclic import precedence
+from tfplace.local_search.devices import compute_devices
 from tfplace.placers.m_topo import MTopo, shares, unit_bytes
 from tfplace.placers.random_placement import Random
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.study.devices import compute_devices
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
 def place(placer, problem, evaluations=200, seed=0):
     search = Search(problem, Budget(evaluations=evaluations), seed)
-    return placer.place(search.study("x")), search
+    return placer.place(search.context("x")), search
 
 
 def test_by_hand():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tfplace.group.parts import assign_parts, device_shares, fit_variables, link_slowness
 from tfplace.group.unit_graph import unit_graph, variable_bytes
 from tfplace.placers.metis import Metis
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_problem
 from tfplace.testing.placers import run_placer
 

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.searching import Watched, study_of, wide_problem
+from tests.searching import Watched, context_of, wide_problem
+from tfplace.core.search_context import BudgetSpentError
 from tfplace.errors import InputError
 from tfplace.group.coarsen import nested_groups
+from tfplace.local_search.devices import single_devices
+from tfplace.local_search.penalized_cost import PenalizedCost
+from tfplace.local_search.sampling import device_share, pick
 from tfplace.placers.annealing import Annealing, _moves
 from tfplace.placers.brkga import Brkga, Population, Settings, crossover, encode
 from tfplace.placers.cross_entropy import CrossEntropy
 from tfplace.placers.hill_climbing import HillClimbing, climb
 from tfplace.placers.hill_climbing import _moves as moves_of
 from tfplace.placers.random_search import RandomSearch, _draw, _levels
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study.base import BudgetSpentError
-from tfplace.study.devices import single_devices
-from tfplace.study.draws import device_share, pick
-from tfplace.study.price import Price
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_problem
 
 ALL = (RandomSearch, HillClimbing, Annealing, Brkga, CrossEntropy)
@@ -32,10 +32,10 @@ WITH_STARTS = (HillClimbing, Annealing, Brkga, CrossEntropy)
 
 
 def search(placer, problem, evaluations=2000, seed=0, evaluator=None):
-    study = study_of(problem, evaluations, seed, evaluator)
+    context = context_of(problem, evaluations, seed, evaluator)
     with contextlib.suppress(BudgetSpentError):
-        placer.place(study)
-    return study
+        placer.place(context)
+    return context
 
 
 # ---- planted optima --------------------------------------------------------------------------------------------------
@@ -69,9 +69,9 @@ def test_memory_forces_a_split(placer):
     names = [f"w{i:02}" for i in range(16)]
     graph = make_graph(dict.fromkeys(names, ()), variables=dict.fromkeys(names, 100))
     problem = make_problem(graph, make_topology(4, memory=400))
-    study = search(placer(), problem)
-    assert study.best_key[0] == 0
-    assert np.bincount(study.best).tolist() == [4, 4, 4, 4]
+    context = search(placer(), problem)
+    assert context.best_key[0] == 0
+    assert np.bincount(context.best).tolist() == [4, 4, 4, 4]
 
 
 @pytest.mark.parametrize("placer", WITH_STARTS)
@@ -90,9 +90,9 @@ def test_small_spaces_are_tried_out(placer, seed):
     simulator = Simulator(problem)
     choices = [np.flatnonzero(row) for row in problem.allowed]
     every = [simulator.key(np.array(each, np.int32)) for each in itertools.product(*choices)]
-    study = search(placer(), problem, evaluations=10**9)
-    assert study.best_key == min(every)
-    assert study.spent < 1e-5
+    context = search(placer(), problem, evaluations=10**9)
+    assert context.best_key == min(every)
+    assert context.spent < 1e-5
 
 
 @pytest.mark.parametrize("placer", WITH_STARTS)
@@ -149,10 +149,10 @@ def test_a_host_is_drawn_seldom_and_where_it_must_be():
 def test_a_climb_ends_where_no_move_helps(seed, tight):
     problem = wide_problem(seed, num_devices=3, tight=tight)
     labels = [np.arange(problem.num_units, dtype=np.int32), *nested_groups(problem, [6])]
-    study = study_of(problem, evaluations=10**6, seed=seed)
+    context = context_of(problem, evaluations=10**6, seed=seed)
     devices = random_devices(np.random.default_rng(seed), problem)
-    start = study.key(devices)
-    climb(study, [moves_of(problem, label) for label in reversed(labels)], devices, start)
+    start = context.key(devices)
+    climb(context, [moves_of(problem, label) for label in reversed(labels)], devices, start)
     simulator = Simulator(problem)
     reached = simulator.key(devices)
     assert reached <= start
@@ -164,17 +164,17 @@ def test_a_climb_ends_where_no_move_helps(seed, tight):
 def test_a_climb_from_an_optimum_tries_each_move_once():
     """Two units on two devices, the present ones left out, and the one cluster of both: three evaluations."""
     problem = make_problem(make_graph(dict.fromkeys("ab", 4)), make_topology(2))
-    study = study_of(problem)
+    context = context_of(problem)
     devices = np.array([0, 1], np.int32)
-    key = study.key(devices)
-    climb(study, [moves_of(problem, np.array(label)) for label in ([0, 0], [0, 1])], devices, key)
+    key = context.key(devices)
+    climb(context, [moves_of(problem, np.array(label)) for label in ([0, 0], [0, 1])], devices, key)
     assert devices.tolist() == [0, 1]
-    assert study.left.evaluations == 2000 - 1 - (2 + 2)
+    assert context.left.evaluations == 2000 - 1 - (2 + 2)
 
 
 def test_new_climbs_follow_until_the_budget_is_spent():
-    study = search(HillClimbing(clusters=False), wide_problem(2), evaluations=3000)
-    assert study.spent == 1.0
+    context = search(HillClimbing(clusters=False), wide_problem(2), evaluations=3000)
+    assert context.spent == 1.0
 
 
 def test_pinned_clusters_have_no_moves():
@@ -251,20 +251,20 @@ def test_children_have_the_elite_key_with_probability_rho():
 class Recorded(Population):
     """Keeps each generation's keys and energies."""
 
-    def _generation(self, study, share):
+    def _generation(self, context, share):
         before = self.keys, self.energy
-        super()._generation(study, share)
+        super()._generation(context, share)
         self.pairs = [*getattr(self, "pairs", []), (*before, self.keys, self.energy)]
 
 
 def test_a_generation_keeps_the_elite_and_draws_the_rest():
     problem = wide_problem(4, num_ops=20, num_devices=3)
-    study = study_of(problem, evaluations=300)
+    context = context_of(problem, evaluations=300)
     share = device_share(problem)
     constants = Settings(population=20, elite=0.2, mutants=0.15, rho=0.7)
-    population = Recorded(np.zeros((0, problem.num_units)), Price(study, (0, 1.0)), constants)
+    population = Recorded(np.zeros((0, problem.num_units)), PenalizedCost(context, (0, 1.0)), constants)
     with pytest.raises(BudgetSpentError):
-        population.evolve(study)
+        population.evolve(context)
     simulator = Simulator(problem)
     assert len(population.pairs) == (300 - 20) // 16
     for keys, energy, new_keys, new_energy in population.pairs:
@@ -291,7 +291,7 @@ def test_encode_is_the_inverse_of_pick(seed, num_devices):
 
 
 def test_finer_groups_inherit_the_keys():
-    population = Population(np.array([[0.1, 0.9]]), Price(study_of(wide_problem(0)), (0, 1.0)), Settings())
+    population = Population(np.array([[0.1, 0.9]]), PenalizedCost(context_of(wide_problem(0)), (0, 1.0)), Settings())
     population.refine(np.array([0, 1, 1, 0]))
     assert population.keys.tolist() == [[0.1, 0.9, 0.9, 0.1]]
 

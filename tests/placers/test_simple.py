@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.group.unit_graph import variable_bytes
+from tfplace.local_search.devices import compute_devices, settle, single_device
 from tfplace.placers.round_robin import RoundRobin
 from tfplace.placers.single import Single
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.study.devices import compute_devices, settle, single_device
 from tfplace.testing import make_graph, make_problem, make_topology
 
 
@@ -21,8 +21,8 @@ def problem(**settings):
     return make_problem(graph, topology, np.array([[9.0, 2.0, 1.0]] * 3 + [[0.5, 2.0, 1.0]]))
 
 
-def study(p):
-    return Search(p, Budget(evaluations=10), 0).study("x")
+def context(p):
+    return Search(p, Budget(evaluations=10), 0).context("x")
 
 
 def test_units_sum_their_ops():
@@ -41,10 +41,10 @@ def test_settle_sends_what_may_not_stay_to_its_fastest_device():
 
 def test_single_takes_the_fastest_device_that_fits():
     assert single_device(problem(), 1).tolist() == [1, 1, 0]
-    assert Single().place(study(problem())).tolist() == [2, 2, 0]
+    assert Single().place(context(problem())).tolist() == [2, 2, 0]
     small = problem(memory=[10_000, 10_000, 30])
-    assert Single().place(study(small)).tolist() == [1, 1, 0]
+    assert Single().place(context(small)).tolist() == [1, 1, 0]
 
 
 def test_round_robin_deals_over_the_accelerators():
-    assert RoundRobin().place(study(problem())).tolist() == [1, 2, 0]
+    assert RoundRobin().place(context(problem())).tolist() == [1, 2, 0]

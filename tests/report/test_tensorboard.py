@@ -10,9 +10,9 @@ import pytest
 
 import tfplace
 from tfplace.errors import InputError, MissingExtraError
+from tfplace.local_search.sampling import device_share, pick
 from tfplace.registry import PLACERS
 from tfplace.report.tensorboard import BEST, TRAINING
-from tfplace.study.draws import device_share, pick
 from tfplace.testing import random_problem
 
 
@@ -42,11 +42,11 @@ class Logs:
 
     citation = ""
 
-    def place(self, study):
+    def place(self, context):
         while True:
-            rows = pick(study.rng.random((10, study.problem.num_units)), device_share(study.problem))
-            study.keys(rows)
-            study.log({"reward": -1.5, "step_s": float("nan")})
+            rows = pick(context.rng.random((10, context.problem.num_units)), device_share(context.problem))
+            context.keys(rows)
+            context.log({"reward": -1.5, "step_s": float("nan")})
 
 
 def test_what_a_policy_logs_and_the_best_step_are_there(problem, tmp_path):

@@ -9,8 +9,8 @@ from tests.report import cases
 from tfplace.registry import OBJECTIVES
 from tfplace.report.waiting import Waiting, waits, waits_line
 from tfplace.search.place import search_placement
-from tfplace.simulate.evaluate import Simulator
-from tfplace.simulate.options import Options
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import Options
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 

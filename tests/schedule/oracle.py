@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from tfplace.simulate.memory import HELD_BY_VARIABLE, aliased_input
+from tfplace.simulation.memory import HELD_BY_VARIABLE, aliased_input
 
 NOWHERE = math.inf
 

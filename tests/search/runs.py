@@ -12,7 +12,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.records import RECORD
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import random_problem
 
 

@@ -9,7 +9,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.cache import Cache
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import random_devices, random_problem
 
 
@@ -67,9 +67,9 @@ def test_a_repeated_placement_counts_but_is_not_measured_again(tmp_path):
         slow = Slow(problem)
         with RunDirectory(tmp_path, {}) as run:
             search = Search(problem, Budget(evaluations=4), 0, evaluator=slow, run=run)
-            study = search.study("x")
+            context = search.context("x")
             for _ in range(2 if asked else 4):
-                study.key(row)
+                context.key(row)
         assert len(slow.rows) == asked
     assert search.evaluations == 4
 
@@ -78,7 +78,7 @@ def test_simulated_steps_are_not_looked_up():
     problem = problem_of()
     row = random_devices(np.random.default_rng(0), problem)
     quick = Slow(problem, "simulated")
-    study = Search(problem, Budget(evaluations=4), 0, evaluator=quick).study("x")
+    context = Search(problem, Budget(evaluations=4), 0, evaluator=quick).context("x")
     for _ in range(3):
-        study.key(row)
+        context.key(row)
     assert len(quick.rows) == 3

@@ -16,7 +16,7 @@ from tfplace.report.facts import placement_facts
 from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 
 
 def test_the_search_minimises_what_the_evaluator_says_and_reports_both():
@@ -97,12 +97,12 @@ def test_an_evaluator_that_cannot_go_on_ends_the_search_with_the_best_so_far():
 def test_what_was_measured_before_a_batch_ended_early_is_kept(broken, error):
     p = problem()
     search = Search(p, Budget(evaluations=10), seed=0, evaluator=Measuring(p, **broken))
-    study = search.study("test")
+    context = search.context("test")
     rows = np.array([[0, 1] * 6 + [0], [0] * 13, [1] * 13], np.int32)
     with pytest.raises(error):
-        study.keys(rows)
+        context.keys(rows)
     assert search.evaluations == 2
-    assert study.best_key == min(Simulator(p).key(row) for row in rows[:2])
+    assert context.best_key == min(Simulator(p).key(row) for row in rows[:2])
 
 
 def test_an_evaluator_that_cannot_go_on_at_the_last_measurement_loses_nothing():
@@ -174,10 +174,10 @@ def test_slow_evaluators_are_asked_for_as_many_as_they_evaluate_side_by_side():
 
     search = Search(p, Budget(evaluations=100), 0, evaluator=Pairs(p))
     rows = np.random.default_rng(0).integers(0, 2, (9, p.num_units)).astype(np.int32)
-    _, step_s = search.study("x").keys(rows[:5])
+    _, step_s = search.context("x").keys(rows[:5])
     assert sizes == [2, 2, 1] and search.evaluations == 5
     np.testing.assert_array_equal(step_s, Simulator(p).keys(rows[:5])[1])
     sizes[:] = [0, 0]
     with pytest.raises(KeyboardInterrupt):
-        search.study("x").keys(rows)
+        search.context("x").keys(rows)
     assert search.evaluations == 7

@@ -11,8 +11,8 @@ from tfplace.api import place
 from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.simulate.pipeline import PipelineLoads
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.testing import make_graph, make_problem, make_topology
 
 
@@ -35,17 +35,17 @@ def test_what_fits_nowhere_else_is_with_the_host(placer):
 def test_a_study_has_the_problem_without_such_devices():
     problem = one_is_large()
     search = Search(problem, Budget(evaluations=10), 0)
-    study = search.study("x")
+    context = search.context("x")
     assert search.problem is problem
-    assert study.problem.allowed.sum(axis=1).tolist() == [3, 3, 3, 1, 1, 3, 3, 3]
-    key = study.key(np.ones(8, np.int32))
+    assert context.problem.allowed.sum(axis=1).tolist() == [3, 3, 3, 1, 1, 3, 3, 3]
+    key = context.key(np.ones(8, np.int32))
     assert key == Simulator(problem).key(np.ones(8, np.int32)), "it is evaluated all the same"
 
 
 def test_what_counts_loads_says_nothing_of_room():
     problem = one_is_large()
     evaluator = PipelineLoads(problem)
-    assert Search(problem, Budget(evaluations=10), 0, evaluator=evaluator).study("x").problem is problem
+    assert Search(problem, Budget(evaluations=10), 0, evaluator=evaluator).context("x").problem is problem
 
 
 def test_a_start_is_moved_where_it_fits():
@@ -65,7 +65,7 @@ def test_a_placer_may_answer_with_what_does_not_fit():
     class Stubborn:
         citation = "none"
 
-        def place(self, study):
+        def place(self, context):
             return np.ones(8, np.int32)
 
     chosen = Search(problem, Budget(evaluations=10), 0).run(Stubborn(), "stubborn")

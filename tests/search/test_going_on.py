@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.search.runs import Counting, KilledError, facts, problem_of, run
+from tfplace.core.search_context import BudgetSpentError
 from tfplace.core.stepcost import MEASURED
 from tfplace.errors import ClusterError, InputError
 from tfplace.registry import PLACERS
@@ -22,8 +23,7 @@ from tfplace.search.place import search_placement
 from tfplace.search.records import RECORD
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study.base import BudgetSpentError
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import random_problem
 
 
@@ -73,9 +73,9 @@ def test_what_was_measured_best_is_on_disk_before_the_next_is_measured(tmp_path)
 
     evaluator = Better(problem_of(), 5, MEASURED)
     with RunDirectory(tmp_path, {}) as directory, contextlib.suppress(KilledError):
-        study = Search(evaluator.problem, Budget.parse("1h"), 0, evaluator=evaluator, run=directory).study("mine")
+        context = Search(evaluator.problem, Budget.parse("1h"), 0, evaluator=evaluator, run=directory).context("mine")
         while True:
-            study.key(np.array([study.rng.choice(np.flatnonzero(row)) for row in evaluator.problem.allowed]))
+            context.key(np.array([context.rng.choice(np.flatnonzero(row)) for row in evaluator.problem.allowed]))
     assert evaluator.asked == 5
 
 
@@ -141,7 +141,7 @@ def test_a_run_by_the_clock_goes_on_from_its_best_with_the_seconds_left(tmp_path
         assert again.best_key == first.best_key
         assert again.evaluations == len(directory.records.known) > 400
         assert 0 < again.seconds < 30
-        assert again.study("more").best_key == first.best_key
+        assert again.context("more").best_key == first.best_key
 
 
 def test_by_the_clock_a_policy_with_a_checkpoint_leans_on_what_it_leant_on_before(tmp_path, monkeypatch):
@@ -153,14 +153,14 @@ def test_by_the_clock_a_policy_with_a_checkpoint_leans_on_what_it_leant_on_befor
         def __init__(self):
             self.starts = ()
 
-        def place(self, study):
+        def place(self, context):
             given.append([start.tolist() for start in self.starts])
-            allowed = study.problem.allowed
+            allowed = context.problem.allowed
             for device in range(len(given)):  # each run finds something else
-                study.key(np.array([np.flatnonzero(row)[::-1][device % row.sum()] for row in allowed]))
+                context.key(np.array([np.flatnonzero(row)[::-1][device % row.sum()] for row in allowed]))
             if len(given) > 1:
-                study.keep(lambda: {"learned": np.zeros(1)})
-            return study.best
+                context.save_checkpoint(lambda: {"learned": np.zeros(1)})
+            return context.best
 
     monkeypatch.setattr(RunDirectory, "keeps_now", True)
     PLACERS.add("leaning", Leaning)
@@ -178,18 +178,20 @@ class Policy:
     def __init__(self, same=True):
         self.same, self.steps = same, 0
 
-    def place(self, study):
-        kept = study.recall(same=self.same)
-        mean = np.full(study.problem.num_units, 1.0) if kept is None else kept["mean"]
+    def place(self, context):
+        kept = context.load_checkpoint(same=self.same)
+        mean = np.full(context.problem.num_units, 1.0) if kept is None else kept["mean"]
         while True:
-            draws = mean + study.rng.normal(size=(10, len(mean)))
-            rows = np.clip(np.rint(draws), 0, study.problem.num_devices - 1).astype(np.int32)
-            rows = np.where(study.problem.allowed[np.arange(len(mean)), rows], rows, study.problem.allowed.argmax(1))
-            over, step_s = study.keys(rows.astype(np.int32))
+            draws = mean + context.rng.normal(size=(10, len(mean)))
+            rows = np.clip(np.rint(draws), 0, context.problem.num_devices - 1).astype(np.int32)
+            rows = np.where(
+                context.problem.allowed[np.arange(len(mean)), rows], rows, context.problem.allowed.argmax(1)
+            )
+            over, step_s = context.keys(rows.astype(np.int32))
             self.steps += 1
             mean = 0.5 * mean + 0.5 * draws[np.lexsort((step_s, over))[:5]].mean(axis=0)
-            study.log({"mean": float(mean.mean())})
-            study.keep(lambda mean=mean: {"mean": mean})
+            context.log({"mean": float(mean.mean())})
+            context.save_checkpoint(lambda mean=mean: {"mean": mean})
 
 
 def train(path, last=10**9, keep_s=0.0, **settings):
@@ -228,11 +230,11 @@ def test_what_follows_a_checkpoint_counts_though_it_would_not_be_the_same(tmp_pa
     before, _ = train(tmp_path, last=105, keep_s=1e9)
     with RunDirectory(tmp_path, {}) as directory:
         search = Search(problem_of(), Budget(evaluations=300), 0, run=directory)
-        study = search.study("x")
-        assert study.recall(same=False) is not None
+        context = search.context("x")
+        assert context.load_checkpoint(same=False) is not None
         assert search.evaluations == 200 and directory.records.left == 0
-        assert study.best_key == before.best_key
-        np.testing.assert_array_equal(study.best, before.best)
+        assert context.best_key == before.best_key
+        np.testing.assert_array_equal(context.best, before.best)
 
 
 def test_without_a_checkpoint_it_counts_too(tmp_path):
@@ -243,13 +245,13 @@ def test_without_a_checkpoint_it_counts_too(tmp_path):
 
 def test_only_the_whole_search_keeps_a_state(tmp_path):
     with RunDirectory(tmp_path, {}, keep_s=0) as directory:
-        study = Search(problem_of(), Budget(evaluations=30), 0, run=directory).study("whole")
-        share = study.share(0.5, "share")
+        context = Search(problem_of(), Budget(evaluations=30), 0, run=directory).context("whole")
+        share = context.share(0.5, "share")
         share.key(problem_of().allowed.argmax(axis=1).astype(np.int32))
-        share.keep(lambda: {"x": np.zeros(1)})
-        assert study.recall() is None
-        study.keep(lambda: {"x": np.zeros(1)})
-        assert directory.recall() is not None
+        share.save_checkpoint(lambda: {"x": np.zeros(1)})
+        assert context.load_checkpoint() is None
+        context.save_checkpoint(lambda: {"x": np.zeros(1)})
+        assert directory.load_checkpoint() is not None
 
 
 KILLED = """
@@ -289,8 +291,8 @@ def test_an_interrupted_search_is_kept(tmp_path):
     class Stopped:
         citation = ""
 
-        def place(self, study):
-            study.key(study.problem.allowed.argmax(axis=1).astype(np.int32))
+        def place(self, context):
+            context.key(context.problem.allowed.argmax(axis=1).astype(np.int32))
             raise KeyboardInterrupt
 
     PLACERS.add("stopped", Stopped)
@@ -309,16 +311,16 @@ def test_one_that_ends_while_it_is_done_again_keeps_what_it_had_found(tmp_path, 
     best = Search(problem, Budget(evaluations=2000), 0)
     local_search = PLACERS["local_search"]()
     with contextlib.suppress(BudgetSpentError):
-        local_search.place(best.study("x"))
+        local_search.place(best.context("x"))
     slow = problem.allowed.argmax(axis=1).astype(np.int32)
     tries = 2
 
     class Ending:
         citation = ""
 
-        def place(self, study):
+        def place(self, context):
             for devices in (slow, best.best)[:tries]:
-                study.key(devices)
+                context.key(devices)
             raise stop
 
     PLACERS.add("ending", Ending)

@@ -10,12 +10,12 @@ import pytest
 
 from tfplace.cli import BAD_INPUT, PLACED, main
 from tfplace.errors import InputError, UnknownNameError
+from tfplace.local_search.grouped_context import Grouped
 from tfplace.registry import GROUPERS, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.grouped import OnGroups
 from tfplace.search.place import search_placement
 from tfplace.search.search import Search
-from tfplace.study.grouped import Grouped
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 
@@ -68,12 +68,12 @@ def test_proofs_about_groups_are_no_proofs():
         proven_s = 1e9
         notes = ("optimal",)
 
-        def place(self, study):
-            assert isinstance(study, Grouped)
-            return np.zeros(study.problem.num_units, np.int32)
+        def place(self, context):
+            assert isinstance(context, Grouped)
+            return np.zeros(context.problem.num_units, np.int32)
 
     method = OnGroups(Prover(), "topological", 3)
-    assert method.place(Search(chains(), Budget(evaluations=1), 0).study("x")).tolist() == [0] * 20
+    assert method.place(Search(chains(), Budget(evaluations=1), 0).context("x")).tolist() == [0] * 20
     assert not hasattr(method, "proven_s")
     assert method.notes[-1] == "of the groups: optimal"
 
@@ -88,8 +88,8 @@ def test_wrong_groupers_and_numbers_are_refused():
 @pytest.mark.parametrize("name", ["auto", "heft", "expert", "local_search"])
 def test_any_placer_works_on_groups(name):
     problem = dataclasses.replace(random_problem(np.random.default_rng(5), num_ops=50, num_devices=3))
-    study = Search(problem, Budget(evaluations=60), 0)
-    devices = study.run(OnGroups(PLACERS[name](), "heavy_edge", 10), name)
+    context = Search(problem, Budget(evaluations=60), 0)
+    devices = context.run(OnGroups(PLACERS[name](), "heavy_edge", 10), name)
     problem.expand(devices)
 
 
@@ -103,7 +103,9 @@ def test_what_is_found_with_a_share_of_the_budget_is_the_answer(name):
 
 
 def test_a_share_tells_its_groups_and_no_others():
-    whole = Grouped(Search(chains(), Budget(evaluations=9), 0).study("x"), np.repeat(np.arange(2, dtype=np.int32), 10))
+    whole = Grouped(
+        Search(chains(), Budget(evaluations=9), 0).context("x"), np.repeat(np.arange(2, dtype=np.int32), 10)
+    )
     first, second = whole.share(0.3, "first"), whole.share(0.5, "second")
     inner = first.share(0.5, "inner")
     inner.key(np.array([0, 1], np.int32))
@@ -136,14 +138,16 @@ def test_the_command_places_groups(tmp_path, capfd):
 
 def test_the_critical_path_is_told_in_groups():
     problem = chains(3)
-    study = Grouped(Search(problem, Budget(evaluations=10), 0).study("x"), np.repeat(np.arange(2, dtype=np.int32), 3))
-    path = study.critical_path(np.array([0, 1], np.int32))
+    context = Grouped(
+        Search(problem, Budget(evaluations=10), 0).context("x"), np.repeat(np.arange(2, dtype=np.int32), 3)
+    )
+    path = context.critical_path(np.array([0, 1], np.int32))
     assert {*path.unit.tolist()} <= {0, 1}
     assert len(path.unit) == 3
     assert {*path.reader.tolist()} == {-1}
-    assert path.seconds.sum() == study._study.best_key[1]
+    assert path.seconds.sum() == context._context.best_key[1]
     assert len(path.start) == len(path.finish) == 2
-    assert path.start.min() == 0 and path.finish.max() == study._study.best_key[1]
-    units = study._study.critical_path(np.repeat(np.arange(2, dtype=np.int32), 3))
+    assert path.start.min() == 0 and path.finish.max() == context._context.best_key[1]
+    units = context._context.critical_path(np.repeat(np.arange(2, dtype=np.int32), 3))
     assert path.start.tolist() == [units.start[:3].min(), units.start[3:].min()]
     assert path.finish.tolist() == [units.finish[:3].max(), units.finish[3:].max()]

@@ -10,15 +10,17 @@ import tfplace
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError, UnknownNameError
+from tfplace.local_search.grouped_context import Grouped
 from tfplace.report.facts import placement_facts
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.simulate.pipeline import PipelineLoads
-from tfplace.study.grouped import Grouped
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.testing import make_topology, random_problem
 
-WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+WORKLOAD = (
+    Path(__file__).parents[2] / "research" / "data" / "dnn_partitioning" / "workloads" / "thr-layer-bert24-inf.json"
+)
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +88,10 @@ def test_an_unknown_objective_is_named():
 def test_studies_tell_objective_and_what_is_left():
     problem = random_problem(np.random.default_rng(0), num_ops=10, topology=make_topology(2, types="CPU"))
     for evaluator, objective in ((Simulator(problem), STEP_TIME), (PipelineLoads(problem), THROUGHPUT)):
-        study = Search(problem, Budget(evaluations=10), 0, evaluator=evaluator).study("test")
-        grouped = Grouped(study, np.zeros(problem.num_units, np.int32))
-        assert study.objective == grouped.objective == objective
-        study.key(np.zeros(problem.num_units, np.int32))
-        assert study.left == grouped.left == (None, 9)
-    seconds, evaluations = Search(problem, Budget(seconds=5.0), 0).study("test").left
+        context = Search(problem, Budget(evaluations=10), 0, evaluator=evaluator).context("test")
+        grouped = Grouped(context, np.zeros(problem.num_units, np.int32))
+        assert context.objective == grouped.objective == objective
+        context.key(np.zeros(problem.num_units, np.int32))
+        assert context.left == grouped.left == (None, 9)
+    seconds, evaluations = Search(problem, Budget(seconds=5.0), 0).context("test").left
     assert evaluations is None and 0 < seconds <= 5

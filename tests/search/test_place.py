@@ -11,20 +11,22 @@ import pytest
 
 from tfplace import Constraints, OpGraph
 from tfplace.api import compare, place, simulate
+from tfplace.core.search_context import BudgetSpentError
 from tfplace.core.stepcost import THROUGHPUT
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile
 from tfplace.cost.signature import signatures
 from tfplace.errors import InfeasibleError, InputError, UnknownNameError
 from tfplace.registry import PLACERS
 from tfplace.search.place import search_placement
-from tfplace.simulate.evaluate import Simulator
-from tfplace.simulate.pipeline import PipelineLoads
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.sources import formulate
-from tfplace.study.base import BudgetSpentError
 from tfplace.testing import make_graph, make_topology
 
 MIB = 2**20
-WORKLOAD = Path(__file__).parents[2] / "benchmarks" / "dnn_partitioning" / "workloads" / "lat-layer-bert24-inf.json"
+WORKLOAD = (
+    Path(__file__).parents[2] / "research" / "data" / "dnn_partitioning" / "workloads" / "lat-layer-bert24-inf.json"
+)
 
 
 def two_towers(size=MIB, *, memory=1024 * MIB, **constraints):
@@ -61,8 +63,8 @@ def test_ctrl_c_returns_the_best_so_far():
     class Interrupted:
         citation = ""
 
-        def place(self, study):
-            study.key(np.zeros(study.problem.num_units, np.int32))
+        def place(self, context):
+            context.key(np.zeros(context.problem.num_units, np.int32))
             raise KeyboardInterrupt
 
     PLACERS.add("interrupted", Interrupted)
@@ -77,7 +79,7 @@ def test_a_placer_that_places_nothing_in_its_time_is_told(budget):
     class Idle:
         citation = ""
 
-        def place(self, study):
+        def place(self, context):
             raise BudgetSpentError
 
     PLACERS.add("idle", Idle)
@@ -114,9 +116,9 @@ def test_the_bound_is_the_simulators_own_and_made_before_the_search():
     class Searched:
         citation = ""
 
-        def place(self, study):
+        def place(self, context):
             order.append("search")
-            return np.zeros(study.problem.num_units, np.int32)
+            return np.zeros(context.problem.num_units, np.int32)
 
     PLACERS.add("searched", Searched)
     problem = two_towers()
@@ -200,7 +202,7 @@ def test_ctrl_c_before_any_placement_goes_through():
     class AtOnce:
         citation = ""
 
-        def place(self, study):
+        def place(self, context):
             raise KeyboardInterrupt
 
     PLACERS.add("at_once", AtOnce)
@@ -237,14 +239,14 @@ def test_baselines_are_made_before_the_search_so_that_nothing_after_it_can_lose_
     class Told:
         citation = ""
 
-        def place(self, study):
+        def place(self, context):
             order.append("search")
-            return np.zeros(study.problem.num_units, np.int32)
+            return np.zeros(context.problem.num_units, np.int32)
 
     class Compared(Told):
-        def place(self, study):
+        def place(self, context):
             order.append("baseline")
-            return np.zeros(study.problem.num_units, np.int32)
+            return np.zeros(context.problem.num_units, np.int32)
 
     PLACERS.add("told", Told)
     PLACERS.add("compared", Compared)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.search.runs import Counting, facts, problem_of, run
+from tfplace.core.search_context import BudgetSpentError
 from tfplace.core.stepcost import MEASURED
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.registry import PLACERS
@@ -19,9 +20,8 @@ from tfplace.search.place import search_placement
 from tfplace.search.records import RECORD, Lines, Records
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.simulate.options import Options
-from tfplace.study.base import BudgetSpentError
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import Options
 
 
 def test_a_torn_record_and_a_torn_line_are_cut_off(tmp_path):
@@ -98,11 +98,11 @@ def test_damage_is_said(tmp_path, name):
 def test_arrays_that_are_cut_off_are_said_to_be_damaged(tmp_path, size):
     with RunDirectory(tmp_path, {}) as directory:
         directory.improved(np.zeros(100, np.int32), (0, 1.0), 1, 0.0, "x")
-        directory.keep({"mean": np.zeros(100)})
+        directory.save_checkpoint({"mean": np.zeros(100)})
         for name in ("best.npz", "checkpoint.npz"):
             (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:size])
         with pytest.raises(InputError, match=r"checkpoint.npz, which is damaged.*Delete it"):
-            directory.recall()
+            directory.load_checkpoint()
     with pytest.raises(InputError, match=r"best.npz, which is damaged"):
         RunDirectory(tmp_path, {})
 
@@ -175,5 +175,5 @@ def test_a_spent_budget_is_told_as_such(tmp_path):
         again = Search(problem_of(), Budget(evaluations=20), 0, run=directory)
         again.run(PLACERS["random_search"](), "x")
         with pytest.raises(BudgetSpentError):
-            again.study("more").key(again.best)
+            again.context("more").key(again.best)
     assert again.best_key == search.best_key

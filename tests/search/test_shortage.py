@@ -10,7 +10,7 @@ from tfplace.core.constraints import Constraints
 from tfplace.cost.analytic import analytic_costs
 from tfplace.group.problem import formulate
 from tfplace.search.shortage import infeasible
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_topology
 
 

@@ -10,17 +10,17 @@ import pytest
 
 from tfplace.api import place
 from tfplace.core.constraints import Constraints
+from tfplace.core.search_context import BudgetSpentError
 from tfplace.errors import InputError, PlacementError, UnknownNameError
 from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.problem import formulate
-from tfplace.policies.post import Post, PostSettings
+from tfplace.learned.policies.post import Post, PostSettings
+from tfplace.local_search.devices import single_devices
+from tfplace.local_search.grouped_context import Grouped, group_devices
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.init import goes_on
+from tfplace.search.capabilities import goes_on
 from tfplace.search.search import Search
-from tfplace.study.base import BudgetSpentError
-from tfplace.study.devices import single_devices
-from tfplace.study.grouped import Grouped, group_devices
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 POLICIES = (
@@ -86,7 +86,7 @@ def test_groups_go_on_from_it_too(problem, good):
 def test_groups_without_work_lie_where_most_of_their_units_are():
     graph = make_graph({"a": 8, "b": 8, "c": 8}, [])
     problem = make_problem(graph, make_topology(2), np.zeros((3, 2)))
-    grouped = Grouped(Search(problem, Budget(evaluations=1), 0).study("x"), np.array([0, 0, 0], np.int32))
+    grouped = Grouped(Search(problem, Budget(evaluations=1), 0).context("x"), np.array([0, 0, 0], np.int32))
     assert grouped.group(np.array([1, 0, 1], np.int32)).tolist() == [1]
 
 
@@ -99,8 +99,8 @@ def test_a_file_of_something_else_is_refused(problem, tmp_path):
 
 def test_ctrl_c_while_another_placer_makes_the_start(problem):
     class Stopped:
-        def place(self, study):
-            study.key(np.zeros(study.problem.num_units, np.int32))
+        def place(self, context):
+            context.key(np.zeros(context.problem.num_units, np.int32))
             raise KeyboardInterrupt
 
     PLACERS.add("stopped", Stopped)
@@ -111,8 +111,8 @@ def test_ctrl_c_while_another_placer_makes_the_start(problem):
 def test_groups_lie_where_their_units_spend_most():
     graph = make_graph({"a": 8, "b": 8, "c": 8, "d": 8}, ["a -> b", "b -> c", "c -> d"])
     problem = make_problem(graph, make_topology(2), np.array([[1.0, 1.0], [5.0, 5.0], [1.0, 1.0], [2.0, 2.0]]))
-    study = Search(problem, Budget(evaluations=1), 0).study("test")
-    grouped = Grouped(study, np.array([0, 0, 1, 1], np.int32))
+    context = Search(problem, Budget(evaluations=1), 0).context("test")
+    grouped = Grouped(context, np.array([0, 0, 1, 1], np.int32))
     assert grouped.group(np.array([0, 1, 0, 1], np.int32)).tolist() == [1, 1]
     assert grouped.group(np.array([1, 0, 0, 1], np.int32)).tolist() == [0, 1]
 
@@ -145,7 +145,7 @@ def test_policies_on_groups_are_no_worse_than_what_groups_cannot_say(problem, go
     search = Search(problem, Budget(evaluations=20), 0)
     known = problem.gather(good.op_device)
     with contextlib.suppress(BudgetSpentError):
-        Post(starts=[known], settings=PostSettings(groups=4)).place(search.study("post"))
+        Post(starts=[known], settings=PostSettings(groups=4)).place(search.context("post"))
     assert search.best_key <= good.cost.key
 
 
@@ -170,10 +170,10 @@ def test_the_fastest_device_is_that_on_which_what_may_be_there_is_quickest():
 
 @pytest.mark.parametrize("wrong", [[-1] * 80, [3] * 80, [0] * 79, [0.5] * 80])
 def test_a_critical_path_of_what_is_no_placement_is_refused(problem, wrong):
-    study = Search(problem, Budget(evaluations=5), 0).study("x")
+    context = Search(problem, Budget(evaluations=5), 0).context("x")
     with pytest.raises(PlacementError):
-        study.critical_path(np.array(wrong))
-    assert study.critical_path([0] * problem.num_units) is not None
+        context.critical_path(np.array(wrong))
+    assert context.critical_path([0] * problem.num_units) is not None
 
 
 def test_a_baseline_comes_to_its_end_where_memory_is_tight():

@@ -50,7 +50,7 @@ def test_a_directory_is_not_written_to_after_it_refused(tmp_path):
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with RunDirectory(tmp_path, {"placer": "annealing"}) as directory, no_file_longer_than(10):  # noqa: SIM117
         with pytest.raises(UnwrittenError):
-            directory.keep({"weights": problem_of().costs.compute_s})
+            directory.save_checkpoint({"weights": problem_of().costs.compute_s})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfplace.study.devices import settle
+from tfplace.local_search.devices import settle
 from tfplace.testing import random_problem
 from tfplace.testing.placers import PlacerSuite, run_placer
 
@@ -15,8 +15,8 @@ class LeastLoaded:
 
     citation = "R. L. Graham: Bounds on Multiprocessing Timing Anomalies. SIAM J. Appl. Math. 17(2), 1969."
 
-    def place(self, study):
-        problem = study.problem
+    def place(self, context):
+        problem = context.problem
         load = np.zeros(problem.num_devices)
         devices = np.zeros(problem.num_units, np.int32)
         for unit in range(problem.num_units):
@@ -35,23 +35,23 @@ class Wrong(LeastLoaded):
         self.mistake = mistake
         self.calls = 0
 
-    def place(self, study):
+    def place(self, context):
         self.calls += 1
-        u = study.problem.num_units
+        u = context.problem.num_units
         if self.mistake == "not allowed":
             return np.zeros(u, np.int32)
         if self.mistake == "own dice":
-            wanted = np.random.default_rng(self.calls).integers(study.problem.num_devices, size=u)
-            return settle(study.problem, wanted.astype(np.int32))
+            wanted = np.random.default_rng(self.calls).integers(context.problem.num_devices, size=u)
+            return settle(context.problem, wanted.astype(np.int32))
         if self.mistake == "floats":
             return np.zeros(u)
         if self.mistake == "ops":
-            return np.zeros(study.problem.graph.num_ops + 1, np.int32)
+            return np.zeros(context.problem.graph.num_ops + 1, np.int32)
         if self.mistake == "first device":
-            return settle(study.problem, np.zeros(u, np.int32))
-        study.problem.costs.compute_s.setflags(write=True)
-        study.problem.costs.compute_s[:] = 0
-        return super().place(study)
+            return settle(context.problem, np.zeros(u, np.int32))
+        context.problem.costs.compute_s.setflags(write=True)
+        context.problem.costs.compute_s[:] = 0
+        return super().place(context)
 
 
 class TestLeastLoaded(PlacerSuite):
@@ -89,9 +89,9 @@ def test_placers_that_promise_to_beat_single_devices_must():
 
 def test_an_answer_is_the_best_evaluated_when_the_budget_ends():
     class Patient(LeastLoaded):
-        def place(self, study):
+        def place(self, context):
             while True:
-                study.key(super().place(study))
+                context.key(super().place(context))
 
     problem = random_problem(np.random.default_rng(0), 10)
     study_free = run_placer(LeastLoaded(), problem)

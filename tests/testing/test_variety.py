@@ -1,7 +1,7 @@
 import numpy as np
 
 from tests.search.test_place import two_towers
-from tfplace.simulate.evaluate import Simulator
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import random_problem
 from tfplace.testing.variety import variety
 

@@ -17,18 +17,19 @@ from tfplace.cli.click_options import command
 from tfplace.cli.console import say, show
 from tfplace.cli.flags import Flags
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.files import writing
 from tfplace.cost.calibrate import MAX_BANDWIDTH
 from tfplace.errors import InputError
+from tfplace.files import writing
+from tfplace.formatting import format_bytes, format_seconds
 from tfplace.option_fields import option
 from tfplace.report.progress import Stages
-from tfplace.units import format_bytes, format_seconds, parse_bytes
+from tfplace.units import parse_bytes
 
 if TYPE_CHECKING:
     from tfplace.core.topology import Topology
     from tfplace.cost.calibrate import LinkFit
-    from tfplace.measure.backend import Backend
-    from tfplace.measure.calibrate import Calibration
+    from tfplace.measurement.backends.backend import Backend
+    from tfplace.measurement.calibration.calibrate import Calibration
 
 NAME = "tfplace calibrate"
 
@@ -97,8 +98,8 @@ def _check_one_way(flags: CalibrateFlags) -> None:
 def _measure(flags: CalibrateFlags, stages: Stages, largest: int) -> Calibration:
     stages.stage("starting")
     load_tensorflow(gpus=flags.local)
-    from tfplace.measure.calibrate import calibrate
-    from tfplace.measure.transfers import SIZES
+    from tfplace.measurement.calibration.calibrate import calibrate
+    from tfplace.measurement.calibration.transfers import SIZES
 
     backend = _backend(flags)
     try:
@@ -128,8 +129,8 @@ def _teller(stages: Stages) -> Callable[[str, float], None]:
 
 
 def _backend(flags: CalibrateFlags) -> Backend:
-    from tfplace.measure.cluster import Cluster
-    from tfplace.measure.local import LocalDevices
+    from tfplace.measurement.backends.cluster import Cluster
+    from tfplace.measurement.backends.local import LocalDevices
 
     if flags.cluster:
         return Cluster.connect(flags.cluster)
@@ -147,7 +148,7 @@ def _devices(topology: Topology) -> Table:
 
 
 def _transfers(fit: LinkFit) -> Table:
-    from tfplace.measure.calibrate import describe_fit
+    from tfplace.measurement.calibration.calibrate import describe_fit
 
     heading = f"{fit.link.src} -> {fit.link.dst}"
     table = _table(heading, "size", "one way", "fitted", "residual", "sender's core", "receiver's core", "model in all")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tfplace.errors import InputError
-from tfplace.measure.sockets import split_address
+from tfplace.measurement.backends.sockets import split_address
 from tfplace.units import parse_seconds
 
 _Value = TypeVar("_Value")

@@ -14,15 +14,15 @@ from tfplace.cli.flags import CompareFlags
 from tfplace.cli.modules import find_placer
 from tfplace.cli.problem import checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.files import writing
 from tfplace.errors import InfeasibleError, MissingExtraError
+from tfplace.files import writing
+from tfplace.formatting import format_bytes
 from tfplace.options import CompareOptions
 from tfplace.registry import PLACERS
 from tfplace.report.progress import Stages
-from tfplace.units import format_bytes
 
 if TYPE_CHECKING:
-    from tfplace.compare.comparison import Comparison
+    from tfplace.comparison.comparison import Comparison
 
 PAGE = "report.html"
 
@@ -66,8 +66,8 @@ def compare_command(flags: CompareFlags) -> None:
 
 def _infeasible(comparison: Comparison) -> InfeasibleError:
     """What to say when nothing fits, from how much each run is over."""
-    case = comparison.standing.facts.case
-    over = [(run.over_bytes, name) for name, runs in comparison.standing.runs.items() for run in runs if run.over_bytes]
+    case = comparison.results.facts.case
+    over = [(run.over_bytes, name) for name, runs in comparison.results.runs.items() for run in runs if run.over_bytes]
     nearest = f" The nearest is {format_bytes(min(over)[0])} over in all, by {min(over)[1]}." if over else ""
     ways = [
         "`tfplace place` with the same flags says which device is short by how much, and because of which tensors.",
@@ -77,14 +77,14 @@ def _infeasible(comparison: Comparison) -> InfeasibleError:
 
 
 def _show(flags: CompareFlags, comparison: Comparison, files: dict[str, str]) -> None:
-    from tfplace.compare.comparison_table import comparison_tables
+    from tfplace.comparison.comparison_table import comparison_tables
 
     present(flags.json, comparison.to_dict, lambda: comparison_tables(comparison), files)
 
 
 def _write(comparison: Comparison, out: Path, stages: Stages, files: dict[str, str]) -> None:
     """Writes the page; `files` gets what is where."""
-    from tfplace.compare.comparison import BEST, RUNS
+    from tfplace.comparison.comparison import BEST, RUNS
 
     files |= {"runs": str(out / RUNS)} | ({} if comparison.best is None else {"placement": str(out / BEST)})
     stages.stage("writing")

@@ -16,7 +16,7 @@ from tfplace.errors import InputError
 from tfplace.registry import EVALUATORS, OBJECTIVES
 
 if TYPE_CHECKING:
-    from tfplace.measure.backend import Backend
+    from tfplace.measurement.backends.backend import Backend
 
 
 def check_evaluator(flags: PlaceFlags, topology: Topology | None) -> None:
@@ -69,7 +69,7 @@ def open_evaluator(flags: PlaceFlags, problem: Problem, batch: Any = None) -> It
         )
     with contextlib.ExitStack() as stack:
         if flags.evaluator == MEASURED:
-            from tfplace.measure.measured import MeasuredEvaluator
+            from tfplace.measurement.protocol.measured import MeasuredEvaluator
 
             backend = _workers(flags)
             if backend is not None:
@@ -85,7 +85,7 @@ def open_evaluator(flags: PlaceFlags, problem: Problem, batch: Any = None) -> It
 
 def _workers(flags: PlaceFlags) -> Backend | None:
     """Those that are asked for; None for this process's devices."""
-    from tfplace.measure.cluster import Cluster
+    from tfplace.measurement.backends.cluster import Cluster
 
     if flags.cluster:
         return Cluster.connect(flags.cluster)

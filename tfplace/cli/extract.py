@@ -15,12 +15,12 @@ from tfplace.cli.click_options import command
 from tfplace.cli.console import say
 from tfplace.cli.flags import BuildFlags
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.archive import SUFFIX, is_archive
-from tfplace.core.files import writing
 from tfplace.errors import InputError
+from tfplace.files import writing
+from tfplace.formatting import format_bytes
+from tfplace.io.archive import SUFFIX, is_archive
 from tfplace.option_fields import option
 from tfplace.report.progress import Stages
-from tfplace.units import format_bytes
 
 NAME = "tfplace extract"
 SUFFIXES = (SUFFIX, ".meta")

@@ -9,13 +9,13 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from tfplace_zoo import families, zoo
 
 from tfplace.cli.click_options import command
 from tfplace.cli.console import show
 from tfplace.cli.flags import Flags
-from tfplace.cli.modules import zoo
 from tfplace.errors import InputError, UnknownNameError
-from tfplace.units import format_bytes
+from tfplace.formatting import format_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,33 +82,29 @@ def _placers() -> Table:
 
 
 def _models() -> Table:
-    known = zoo()
-    from models import families
-
     table = _table("name", "what it is", "ops", "groups", "parameters", "memory", "devices", right=range(2, 6))
-    facts = known.facts()
-    for name in known.names():
-        table.add_row(name, known.describe(name), *_sizes(facts.get(name)), _devices(name))
+    facts = zoo.facts()
+    for name in zoo.names():
+        table.add_row(name, zoo.describe(name), *_sizes(facts.get(name)), _devices(name))
     table.caption = (
         "Of a training step: ops; groups of ops that cannot be split; trained parameters; simulated peak memory with "
         "everything on one GPU. devices: accelerators on which papers place it. `tfplace models NAME` shows what "
         "--param=NAME=VALUE can set.\n"
         f"Families of {families.SIZE} models each: {', '.join(families.names())}, such as "
-        "--model=models.families:member --param=family=ptb --param=index=0."
+        "--model=tfplace_zoo.families:member --param=family=ptb --param=index=0."
     )
     table.caption_justify = "left"
     return table
 
 
 def _model(name: str) -> Table:
-    known = zoo()
-    if name not in known.names():
-        raise UnknownNameError("model", name, known.names())
-    table = _table(name, known.describe(name))
-    for what, value in zip(("ops", "groups", "parameters", "memory"), _sizes(known.facts().get(name)), strict=True):
+    if name not in zoo.names():
+        raise UnknownNameError("model", name, zoo.names())
+    table = _table(name, zoo.describe(name))
+    for what, value in zip(("ops", "groups", "parameters", "memory"), _sizes(zoo.facts().get(name)), strict=True):
         table.add_row(what, value)
     table.add_row("devices", _devices(name))
-    for parameter, value in known.parameters(name).items():
+    for parameter, value in zoo.parameters(name).items():
         table.add_row(f"--param={parameter}=", str(value))
     return table
 
@@ -122,7 +118,7 @@ def _sizes(facts: Mapping[str, Any] | None) -> list[str]:
 
 
 def _devices(name: str) -> str:
-    return ", ".join(map(str, zoo().ENTRIES[name].devices))
+    return ", ".join(map(str, zoo.ENTRIES[name].devices))
 
 
 def _table(*headings: str, right: Collection[int] = ()) -> Table:

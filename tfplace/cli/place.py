@@ -17,12 +17,12 @@ from tfplace.cli.flags import PlaceFlags
 from tfplace.cli.modules import blaming, find_placer
 from tfplace.cli.problem import checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.files import write_whole, writing
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED
 from tfplace.core.timeline import Timeline
 from tfplace.errors import TfplaceError
+from tfplace.files import write_whole, writing
 from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
@@ -31,7 +31,7 @@ from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
 
 if TYPE_CHECKING:
-    from tfplace.measure.measured import MeasuredEvaluator
+    from tfplace.measurement.protocol.measured import MeasuredEvaluator
 
 
 @dataclass

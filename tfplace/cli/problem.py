@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from tfplace.cli import source
 from tfplace.cli.flags import ProblemFlags
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core import archive
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, SourceError
 from tfplace.group.dnn_partitioning import is_workload, load_workload
+from tfplace.io import archive
 from tfplace.report.progress import Stages
 
 _Flags = TypeVar("_Flags", bound=ProblemFlags)

@@ -18,18 +18,18 @@ from tfplace.cli.click_options import command
 from tfplace.cli.console import say, show
 from tfplace.cli.flags import BuildFlags
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.archive import is_archive
-from tfplace.core.files import check_writable, writing
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
 from tfplace.errors import InputError, SourceError, UnwrittenError
+from tfplace.files import check_writable, writing
+from tfplace.formatting import format_seconds
+from tfplace.io.archive import is_archive
 from tfplace.option_fields import option
 from tfplace.report.progress import Stages
-from tfplace.units import format_seconds
 
 if TYPE_CHECKING:
-    from tfplace.measure.backend import Backend
-    from tfplace.measure.profile import Outcome
+    from tfplace.measurement.backends.backend import Backend
+    from tfplace.measurement.calibration.profile import Outcome
 
 NAME = "tfplace profile"
 
@@ -97,7 +97,7 @@ def _refuse_archive(model: str) -> None:
 
 def _cache(flags: ProfileFlags) -> Path | None:
     """Where measurements are kept, if anywhere; known to take a file before anything is measured."""
-    from tfplace.measure.profile import default_cache
+    from tfplace.measurement.calibration.profile import default_cache
 
     if flags.cache == "none":
         return None
@@ -110,7 +110,7 @@ def _cache(flags: ProfileFlags) -> Path | None:
 
 
 def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None) -> tuple[OpGraph, Outcome]:
-    from tfplace.measure.profile import profile_graph
+    from tfplace.measurement.calibration.profile import profile_graph
 
     stages.stage(f"building {model}")
     built = source.find(model, flags.fetch)(flags.batch, flags.param or {})
@@ -143,9 +143,9 @@ def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None
 
 def _device(flags: ProfileFlags) -> tuple[Callable[[], Backend], str]:
     """What opens the device, and its model."""
-    from tfplace.measure.cluster import Cluster
-    from tfplace.measure.local import LocalDevices
-    from tfplace.measure.rates import core_model, gpu_model, worker_model
+    from tfplace.measurement.backends.cluster import Cluster
+    from tfplace.measurement.backends.local import LocalDevices
+    from tfplace.measurement.calibration.rates import core_model, gpu_model, worker_model
 
     if flags.cluster:
         return lambda: Cluster.connect([flags.cluster]), flags.device_model or worker_model(

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfplace.cli.modules import check_module, load_module, zoo, zoo_names
-from tfplace.core.archive import is_archive
+from tfplace_zoo import zoo
+
+from tfplace.cli.modules import check_module, load_module
 from tfplace.core.graph import OpGraph
-from tfplace.errors import SourceError, TfplaceError, UnknownNameError, told, where
+from tfplace.errors import SourceError, TfplaceError, UnknownNameError, describe_error, error_location
 from tfplace.group.dnn_partitioning import is_workload
+from tfplace.io.archive import is_archive
 
 SUFFIXES = (".json", ".meta", ".npz", ".pb", ".pbtxt")
 KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
@@ -41,10 +43,9 @@ def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mappi
 
     Raises:
       UnknownNameError: no such model in the zoo, and no path or module:function either.
-      SourceError: the path or the module does not exist, a file of Python is named instead of a module, or another
-        package hides the zoo.
+      SourceError: the path or the module does not exist, or a file of Python is named instead of a module.
     """
-    if model in zoo_names():
+    if model in zoo.names():
         return lambda batch, params: _from_zoo(model, batch, params)
     path = Path(model)
     _refuse_python_file(model)
@@ -57,7 +58,7 @@ def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mappi
     if module and function:
         check_module(module)
         return lambda batch, params: _from_function(module, function, batch, params)
-    raise UnknownNameError("model", model, (*zoo().names(), "a path", "module:function"))
+    raise UnknownNameError("model", model, (*zoo.names(), "a path", "module:function"))
 
 
 def _refuse_python_file(model: str) -> None:
@@ -100,7 +101,7 @@ def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: 
 
     training = False if inference else None
     if training is None and not is_archive(built.source):  # which is read without TensorFlow
-        from tfplace.extract.keras_model import is_keras_model, trains, untrained
+        from tfplace.extraction.keras_model import is_keras_model, trains, untrained
 
         if is_keras_model(built.source) and not trains(built.source):
             tell(untrained(built.source))
@@ -123,12 +124,11 @@ def refuse_workload(model: str, command: str) -> None:
 
 
 def _from_zoo(name: str, batch: int | None, params: Mapping[str, str]) -> Source:
-    known = zoo()
     values = _values(params) | ({} if batch is None else {"batch": batch})
     for key in values:
-        if key not in known.parameters(name):
-            raise UnknownNameError(f"parameter of {name}", key, known.parameters(name))
-    built = _called(f"zoo.build({name!r}, ...)", lambda: known.build(name, **values), values)
+        if key not in zoo.parameters(name):
+            raise UnknownNameError(f"parameter of {name}", key, zoo.parameters(name))
+    built = _called(f"zoo.build({name!r}, ...)", lambda: zoo.build(name, **values), values)
     return Source(built.model, built.batch)
 
 
@@ -167,9 +167,9 @@ def _called(what: str, build: Callable[[], Any], values: Mapping[str, Any]) -> A
         raise
     except (Exception, SystemExit) as error:
         raise SourceError(
-            f"{what} with {_listed(values)}, which failed: {told(error)}",
+            f"{what} with {_listed(values)}, which failed: {describe_error(error)}",
             "a call that returns a model",
-            f"See {where(error)}.",
+            f"See {error_location(error)}.",
         ) from error
 
 
@@ -214,7 +214,7 @@ def _signature_batch(path: Path, batch: int, fetches: Sequence[str]) -> dict[str
 def _placeholder_batch(path: Path, batch: int) -> dict[str, Any]:
     import tensorflow as tf
 
-    from tfplace.extract.metagraph import read_metagraph
+    from tfplace.extraction.metagraph import read_metagraph
 
     proto = read_metagraph(path)
     nodes = getattr(proto, "graph_def", proto).node

@@ -11,7 +11,7 @@ from tfplace.cli.checks import flag_value
 from tfplace.cli.click_options import command
 from tfplace.cli.console import complain, say
 from tfplace.cli.flags import Flags
-from tfplace.core.cores import own_cores
+from tfplace.engines.cores import own_cores
 from tfplace.errors import ClusterError, InputError
 from tfplace.option_fields import option
 from tfplace.units import parse_bytes
@@ -46,8 +46,8 @@ def worker_command(flags: WorkerFlags) -> None:
       InputError: a wrong flag.
       ClusterError: the worker does not start, or ends again and again.
     """
-    from tfplace.measure.processes import WorkerProcesses
-    from tfplace.measure.worker import Settings
+    from tfplace.measurement.backends.processes import WorkerProcesses
+    from tfplace.measurement.backends.worker import Settings
 
     settings = Settings(
         host=flags.host,

@@ -16,7 +16,7 @@ class Evaluator(Protocol):
 
     A placement that cannot be run is no error: its cost says so in `failure`.
 
-    What an evaluator may have besides: `critical_path` and `fitting` (see `tfplace.simulate.evaluate.Simulator`);
+    What an evaluator may have besides: `critical_path` and `fitting` (see `tfplace.simulation.evaluate.Simulator`);
     `objective`, what it counts, if not step times; `options`, by which it simulates; `at_once`, how many placements it
     evaluates side by side, if a search is not to ask for more (one that measures is asked for one); `scale_s`, by which
     it multiplies measured ratios, which a search that goes on sets to what it was.

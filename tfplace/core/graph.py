@@ -11,8 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, digest, freeze
-from tfplace.core.files import write_whole
 from tfplace.errors import GraphError
+from tfplace.files import write_whole
+from tfplace.registry import SERVICES
 
 AttrValue = bool | int | float | str | tuple[Any, ...]
 Shape = tuple[int, ...] | None
@@ -280,7 +281,7 @@ class OpGraph:
         """Writes the graph to a file of the kind its name says.
 
         Args:
-          path: ".npz": everything but `origin`, for `load`; see `tfplace.core.archive`. Else `metagraph(devices)`:
+          path: ".npz": everything but `origin`, for `load`; see `tfplace.io.archive`. Else `metagraph(devices)`:
             as text if the name ends in "txt", else binary.
           devices: op name -> TensorFlow device; for a MetaGraphDef only.
 
@@ -288,12 +289,10 @@ class OpGraph:
           GraphError: a MetaGraphDef of a graph without TensorFlow form, or devices for an archive.
           UnwrittenError: the operating system refused.
         """
-        from tfplace.core import archive
-
-        if archive.is_archive(path):
+        if SERVICES["is_archive"](path):
             if devices is not None:
                 raise GraphError(f"devices for {str(path)!r}", "devices for a MetaGraphDef only, such as placed.meta")
-            archive.save(self, path)
+            SERVICES["save_archive"](self, path)
             return
         meta = self.metagraph(devices)
         write_whole(path, str(meta) if str(path).endswith("txt") else meta.SerializeToString())
@@ -306,9 +305,8 @@ class OpGraph:
           InputError: no path.
           SourceError: no such file, or not a whole archive that this version reads.
         """
-        from tfplace.core import archive
-
-        return archive.load_graph(path)
+        graph: OpGraph = SERVICES["load_graph"](path)
+        return graph
 
     def __repr__(self) -> str:
         return (

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from tfplace.core.arrays import IntArray, freeze
-from tfplace.core.files import write_whole
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME, StepCost
 from tfplace.core.timeline import Timeline
 from tfplace.errors import PlacementError
+from tfplace.files import write_whole
+from tfplace.formatting import format_seconds
 from tfplace.registry import SERVICES
-from tfplace.units import format_seconds
 
 FORMAT = "tfplace-placement/1"
 
@@ -160,7 +160,7 @@ class Placement:
         mine, theirs = self.devices, other.devices
         return {op: (mine[op], theirs[op]) for op in self.op_names if mine[op] != theirs[op]}
 
-    # ---- shown to people; the work is done in tfplace.report and tfplace.simulate ------------------------------------
+    # ---- shown to people; the work is done in tfplace.report and tfplace.simulation ----------------------------------
 
     def summary(self) -> str:
         """A table per device and the verdict against the best single device, as text."""
@@ -184,8 +184,8 @@ class Placement:
     def timeline(self) -> Timeline:
         """When each op runs and each tensor moves, simulated by the default rules.
 
-        `Simulator(problem, options).timeline(placement.op_device)`, which is in `tfplace.simulate.evaluate`, does it by
-        others.
+        `Simulator(problem, options).timeline(placement.op_device)`, which is in `tfplace.simulation.evaluate`, does it
+        by others.
 
         Raises:
           PlacementError: loaded from a file without its graph.

@@ -15,6 +15,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.grouping import Grouping
 from tfplace.core.topology import Topology
 from tfplace.errors import PlacementError
+from tfplace.registry import SERVICES
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,14 +93,12 @@ class Problem:
         )
 
     def save(self, path: str | Path) -> None:
-        """Writes the problem with its graph, topology, costs and rules to a ".npz" file; see `tfplace.core.archive`.
+        """Writes the problem with its graph, topology, costs and rules to a ".npz" file; see `tfplace.io.archive`.
 
         Raises:
           SourceError: the path ends otherwise.
         """
-        from tfplace.core import archive
-
-        archive.save(self, path)
+        SERVICES["save_archive"](self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Problem:
@@ -108,9 +107,8 @@ class Problem:
         Raises:
           SourceError: no such file, a graph only, or not a whole archive that this version reads.
         """
-        from tfplace.core import archive
-
-        return archive.load_problem(path)
+        problem: Problem = SERVICES["load_problem"](path)
+        return problem
 
     def expand(self, unit_device: IntArray) -> IntArray:
         """[U] devices of units -> [V] devices of ops.

@@ -14,8 +14,8 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, digest, freeze
 from tfplace.core.device import LINK_OVERHEADS, Device, Link
-from tfplace.core.files import write_whole
 from tfplace.errors import InputError, TopologyError, UnknownNameError, near_names
+from tfplace.files import write_whole
 from tfplace.registry import SERVICES
 from tfplace.units import parse_bandwidth, parse_bytes, parse_flops, parse_seconds
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tfplace.core.device import Device
-from tfplace.core.files import path_of, write_whole
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
+from tfplace.files import path_of, write_whole
 
 FORMAT = "tfplace-profile/1"
 

@@ -1,4 +1,4 @@
-"""The public workloads of Tarnawski et al. as Problems: `benchmarks/dnn_partitioning` has ten of them.
+"""The public workloads of Tarnawski et al. as Problems: `research/data/dnn_partitioning` has ten of them.
 
 J. Tarnawski, A. Phanishayee, N. R. Devanur, D. Mahajan, F. Nina Paravecino: Efficient Algorithms for Device Placement
 of DNN Graph Operators. NeurIPS 2020; data of github.com/msr-fiddle/dnn-partitioning.

@@ -8,11 +8,11 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import SearchContext
 from tfplace.core.stepcost import Key
-from tfplace.study.base import Study
-from tfplace.study.batches import try_all
-from tfplace.study.devices import compute_devices, single_devices
-from tfplace.study.price import Price, begin, limit_for
+from tfplace.local_search.batches import try_all
+from tfplace.local_search.devices import compute_devices, single_devices
+from tfplace.local_search.penalized_cost import PenalizedCost, begin, limit_for
 
 _ANY_DEVICE = 0.02
 _BLOCK = 1024
@@ -25,8 +25,8 @@ class Annealing:
     accepted if its energy is at most that of the present placement plus `temperature * e` with e drawn from the
     exponential distribution, which is the Metropolis criterion with the draw made first: a step longer than that can be
     given up while it is simulated. The energy is the step's seconds, with a price for memory that is missing,
-    which rises while the walk is where it is missing (`Price.adapt`). The temperature falls geometrically over the
-    budget.
+    which rises while the walk is where it is missing (`PenalizedCost.adapt`). The temperature falls geometrically over
+    the budget.
 
     FlexFlow's search is the same walk at one temperature, over a space that also has data parallelism, restarted from
     other initial placements. If there are at most 2,000 placements, all of them are tried instead.
@@ -48,25 +48,25 @@ class Annealing:
         self.hot = hot
         self.cold = cold
 
-    def place(self, study: Study) -> IntArray:
-        """Searches until the study's budget is used up; returns before if there is nothing to move or all is tried."""
-        starts = self.starts or single_devices(study.problem)
-        start, key, price = begin(study, starts)
-        if not try_all(study):
-            self._walk(study, start.copy(), key, price)
-        return start if study.best is None else study.best
+    def place(self, context: SearchContext) -> IntArray:
+        """Searches until the context's budget is used up, nothing can move, or all is tried."""
+        starts = self.starts or single_devices(context.problem)
+        start, key, price = begin(context, starts)
+        if not try_all(context):
+            self._walk(context, start.copy(), key, price)
+        return start if context.best is None else context.best
 
-    def _walk(self, study: Study, devices: IntArray, key: Key, price: Price) -> None:
-        """Changes `devices`, which have that key, until the study raises."""
-        mean = price.scale_s / study.problem.num_units
-        for unit, device, draw in _moves(study.problem, study.rng):
+    def _walk(self, context: SearchContext, devices: IntArray, key: Key, price: PenalizedCost) -> None:
+        """Changes `devices`, which have that key, until the context raises."""
+        mean = price.scale_s / context.problem.num_units
+        for unit, device, draw in _moves(context.problem, context.rng):
             old = devices[unit]
             if device == old:
                 continue
-            temperature = mean * self.hot * (self.cold / self.hot) ** study.spent
+            temperature = mean * self.hot * (self.cold / self.hot) ** context.spent
             most = price(key) + temperature * draw
             devices[unit] = device
-            moved = study.key(devices, limit_for(study, most))
+            moved = context.key(devices, limit_for(context, most))
             if price(moved) <= most:
                 key = moved
             else:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.search_context import BudgetSpentError, Placer, SearchContext
 from tfplace.core.stepcost import FAILED_BYTES, THROUGHPUT, Key
 from tfplace.errors import MissingExtraError, TfplaceError
+from tfplace.formatting import format_bytes, format_seconds
+from tfplace.local_search.batches import try_all
+from tfplace.local_search.devices import single_devices
+from tfplace.local_search.penalized_cost import PenalizedCost
 from tfplace.registry import PLACERS
-from tfplace.study.base import BudgetSpentError, Placer, Study
-from tfplace.study.batches import try_all
-from tfplace.study.devices import single_devices
-from tfplace.study.price import Price
-from tfplace.units import format_bytes, format_seconds
 
 POLICY = "placeto"
 """What has learned on other graphs."""
@@ -88,20 +88,20 @@ class Auto:
         self.learned = learned
         self.notes: tuple[str, ...] = ()
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Spends the whole budget unless the bound is reached or all placements have been tried."""
-        run = _Portfolio(study, self.learned)
+        run = _Portfolio(context, self.learned)
         try:
             run.construct(self.starts)
-            if not run.settled() and not try_all(study):
+            if not run.settled() and not try_all(context):
                 run.improve()
         except BudgetSpentError:
             pass
         finally:
             self.notes = run.notes()
-        if study.best is None:
+        if context.best is None:
             raise BudgetSpentError
-        return study.best
+        return context.best
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _Portfolio:
     """One run of `Auto`.
 
     Attributes:
-      study: of the whole.
+      context: of the whole.
       learned: of `Auto`.
       found: what the members placed, in the order in which they ran.
       searched: what the searches came to.
@@ -134,7 +134,7 @@ class _Portfolio:
       missing: members whose extra is not installed.
     """
 
-    study: Study
+    context: SearchContext
     learned: bool = True
     found: list[_Found] = field(default_factory=list)
     searched: list[_Found] = field(default_factory=list)
@@ -144,21 +144,21 @@ class _Portfolio:
     @property
     def pipelined(self) -> bool:
         """Whether the objective is throughput."""
-        return self.study.objective == THROUGHPUT
+        return self.context.objective == THROUGHPUT
 
     def construct(self, starts: Sequence[IntArray]) -> None:
         """The given placements and the members, until the bound is reached or their part of the budget is spent."""
         for i, devices in enumerate(starts):
             name = f"given {i + 1}"
-            self.found.append(_Found(name, self.study.key(devices), devices, name))
+            self.found.append(_Found(name, self.context.key(devices), devices, name))
         members = PIPELINE_MEMBERS if self.pipelined else MEMBERS
         for name in members if self.learned else [name for name in members if name != POLICY]:
-            if self.found and (self.settled() or self.study.spent >= _CONSTRUCTION):
+            if self.found and (self.settled() or self.context.spent >= _CONSTRUCTION):
                 break
-            part = (_CONSTRUCTION - self.study.spent) / (1 - self.study.spent) if self.found else 1.0
+            part = (_CONSTRUCTION - self.context.spent) / (1 - self.context.spent) if self.found else 1.0
             try:
                 placer = PLACERS[name](moves=0) if name == POLICY else PLACERS[name]()  # the searches move
-                found = _run(placer, self.study.share(part, name), name, name)
+                found = _run(placer, self.context.share(part, name), name, name)
             except MissingExtraError:
                 self.missing.append(name)
                 continue
@@ -171,10 +171,10 @@ class _Portfolio:
 
     def improve(self) -> None:
         """Scouts, survivors, and the best of all until the budget is spent."""
-        spent = self.study.spent
+        spent = self.context.spent
         alone = self._alone()
-        scouted = self._scout(alone, self.study.spent - spent)
-        begin = self.study.spent
+        scouted = self._scout(alone, self.context.spent - spent)
+        begin = self.context.spent
         best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]
         for i, found in enumerate(best):
             self._search(found, begin + (1 - begin) * _SECOND * (i + 1) / len(best), "after")
@@ -187,31 +187,31 @@ class _Portfolio:
           alone: everything on one device.
           each: part of the budget that it takes to evaluate that.
         """
-        study = self.study
-        end = study.spent + (1 - study.spent) * _SCOUTING
-        left = study.left.evaluations
-        most = (end - study.spent) / max(each, _TINY) if left is None else _SCOUTING * left
+        context = self.context
+        end = context.spent + (1 - context.spent) * _SCOUTING
+        left = context.left.evaluations
+        most = (end - context.spent) / max(each, _TINY) if left is None else _SCOUTING * left
         scouts: Sequence[int] = SCOUTS[: int(most / _LEAST)]
         found: list[_Found | None] = []
         while len(scouts) > 1 or (found and scouts):  # a lone one would have none to be compared with
             rank, *scouts = scouts
-            spent, made = study.spent, study.evaluations
+            spent, made = context.spent, context.evaluations
             found.append(self._search(self._start(rank, alone), spent + (end - spent) / (len(scouts) + 1)))
-            pace = (study.evaluations - made) / max(study.spent - spent, _TINY)
-            scouts = scouts[: int((end - study.spent) * pace / _LEAST)]
+            pace = (context.evaluations - made) / max(context.spent - spent, _TINY)
+            scouts = scouts[: int((end - context.spent) * pace / _LEAST)]
         return [f for f in found if f is not None]
 
     def _alone(self) -> _Found:
         """Everything on the fastest device, whether it fits or not."""
-        devices, name = single_devices(self.study.problem)[0], "one device"
-        return _Found(name, self.study.key(devices), devices, name)
+        devices, name = single_devices(self.context.problem)[0], "one device"
+        return _Found(name, self.context.key(devices), devices, name)
 
     def _best(self) -> _Found:
         """The best placement of all so far."""
-        assert self.study.best is not None
-        assert self.study.best_key is not None
+        assert self.context.best is not None
+        assert self.context.best_key is not None
         origin = min([*self.found, *self.searched], key=lambda f: f.key).origin
-        return _Found("the best", self.study.best_key, self.study.best, origin)
+        return _Found("the best", self.context.best_key, self.context.best, origin)
 
     def _start(self, rank: int, alone: _Found) -> _Found:
         """What a scout starts from: the member of that rank, or everything on the fastest device if it is negative.
@@ -221,27 +221,27 @@ class _Portfolio:
         """
         if rank < 0 or not self.found:
             return alone
-        price = Price(self.study, alone.key)
+        price = PenalizedCost(self.context, alone.key)
         ranked = sorted(self.found, key=lambda f: price(f.key))
         return ranked[min(rank, len(ranked) - 1)]
 
     def _search(self, start: _Found, until: float, word: str = "from") -> _Found | None:
         """A search that ends when `until` of the budget is spent."""
-        spent, placer = self.study.spent, PIPELINE_SEARCH if self.pipelined else SEARCH
+        spent, placer = self.context.spent, PIPELINE_SEARCH if self.pipelined else SEARCH
         if self.settled() or spent >= until:
             return None
         name = f"{placer} {word} {start.name}"
-        share = self.study.share((until - spent) / (1 - spent), name)
+        share = self.context.share((until - spent) / (1 - spent), name)
         found = _run(PLACERS[placer](starts=[start.devices]), share, name, start.origin)
         if found is not None:
             self.searched.append(found)
-            self.log.append(f"{name}: {_shown(found.key)}, {100 * (self.study.spent - spent):.0f} % of the budget")
+            self.log.append(f"{name}: {_shown(found.key)}, {100 * (self.context.spent - spent):.0f} % of the budget")
         return found
 
     def settled(self) -> bool:
         """Whether the best placement fits and cannot be faster."""
-        best = self.study.best_key
-        return best is not None and best <= (0, self.study.bound_s * (1 + _TINY))
+        best = self.context.best_key
+        return best is not None and best <= (0, self.context.bound_s * (1 + _TINY))
 
     def notes(self) -> tuple[str, ...]:
         """What each part found."""
@@ -261,7 +261,7 @@ class _Portfolio:
         return tuple(f"auto: {line}" for line in lines)
 
 
-def _run(placer: Placer, share: Study, name: str, origin: str) -> _Found | None:
+def _run(placer: Placer, share: SearchContext, name: str, origin: str) -> _Found | None:
     """What the placer found with its share of the budget; None if it evaluated nothing."""
     with contextlib.suppress(BudgetSpentError):
         devices = placer.place(share)

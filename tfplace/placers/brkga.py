@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.search_context import BudgetSpentError, SearchContext
 from tfplace.errors import InputError
 from tfplace.group.coarsen import nested_groups
-from tfplace.study.base import BudgetSpentError, Study
-from tfplace.study.batches import all_keys, try_all
-from tfplace.study.devices import single_devices
-from tfplace.study.draws import device_share, pick
-from tfplace.study.grouped import Grouped
-from tfplace.study.price import Price, begin, limit_for
+from tfplace.local_search.batches import all_keys, try_all
+from tfplace.local_search.devices import single_devices
+from tfplace.local_search.grouped_context import Grouped
+from tfplace.local_search.penalized_cost import PenalizedCost, begin, limit_for
+from tfplace.local_search.sampling import device_share, pick
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Brkga:
     """Evolves a population of vectors with a key in [0, 1) per group of units.
 
     A vector stands for a placement: each group goes to the device in whose interval its key lies; see
-    `tfplace.study.draws.device_share` for their lengths. In each generation the elite stays, mutants are drawn
-    blindly, and the rest are children of an elite and another parent, who have the elite one's key with probability rho
-    and the other's else, for each key anew.
+    `tfplace.local_search.sampling.device_share` for their lengths. In each generation the elite stays, mutants are
+    drawn blindly, and the rest are children of an elite and another parent, who have the elite one's key with
+    probability rho and the other's else, for each key anew.
 
     The budget is shared equally by levels of `tfplace.group.coarsen.hierarchy` from coarse to fine. A level's first
     population is the last of the level before, each group's key given to all groups it is made of. If there are at most
@@ -70,7 +70,7 @@ class Brkga:
     starts with the given placements, as far as groups can express them (each group goes where its first unit is). From
     REGAL: no key for the priority of an op, since the simulator has an order of its own; one key per group for the
     device instead of one per op and device; groups. Placements that do not fit the memory are ranked with a price for
-    what is missing, which rises while half of the elite or more are such (`Price.adapt`).
+    what is missing, which rises while half of the elite or more are such (`PenalizedCost.adapt`).
 
     Args:
       starts: [U] placements in the first population; by default everything on each device in turn.
@@ -94,19 +94,19 @@ class Brkga:
         self.groups = tuple(groups)
         self.settings = settings or Settings()
 
-    def place(self, study: Study) -> IntArray:
-        """Searches until the study's budget is used up, or all placements have been tried."""
-        starts = self.starts or single_devices(study.problem)
-        start, _, price = begin(study, starts)
-        if not try_all(study):
-            self._levels(study, starts, price)
-        return start if study.best is None else study.best
+    def place(self, context: SearchContext) -> IntArray:
+        """Searches until the context's budget is used up, or all placements have been tried."""
+        starts = self.starts or single_devices(context.problem)
+        start, _, price = begin(context, starts)
+        if not try_all(context):
+            self._levels(context, starts, price)
+        return start if context.best is None else context.best
 
-    def _levels(self, study: Study, starts: Sequence[IntArray], price: Price) -> None:
-        labels = nested_groups(study.problem, self.groups)
+    def _levels(self, context: SearchContext, starts: Sequence[IntArray], price: PenalizedCost) -> None:
+        labels = nested_groups(context.problem, self.groups)
         population: Population | None = None
         for level, label in enumerate(labels):
-            part = study.share(1 / (len(labels) - level), f"brkga, {int(label.max()) + 1} groups")
+            part = context.share(1 / (len(labels) - level), f"brkga, {int(label.max()) + 1} groups")
             grouped = Grouped(part, label)
             first = np.unique(label, return_index=True)[1]
             if population is None:
@@ -129,7 +129,7 @@ class Population:
       settings: the method's constants.
     """
 
-    def __init__(self, keys: FloatArray, price: Price, settings: Settings) -> None:
+    def __init__(self, keys: FloatArray, price: PenalizedCost, settings: Settings) -> None:
         self.keys = keys
         self.over, self.step_s = np.zeros(0, np.int64), np.zeros(0)
         self._price = price
@@ -144,22 +144,22 @@ class Population:
         """Gives each of [G] finer groups the key of the group it is in."""
         self.keys = self.keys[:, coarse]
 
-    def evolve(self, study: Study) -> None:
-        """One generation after the other, of placements of the study's units, until the study raises.
+    def evolve(self, context: SearchContext) -> None:
+        """One generation after the other, of placements of the context's units, until the context raises.
 
         Raises:
-          BudgetSpentError: from the study.
+          BudgetSpentError: from the context.
         """
-        share = device_share(study.problem)
+        share = device_share(context.problem)
         if not len(self.step_s):
             missing = max(self._settings.population - len(self.keys), 0)
-            self.keys = np.concatenate([self.keys, study.rng.random((missing, self.keys.shape[1]))])
-            self.over, self.step_s = all_keys(study, pick(self.keys, share))
+            self.keys = np.concatenate([self.keys, context.rng.random((missing, self.keys.shape[1]))])
+            self.over, self.step_s = all_keys(context, pick(self.keys, share))
         while True:
-            self._generation(study, share)
+            self._generation(context, share)
 
-    def _generation(self, study: Study, share: FloatArray) -> None:
-        settings, rng = self._settings, study.rng
+    def _generation(self, context: SearchContext, share: FloatArray) -> None:
+        settings, rng = self._settings, context.rng
         energy = self.energy
         order = np.argsort(energy, kind="stable")
         elite, others = order[: settings.num_elite], np.sort(order[settings.num_elite :])
@@ -169,8 +169,8 @@ class Population:
         fresh = np.concatenate([crossover(rng, one, other, settings.rho), mutants])
         # What is slower than an elite that fits is never in one, so it makes no difference how slow it is.
         slowest = math.inf if self.over[elite].any() else float(energy[elite[-1]])
-        limit_s = limit_for(study, slowest)
-        over, step_s = all_keys(study, pick(fresh, share), limit_s)
+        limit_s = limit_for(context, slowest)
+        over, step_s = all_keys(context, pick(fresh, share), limit_s)
         self.keys = np.concatenate([self.keys[elite], fresh])
         self.over = np.concatenate([self.over[elite], over])
         self.step_s = np.concatenate([self.step_s[elite], step_s])

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.search_context import SearchContext
+from tfplace.local_search.devices import single_devices
 from tfplace.schedule.cuts import Table, cut, make_table
 from tfplace.schedule.ideals import Ideals, all_ideals, chain, depth_first_order
 from tfplace.schedule.pieces import Order, Pieces, make_pieces
-from tfplace.study.base import Study
-from tfplace.study.devices import single_devices
 
 _IDEALS = 60_000
 _BLOCKS = 2000
@@ -39,11 +39,11 @@ class Contiguous:
 
     Departures: devices of any kinds, each kind told apart by seconds, memory and links. A piece's load cannot depend on
     where its neighbours are, so each transfer is counted over the slowest of the device's links to others that pay for
-    transfers; where links differ, the study's value may be lower. Pieces whose seconds alone pass the best solution so
-    far, or after which the rest cannot be done within it (the work bound), are skipped. A block of no seconds (and no
-    bytes, if memory is short) that a single other block exchanges anything with joins that. Units that may only be on a
-    host beside accelerators are left out of the order and put there; a piece on that host counts the room for what they
-    send it, which it does not need.
+    transfers; where links differ, the published value may be lower. Pieces whose seconds alone pass the best solution
+    so far, or after which the rest cannot be done within it (the work bound), are skipped. A block of no seconds (and
+    no bytes, if memory is short) that a single other block exchanges anything with joins that. Units that may only be
+    on a host beside accelerators are left out of the order and put there; a piece on that host counts the room for what
+    they send it, which it does not need.
 
     By the step-time objective the same placement is evaluated, for what it is worth.
 
@@ -61,29 +61,29 @@ class Contiguous:
         self.ideals = ideals
         self.notes: tuple[str, ...] = ()
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Evaluates the linearised solution, then the full one, unless a budget of seconds is spent before."""
-        home = single_devices(study.problem)[0]
-        order, pieces = make_pieces(study.problem, _BLOCKS, _STATES, home)
+        home = single_devices(context.problem)[0]
+        order, pieces = make_pieces(context.problem, _BLOCKS, _STATES, home)
         states = math.prod((pieces.number + 1).tolist())
         most = min(_CELLS // (16 * states), math.isqrt(_STEPS // (states * len(pieces.number))))
         if most < len(pieces.held):  # devices of many kinds
-            order, pieces = make_pieces(study.problem, max(most, 1), _STATES, home)
+            order, pieces = make_pieces(context.problem, max(most, 1), _STATES, home)
         blocks = len(pieces.held)
         if blocks < 2:
             self.notes = ("contiguous: there is nothing to cut, so all is on one device",)
-            return _best_single(study)
-        line = _Solution(study, order, pieces, chain(depth_first_order(blocks, order.before)), home)
+            return _best_single(context)
+        line = _Solution(context, order, pieces, chain(depth_first_order(blocks, order.before)), home)
         weight = float(pieces.weight @ pieces.number)
         least_s = float(pieces.work.sum()) / weight if weight > 0 else 0.0  # nothing is known if others take longest
         # Pieces longer than the limit are not looked at, so it is first set low.
         best = None
         for limit_s in (1.25 * least_s, 2.5 * least_s, 10.0 * least_s, math.inf):
             best = line.best(limit_s)
-            if best is not None or study.left.seconds == 0.0:
+            if best is not None or context.left.seconds == 0.0:
                 break
         if best is not None:
-            study.key(best)
+            context.key(best)
         limit = min(self.ideals, _CELLS // (blocks + 16 * states))
         ideals = None if order.joined else all_ideals(blocks, order.before, limit)
         if order.joined:
@@ -91,32 +91,32 @@ class Contiguous:
         elif ideals is None:
             self.notes = (f"contiguous: linearised, as {blocks} blocks have more than {limit:,} ideals",)
         else:
-            full = _Solution(study, order, pieces, ideals, home)
+            full = _Solution(context, order, pieces, ideals, home)
             better = full.best(line.value_s)
             done = "" if full.done else ", of which the budget sufficed for a part"
             self.notes = (f"contiguous: full programme, {len(ideals.member):,} ideals of {blocks} blocks{done}",)
             if better is not None:
                 best = better
-                study.key(best)
-        return _best_single(study) if best is None else best
+                context.key(best)
+        return _best_single(context) if best is None else best
 
 
 class _Solution:
     """One run of the programme.
 
     Args:
-      study: for its problem and its budget.
+      context: for its problem and its budget.
       order: units as blocks.
       pieces: the blocks.
       ideals: between which pieces lie.
       home: [U] where units are that are in no block.
     """
 
-    def __init__(self, study: Study, order: Order, pieces: Pieces, ideals: Ideals, home: IntArray) -> None:
+    def __init__(self, context: SearchContext, order: Order, pieces: Pieces, ideals: Ideals, home: IntArray) -> None:
         self.value_s = math.inf
         self.done = False
         self._home = home
-        self._study, self._order, self._pieces, self._ideals = study, order, pieces, ideals
+        self._context, self._order, self._pieces, self._ideals = context, order, pieces, ideals
 
     def best(self, limit_s: float) -> IntArray | None:
         """[U] devices of the best solution below the limit, or None."""
@@ -125,7 +125,7 @@ class _Solution:
         # Of devices of many kinds few starts take as long as many of others.
         at_once = max(_STEPS_AT_ONCE // (count * table.best.shape[1] * len(self._pieces.number)), 1)
         for first in range(0, count, at_once):
-            if first and self._study.left.seconds == 0.0:
+            if first and self._context.left.seconds == 0.0:
                 break
             end = min(first + at_once, count)
             self.value_s = cut(self._pieces, self._ideals, table, first, end, self.value_s)
@@ -150,6 +150,6 @@ class _Solution:
         return np.where(order.block >= 0, device[order.block], self._home).astype(np.int32)
 
 
-def _best_single(study: Study) -> IntArray:
+def _best_single(context: SearchContext) -> IntArray:
     """Everything on one device, where no cut fits."""
-    return min(single_devices(study.problem), key=study.key)
+    return min(single_devices(context.problem), key=context.key)

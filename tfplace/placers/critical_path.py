@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.search_context import SearchContext
 from tfplace.schedule.ranks import downward_rank, ready_first
 from tfplace.schedule.scheduler import Schedule, Scheduler
 from tfplace.schedule.tasks import PREFERRED
 from tfplace.schedule.variants import Variants, best_plan
-from tfplace.study.base import Study
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))
@@ -31,10 +31,10 @@ class CriticalPath:
         "computing. IEEE Transactions on Parallel and Distributed Systems 13(3), 2002, section 4.2 (CPOP)."
     )
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Plans and evaluates up to 20 times, more if memory is short; the best of these."""
-        variants = Variants(study.problem)
-        return best_plan(lambda: variants.plans(_plan, _GROUPS, _SLOWER), study.key)
+        variants = Variants(context.problem)
+        return best_plan(lambda: variants.plans(_plan, _GROUPS, _SLOWER), context.key)
 
 
 def _plan(scheduler: Scheduler, memory: float) -> IntArray:

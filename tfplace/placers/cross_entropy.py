@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.search_context import BudgetSpentError, SearchContext
 from tfplace.group.coarsen import nested_groups
 from tfplace.group.merge import renumber
-from tfplace.study.base import BudgetSpentError, Study
-from tfplace.study.batches import all_keys, try_all
-from tfplace.study.devices import single_devices
-from tfplace.study.draws import device_share, pick
-from tfplace.study.elite import fit_elite
-from tfplace.study.grouped import Grouped
-from tfplace.study.price import Price, begin
+from tfplace.local_search.batches import all_keys, try_all
+from tfplace.local_search.devices import single_devices
+from tfplace.local_search.elite import fit_elite
+from tfplace.local_search.grouped_context import Grouped
+from tfplace.local_search.penalized_cost import PenalizedCost, begin
+from tfplace.local_search.sampling import device_share, pick
 
 
 class CrossEntropy:
@@ -30,9 +30,9 @@ class CrossEntropy:
     Departures. From Rubinstein: levels of groups. From Post, whose cross-entropy step this is without its steps of
     proximal policy optimisation between: levels instead of one grouping; the first distribution leans towards the best
     of some placements, where Post's is uniform (`lean=0`); smoothing, where Post replaces the distribution
-    (`smoothing=1`); mixed in is the blind draw of `tfplace.study.draws.device_share`, which is uniform but for a host
-    beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing,
-    which rises while half of the elite or more are such (`Price.adapt`).
+    (`smoothing=1`); mixed in is the blind draw of `tfplace.local_search.sampling.device_share`, which is uniform but
+    for a host beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing,
+    which rises while half of the elite or more are such (`PenalizedCost.adapt`).
 
     Args:
       starts: [U] placements; by default everything on each device in turn. Groups are parted where the best of them
@@ -70,21 +70,21 @@ class CrossEntropy:
         self.mixing = mixing
         self.lean = lean
 
-    def place(self, study: Study) -> IntArray:
-        """Searches until the study's budget is used up, or all placements have been tried."""
-        starts = self.starts or single_devices(study.problem)
-        start, _, price = begin(study, starts)
-        if not try_all(study):
-            self._levels(study, start, price)
-        return start if study.best is None else study.best
+    def place(self, context: SearchContext) -> IntArray:
+        """Searches until the context's budget is used up, or all placements have been tried."""
+        starts = self.starts or single_devices(context.problem)
+        start, _, price = begin(context, starts)
+        if not try_all(context):
+            self._levels(context, start, price)
+        return start if context.best is None else context.best
 
-    def _levels(self, study: Study, start: IntArray, price: Price) -> None:
+    def _levels(self, context: SearchContext, start: IntArray, price: PenalizedCost) -> None:
         # groups are parted where the start parts them, or they could not say it
-        whole = nested_groups(study.problem, self.groups)
-        labels = [renumber(label * study.problem.num_devices + start) for label in whole]
+        whole = nested_groups(context.problem, self.groups)
+        labels = [renumber(label * context.problem.num_devices + start) for label in whole]
         probability: FloatArray | None = None
         for level, label in enumerate(labels):
-            part = study.share(1 / (len(labels) - level), f"cross_entropy, {int(label.max()) + 1} groups")
+            part = context.share(1 / (len(labels) - level), f"cross_entropy, {int(label.max()) + 1} groups")
             grouped = Grouped(part, label)
             first = np.unique(label, return_index=True)[1]
             if probability is None:
@@ -94,14 +94,14 @@ class CrossEntropy:
                 probability = probability[labels[level - 1][first]]
             probability = self._fit(grouped, probability, price)
 
-    def _fit(self, study: Study, probability: FloatArray, price: Price) -> FloatArray:
-        """[U, D] the distribution when the study's budget is used up."""
-        blind = device_share(study.problem)
+    def _fit(self, context: SearchContext, probability: FloatArray, price: PenalizedCost) -> FloatArray:
+        """[U, D] the distribution when the context's budget is used up."""
+        blind = device_share(context.problem)
         count = max(round(self.elite * self.samples), 1)
         with contextlib.suppress(BudgetSpentError):
             while True:
-                devices = pick(study.rng.random((self.samples, len(probability))), probability)
-                over, step_s = all_keys(study, devices)
+                devices = pick(context.rng.random((self.samples, len(probability))), probability)
+                over, step_s = all_keys(context, devices)
                 elite = np.argsort(price.rows(over, step_s), kind="stable")[:count]
                 probability = fit_elite(probability, devices[elite], blind, self.smoothing, self.mixing)
                 price.adapt(fits=np.median(over[elite]) == 0)

@@ -9,17 +9,17 @@ import time
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.cores import own_cores
+from tfplace.core.search_context import BudgetSpentError, SearchContext
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
+from tfplace.engines.cores import own_cores
+from tfplace.formatting import format_seconds
 from tfplace.group.heavy_edge import heavy_edge
+from tfplace.local_search.batches import try_all
+from tfplace.local_search.devices import settle, single_devices
+from tfplace.local_search.grouped_context import Grouped
 from tfplace.registry import PLACERS
 from tfplace.schedule.cp_model import Limits
 from tfplace.schedule.cp_process import ask, check_installed
-from tfplace.study.base import BudgetSpentError, Study
-from tfplace.study.batches import try_all
-from tfplace.study.devices import settle, single_devices
-from tfplace.study.grouped import Grouped
-from tfplace.units import format_seconds
 
 _STARTS = {STEP_TIME: ("single", "expert", "heft", "etf"), THROUGHPUT: ("single", "expert", "contiguous")}
 _IMPROVERS = {STEP_TIME: "local_search", THROUGHPUT: "load_search"}
@@ -67,7 +67,7 @@ class Exact:
 
     check_extra = staticmethod(check_installed)
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Uses the whole budget unless the best placement is proven to be that before.
 
         Raises:
@@ -77,44 +77,44 @@ class Exact:
         self.proven_s = 0.0
         self.notes = ("exact: the budget was spent before CP-SAT began, so nothing was proven",)
         with contextlib.suppress(BudgetSpentError):
-            if try_all(study):
-                if study.plain:
-                    self.proven_s = _best_s(study) if math.isfinite(_best_s(study)) else 0.0
-                    self._say(_best_s(study), self.proven_s, "all placements were evaluated")
+            if try_all(context):
+                if context.plain:
+                    self.proven_s = _best_s(context) if math.isfinite(_best_s(context)) else 0.0
+                    self._say(_best_s(context), self.proven_s, "all placements were evaluated")
                 else:
                     self.notes = (
                         "exact: all placements were evaluated; nothing was proven, as only simulated steps repeat",
                     )
             else:
-                self._search(study)
-        return single_devices(study.problem)[0] if study.best is None else study.best
+                self._search(context)
+        return single_devices(context.problem)[0] if context.best is None else context.best
 
-    def _search(self, study: Study) -> None:
-        problem = study.problem
+    def _search(self, context: SearchContext) -> None:
+        problem = context.problem
         label = np.arange(problem.num_units, dtype=np.int32)
         if len(label) > self.groups:
             label = heavy_edge(problem, self.groups)
-        grouped = Grouped(study, label)
-        _start(study, grouped, label)
+        grouped = Grouped(context, label)
+        _start(context, grouped, label)
         if grouped.best is None or grouped.best_key is None or grouped.best_key[0]:
             self.notes = ("exact: no placement that fits to start from, so nothing was proven",)
-        elif not study.plain:
+        elif not context.plain:
             self.notes = ("exact: only simulated steps have a model; nothing was proven of what was evaluated here",)
-        elif study.objective == STEP_TIME and problem.graph.num_ops > _OPS:
+        elif context.objective == STEP_TIME and problem.graph.num_ops > _OPS:
             self.notes = (f"exact: more than {_OPS:,} ops are too many for a model of steps; nothing was proven",)
         else:
-            self._prove(study, grouped, grouped.best, grouped.best_key[1])
-        if not self._settled(study):
-            _improve(study, 1.0)
+            self._prove(context, grouped, grouped.best, grouped.best_key[1])
+        if not self._settled(context):
+            _improve(context, 1.0)
         if self.proven_s:
-            self._say(_best_s(study), self.proven_s, self._how)
-        elif _best_s(study) < _best_s(grouped):
-            parted = f"exact: the answer, {format_seconds(_best_s(study))}, parts groups; of it nothing was proven"
+            self._say(_best_s(context), self.proven_s, self._how)
+        elif _best_s(context) < _best_s(grouped):
+            parted = f"exact: the answer, {format_seconds(_best_s(context))}, parts groups; of it nothing was proven"
             self.notes += (parted,)
 
-    def _prove(self, study: Study, grouped: Grouped, start: IntArray, start_s: float) -> None:
+    def _prove(self, context: SearchContext, grouped: Grouped, start: IntArray, start_s: float) -> None:
         problem = grouped.problem
-        seconds, evaluations = study.left
+        seconds, evaluations = context.left
         if seconds is not None and seconds < 2 * _STARTING_S:
             self.notes = ("exact: too little of the budget was left for CP-SAT, so nothing was proven",)
             return
@@ -123,22 +123,22 @@ class Exact:
             _WORK * max(evaluations or 0, 1),
             len(own_cores()),
         )
-        answer = ask(problem, study.objective, start, start_s, limits)
+        answer = ask(problem, context.objective, start, start_s, limits)
         self._how = f"CP-SAT: {answer.status.lower()}"
-        if problem.num_units == study.problem.num_units:
-            self.proven_s = max(answer.bound_s, study.bound_s)
+        if problem.num_units == context.problem.num_units:
+            self.proven_s = max(answer.bound_s, context.bound_s)
         with contextlib.suppress(BudgetSpentError):
             for devices in reversed(answer.found):  # the best one first
                 grouped.key(devices)
-        if problem.num_units < study.problem.num_units:
+        if problem.num_units < context.problem.num_units:
             how = f"{self._how}, among placements that keep {problem.num_units} groups whole"
             self._say(_best_s(grouped), answer.bound_s, how)
 
-    def _settled(self, study: Study) -> bool:
+    def _settled(self, context: SearchContext) -> bool:
         """Whether nothing better is left to find, but for what rounding to ticks may hide."""
-        if self.proven_s and study.objective == THROUGHPUT and self._how == "CP-SAT: optimal":
+        if self.proven_s and context.objective == THROUGHPUT and self._how == "CP-SAT: optimal":
             return True
-        return study.best_key is not None and study.best_key <= (0, self.proven_s * (1 + 1e-6))
+        return context.best_key is not None and context.best_key <= (0, self.proven_s * (1 + 1e-6))
 
     def _say(self, best_s: float, bound_s: float, how: str) -> None:
         if not math.isfinite(best_s):
@@ -152,29 +152,29 @@ class Exact:
         self.notes = (f"exact: {format_seconds(best_s)}, {near}, whose bound is {format_seconds(bound_s)} ({how})",)
 
 
-def _best_s(study: Study | Grouped) -> float:
+def _best_s(context: SearchContext | Grouped) -> float:
     """Seconds of the best placement that fits; infinite without one."""
-    return math.inf if study.best_key is None or study.best_key[0] else study.best_key[1]
+    return math.inf if context.best_key is None or context.best_key[0] else context.best_key[1]
 
 
-def _start(study: Study, grouped: Grouped, label: IntArray) -> None:
+def _start(context: SearchContext, grouped: Grouped, label: IntArray) -> None:
     """Evaluates cheap starts, improves the best, and makes of it a placement of groups."""
-    for name in _STARTS.get(study.objective, _STARTS[STEP_TIME]):
+    for name in _STARTS.get(context.objective, _STARTS[STEP_TIME]):
         with contextlib.suppress(BudgetSpentError):
-            study.key(PLACERS[name]().place(study.share(_START / 2, name)))
-    _improve(study, _START)
+            context.key(PLACERS[name]().place(context.share(_START / 2, name)))
+    _improve(context, _START)
     problem = grouped.problem
     candidates = single_devices(problem)
-    if study.best is not None:
+    if context.best is not None:
         first = np.unique(label, return_index=True)[1]
-        candidates.insert(0, settle(problem, study.best[first]))
+        candidates.insert(0, settle(problem, context.best[first]))
     for devices in candidates:
         grouped.key(devices)
 
 
-def _improve(study: Study, fraction: float) -> None:
+def _improve(context: SearchContext, fraction: float) -> None:
     """Searches on from the best placement for a part of what is left."""
-    if study.best is not None:
-        name = _IMPROVERS.get(study.objective, _IMPROVERS[STEP_TIME])
+    if context.best is not None:
+        name = _IMPROVERS.get(context.objective, _IMPROVERS[STEP_TIME])
         with contextlib.suppress(BudgetSpentError):
-            PLACERS[name](starts=[study.best]).place(study.share(fraction, f"exact, {name}"))
+            PLACERS[name](starts=[context.best]).place(context.share(fraction, f"exact, {name}"))

@@ -9,11 +9,11 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import SearchContext
 from tfplace.group.flow import flow
 from tfplace.group.layers import is_backward, join_neighbours, layers, scope_parts, unit_edges, vote
 from tfplace.group.unit_graph import variable_bytes
-from tfplace.study.base import Study
-from tfplace.study.devices import compute_devices, settle
+from tfplace.local_search.devices import compute_devices, settle
 
 _FULL = 0.9
 
@@ -65,12 +65,12 @@ class Expert:
         "Learning. ICML 2017, section 4.2, generalised from its sketches."
     )
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Cuts once; evaluates nothing, or two placements where the family has a rule of its own."""
-        problem = study.problem
+        problem = context.problem
         blocks = contiguous(problem)
         ruled = by_family(problem, blocks)
-        return blocks if ruled is None else min((ruled, blocks), key=study.key)
+        return blocks if ruled is None else min((ruled, blocks), key=context.key)
 
 
 def contiguous(problem: Problem) -> IntArray:

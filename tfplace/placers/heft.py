@@ -7,10 +7,10 @@ from functools import partial
 from itertools import product
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.search_context import SearchContext
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.tasks import Units
 from tfplace.schedule.variants import PlanWith, Variants, best_plan
-from tfplace.study.base import Study
 
 _SLOWER = (4.0, 16.0, 64.0)
 _GROUPS = (("topological", 300), ("merge", 300), ("topological", 100), ("merge", 100))
@@ -36,10 +36,10 @@ class Heft:
         "computing. IEEE Transactions on Parallel and Distributed Systems 13(3), 2002, section 4.1."
     )
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Plans and evaluates up to 20 times, more if memory is short; the best of these."""
-        variants = Variants(study.problem)
-        return best_plan(lambda: _plans(variants), study.key)
+        variants = Variants(context.problem)
+        return best_plan(lambda: _plans(variants), context.key)
 
 
 def _plans(variants: Variants) -> Iterator[PlanWith]:

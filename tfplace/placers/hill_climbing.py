@@ -10,13 +10,13 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray, LongArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import SearchContext
 from tfplace.core.stepcost import Key
 from tfplace.group.coarsen import hierarchy
-from tfplace.study.base import Study
-from tfplace.study.batches import try_all
-from tfplace.study.devices import single_devices
-from tfplace.study.draws import device_share, pick
-from tfplace.study.price import begin
+from tfplace.local_search.batches import try_all
+from tfplace.local_search.devices import single_devices
+from tfplace.local_search.penalized_cost import begin
+from tfplace.local_search.sampling import device_share, pick
 
 Move = tuple[LongArray, int]
 """Units, and the device they go to."""
@@ -52,45 +52,45 @@ class HillClimbing:
         self.starts = tuple(starts)
         self.clusters = clusters
 
-    def place(self, study: Study) -> IntArray:
-        """Searches until the study's budget is used up; returns before if there is nothing to move or all is tried."""
-        starts = self.starts or single_devices(study.problem)
-        start, key, _ = begin(study, starts)
-        if not try_all(study):
-            self._climbs(study, start.copy(), key)
-        return start if study.best is None else study.best
+    def place(self, context: SearchContext) -> IntArray:
+        """Searches until the context's budget is used up, nothing can move, or all is tried."""
+        starts = self.starts or single_devices(context.problem)
+        start, key, _ = begin(context, starts)
+        if not try_all(context):
+            self._climbs(context, start.copy(), key)
+        return start if context.best is None else context.best
 
-    def _climbs(self, study: Study, devices: IntArray, key: Key) -> None:
+    def _climbs(self, context: SearchContext, devices: IntArray, key: Key) -> None:
         """Climbs from `devices`, which cost `key`, then from one random placement after the other."""
-        units = np.arange(study.problem.num_units, dtype=np.int32)
-        labels = [units, *hierarchy(study.problem)] if self.clusters else [units]
-        levels = [_moves(study.problem, label) for label in reversed(labels)]
-        share = device_share(study.problem)
+        units = np.arange(context.problem.num_units, dtype=np.int32)
+        labels = [units, *hierarchy(context.problem)] if self.clusters else [units]
+        levels = [_moves(context.problem, label) for label in reversed(labels)]
+        share = device_share(context.problem)
         while True:
-            climb(study, levels, devices, key)
-            label = labels[int(study.rng.integers(len(labels)))]
-            devices = pick(study.rng.random((1, int(label.max()) + 1))[:, label], share)[0]
-            key = study.key(devices)
+            climb(context, levels, devices, key)
+            label = labels[int(context.rng.integers(len(labels)))]
+            devices = pick(context.rng.random((1, int(label.max()) + 1))[:, label], share)[0]
+            key = context.key(devices)
 
 
-def climb(study: Study, levels: Sequence[Sequence[Move]], devices: IntArray, key: Key) -> None:
+def climb(context: SearchContext, levels: Sequence[Sequence[Move]], devices: IntArray, key: Key) -> None:
     """Changes [U] `devices`, which cost `key`, until no move of any level makes them better.
 
     Raises:
-      BudgetSpentError: from the study.
+      BudgetSpentError: from the context.
     """
     quiet = 0
     for moves in itertools.cycle(levels):
-        before, key = key, _climb_level(study, moves, devices, key)
+        before, key = key, _climb_level(context, moves, devices, key)
         quiet = 1 if key < before else quiet + 1
         if quiet >= len(levels):
             return
 
 
-def _climb_level(study: Study, moves: Sequence[Move], devices: IntArray, key: Key) -> Key:
+def _climb_level(context: SearchContext, moves: Sequence[Move], devices: IntArray, key: Key) -> Key:
     """Changes `devices` until no move of the level makes them better; their key."""
     tried = 0
-    for index in itertools.cycle(study.rng.permutation(len(moves)).tolist()):
+    for index in itertools.cycle(context.rng.permutation(len(moves)).tolist()):
         if tried == len(moves):
             break
         tried += 1
@@ -100,7 +100,7 @@ def _climb_level(study: Study, moves: Sequence[Move], devices: IntArray, key: Ke
             continue
         devices[units] = device
         # bytes come before seconds: while some are missing, a longer step may be better
-        moved = study.key(devices, math.inf if key[0] else key[1])
+        moved = context.key(devices, math.inf if key[0] else key[1])
         if moved < key:
             key, tried = moved, 0
         else:

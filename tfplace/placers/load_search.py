@@ -14,11 +14,11 @@ import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import SearchContext
 from tfplace.group.coarsen import hierarchy
 from tfplace.group.vicinity import members
-from tfplace.simulate.pipeline import LoadProgram, compile_loads
-from tfplace.study.base import Study
-from tfplace.study.devices import compute_devices, single_devices
+from tfplace.local_search.devices import compute_devices, single_devices
+from tfplace.simulation.pipeline import LoadProgram, compile_loads
 
 _MOVES = 1000
 _ROUNDS = 6
@@ -31,7 +31,7 @@ inlined = nb.njit(cache=True, error_model="numpy", nogil=True, inline="always")
 
 
 class LoadSearch:
-    """Anneals largest loads, by the throughput objective whatever the study's, until the budget is used up.
+    """Anneals largest loads, by the throughput objective whatever the context's, until the budget is used up.
 
     A move puts a unit, or all units of a cluster of `tfplace.group.coarsen`, on a neighbour's device or a random one,
     or swaps two units. What it changes is counted from the messages of the units moved. The energy is the 16-norm of
@@ -39,8 +39,8 @@ class LoadSearch:
     limits; the temperature falls geometrically, several times over the budget: in turn from the best of the starts and
     from the best placement found.
 
-    Every 1,000 moves the best placement among them is evaluated by the study, which is one evaluation of its budget. By
-    another objective than throughput this placer is only a way to balance loads.
+    Every 1,000 moves the best placement among them is evaluated by the context, which is one evaluation of its budget.
+    By another objective than throughput this placer is only a way to balance loads.
 
     Args:
       starts: [U] placements to start from; by default all of the problem on each device in turn.
@@ -59,32 +59,32 @@ class LoadSearch:
         self.hot = hot
         self.cold = cold
 
-    def place(self, study: Study) -> IntArray:
-        """Searches until the study's budget is used up; returns before only if there is nothing to move."""
-        problem = study.problem
+    def place(self, context: SearchContext) -> IntArray:
+        """Searches until the context's budget is used up; returns before only if there is nothing to move."""
+        problem = context.problem
         starts = self.starts or single_devices(problem)
-        keys = [study.key(start) for start in starts]
+        keys = [context.key(start) for start in starts]
         first = starts[min(range(len(starts)), key=keys.__getitem__)]
         board = make_board(problem)
         if not board.movable.any():
             return first
-        state = make_state(board, int(study.rng.integers(1, 2**62)))
-        while study.spent < 1:
-            turn = min(int(study.spent * _ROUNDS), _ROUNDS - 1)
-            start = first if turn % 2 == 0 or study.best is None else study.best
-            self._round(study, board, state, start, (turn + 1) / _ROUNDS)
-        return first if study.best is None else study.best
+        state = make_state(board, int(context.rng.integers(1, 2**62)))
+        while context.spent < 1:
+            turn = min(int(context.spent * _ROUNDS), _ROUNDS - 1)
+            start = first if turn % 2 == 0 or context.best is None else context.best
+            self._round(context, board, state, start, (turn + 1) / _ROUNDS)
+        return first if context.best is None else context.best
 
-    def _round(self, study: Study, board: Board, state: State, start: IntArray, until: float) -> None:
+    def _round(self, context: SearchContext, board: Board, state: State, start: IntArray, until: float) -> None:
         """One fall of the temperature, which ends when `until` of the budget is spent."""
         place_all(board.loads, state, start)
         mean = max(float(state.load.max()) / len(start), math.ulp(0.0))
-        since = study.spent
-        while study.spent < until or study.spent == since:
-            part = min((study.spent - since) / max(until - since, 1e-9), 1.0)
+        since = context.spent
+        while context.spent < until or context.spent == since:
+            part = min((context.spent - since) / max(until - since, 1e-9), 1.0)
             temperature = mean * self.hot * (self.cold / self.hot) ** part
             anneal(board, state, temperature, _MOVES)
-            study.key(state.best)
+            context.key(state.best)
 
 
 class Board(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfplace.core.arrays import IntArray
-from tfplace.study.annealing import COLD, HOT, Annealing
-from tfplace.study.base import Study
-from tfplace.study.batches import try_all
-from tfplace.study.devices import single_devices
-from tfplace.study.price import begin
+from tfplace.core.search_context import SearchContext
+from tfplace.local_search.annealing import COLD, HOT, Annealing
+from tfplace.local_search.batches import try_all
+from tfplace.local_search.devices import single_devices
+from tfplace.local_search.penalized_cost import begin
 
 
 class LocalSearch:
@@ -19,10 +19,10 @@ class LocalSearch:
     the others anywhere, or at an edge between two devices. A move takes what is around it: a cluster of the
     hierarchy of `tfplace.group.coarsen`, or a region of that size, from single units to an eighth of the graph, from
     coarse to fine over the budget, with a wide spread; or units of a scope of the model's names, of any depth; or
-    producers with their only consumers. See `tfplace.study.moves` for the kinds.
+    producers with their only consumers. See `tfplace.local_search.moves` for the kinds.
 
-    How it anneals, and what departs from the textbook, is told in `tfplace.study.annealing`. If there are at most 2,000
-    placements, all of them are tried instead.
+    How it anneals, and what departs from the textbook, is told in `tfplace.local_search.annealing`. If there are at
+    most 2,000 placements, all of them are tried instead.
 
     Args:
       starts: [U] placements to start from; by default all of the problem on each device in turn.
@@ -45,9 +45,9 @@ class LocalSearch:
         self.hot = hot
         self.cold = cold
 
-    def place(self, study: Study) -> IntArray:
-        """Searches until the study's budget is used up; returns before only if nothing can be moved."""
-        start, key, price = begin(study, self.starts or single_devices(study.problem))
-        if not try_all(study):
-            Annealing(study, start, key, price).run(self.hot, self.cold)
-        return start if study.best is None else study.best
+    def place(self, context: SearchContext) -> IntArray:
+        """Searches until the context's budget is used up; returns before only if nothing can be moved."""
+        start, key, price = begin(context, self.starts or single_devices(context.problem))
+        if not try_all(context):
+            Annealing(context, start, key, price).run(self.hot, self.cold)
+        return start if context.best is None else context.best

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.search_context import SearchContext
 from tfplace.schedule.scheduler import Scheduler
 from tfplace.schedule.variants import Variants, best_plan
-from tfplace.study.base import Study
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))
@@ -30,10 +30,10 @@ class MEtf:
         "Machine Learning Graphs. SoCC 2020, section 3.2."
     )
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Plans and evaluates up to 20 times, more if memory is short; the best of these."""
-        variants = Variants(study.problem)
-        return best_plan(lambda: variants.plans(_plan, _GROUPS, _SLOWER), study.key)
+        variants = Variants(context.problem)
+        return best_plan(lambda: variants.plans(_plan, _GROUPS, _SLOWER), context.key)
 
 
 def _plan(scheduler: Scheduler, memory: float) -> IntArray:

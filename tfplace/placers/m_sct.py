@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.search_context import SearchContext
 from tfplace.schedule.favourites import favourites, no_favourites, pairs_of
 from tfplace.schedule.scheduler import Favourites, Scheduler
 from tfplace.schedule.variants import PlanWith, Variants, best_plan
-from tfplace.study.base import Study
 
 _MOST_PAIRS = 10_000
 """Of tasks and children in a linear programme, which then takes about three seconds."""
@@ -38,11 +38,11 @@ class MSct:
         "scheduling dependent tasks on m processors with small communication delays. ETFA 1995."
     )
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Plans and evaluates up to 8 times, more if memory is short; the best of these."""
-        variants = Variants(study.problem)
+        variants = Variants(context.problem)
         chosen: dict[tuple[str, int], Favourites] = {}
-        return best_plan(lambda: _plans(variants, chosen), study.key)
+        return best_plan(lambda: _plans(variants, chosen), context.key)
 
 
 def _plans(variants: Variants, chosen: dict[tuple[str, int], Favourites]) -> Iterator[PlanWith]:

@@ -6,10 +6,10 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import SearchContext
 from tfplace.group.acyclic import precedence
 from tfplace.group.unit_graph import variable_bytes
-from tfplace.study.base import Study
-from tfplace.study.devices import compute_devices, settle
+from tfplace.local_search.devices import compute_devices, settle
 
 
 class MTopo:
@@ -26,9 +26,9 @@ class MTopo:
         "Machine Learning Graphs. SoCC 2020, section 3.1."
     )
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Fills once; needs no evaluation."""
-        problem = study.problem
+        problem = context.problem
         devices = compute_devices(problem)
         size = unit_bytes(problem)
         share = shares(problem, devices, size)

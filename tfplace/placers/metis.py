@@ -8,12 +8,12 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import SearchContext
 from tfplace.core.stepcost import Key
 from tfplace.group.metis import balance_weight, partition
 from tfplace.group.parts import assign_parts, device_shares, fit_variables
 from tfplace.group.unit_graph import UnitGraph, sum_parallel, unit_graph
-from tfplace.study.base import Study
-from tfplace.study.devices import compute_devices, settle
+from tfplace.local_search.devices import compute_devices, settle
 
 _TOLERANCES = (0.03, 0.1, 0.3, 1.0)
 _MOST_SWAPS = 30
@@ -39,20 +39,20 @@ class Metis:
         "Placement for Dataflow Graphs. arXiv:1910.01578, 2019."
     )
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Partitions a few times; the best of these."""
-        problem = study.problem
+        problem = context.problem
         graph, devices = unit_graph(problem), compute_devices(problem)
         tried: list[tuple[Key, int, IntArray]] = []
         for weight, fraction in zip(_weights(problem, graph), (1.0, _level(problem, graph, devices)), strict=True):
             for tolerance in _TOLERANCES:
                 wanted = _partitioned(problem, graph, devices, weight, tolerance)
                 placed = fit_variables(problem, graph, settle(problem, wanted), fraction)
-                tried.append((study.key(placed), len(tried), placed))
+                tried.append((context.key(placed), len(tried), placed))
             if min(tried)[0][0] == 0:
                 break
         key, _, best = min(tried, key=lambda each: each[:2])
-        return _swapped(study, devices, best, key)
+        return _swapped(context, devices, best, key)
 
 
 def _weights(problem: Problem, graph: UnitGraph) -> tuple[FloatArray, FloatArray]:
@@ -82,12 +82,12 @@ def _partitioned(
     return np.append(assign_parts(problem, graph, part, devices), devices[:1])[part]
 
 
-def _swapped(study: Study, devices: IntArray, best: IntArray, key: Key) -> IntArray:
+def _swapped(context: SearchContext, devices: IntArray, best: IntArray, key: Key) -> IntArray:
     """[U] after exchanging the contents of pairs of devices, once each, wherever that shortens the step."""
     for a, b in itertools.islice(itertools.combinations(devices.tolist(), 2), _MOST_SWAPS):
-        swap = np.arange(study.problem.num_devices, dtype=np.int32)
+        swap = np.arange(context.problem.num_devices, dtype=np.int32)
         swap[[a, b]] = b, a
-        wanted = settle(study.problem, swap[best])
-        if (found := study.key(wanted)) < key:
+        wanted = settle(context.problem, swap[best])
+        if (found := context.key(wanted)) < key:
             best, key = wanted, found
     return best

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.search_context import SearchContext
 from tfplace.group.mapping import load_pyscotch
-from tfplace.study.base import Study
-from tfplace.study.devices import compute_devices
-from tfplace.study.mapping import best_mapping
+from tfplace.local_search.devices import compute_devices
+from tfplace.local_search.static_mapping import best_mapping
 
 
 class MinCut:
@@ -23,10 +23,10 @@ class MinCut:
 
     check_extra = staticmethod(load_pyscotch)
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Maps a few times; the best of these.
 
         Raises:
           InputError: pyscotch is not installed.
         """
-        return best_mapping(study, compute_devices(study.problem))
+        return best_mapping(context, compute_devices(context.problem))

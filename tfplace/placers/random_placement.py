@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.study.base import Study
-from tfplace.study.devices import compute_devices, settle
+from tfplace.core.search_context import SearchContext
+from tfplace.local_search.devices import compute_devices, settle
 
 _DRAWS = 100
 
@@ -20,23 +20,23 @@ class Random:
 
     citation = "Uniformly random placements, the baseline of the placement literature; no single source."
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Draws and evaluates until one fits."""
-        best = draw(study)
-        best_key = study.key(best)
+        best = draw(context)
+        best_key = context.key(best)
         for _ in range(_DRAWS - 1):
             if best_key[0] == 0:
                 break
-            devices = draw(study)
-            key = study.key(devices)
+            devices = draw(context)
+            key = context.key(devices)
             if key < best_key:
                 best, best_key = devices, key
         return best
 
 
-def draw(study: Study) -> IntArray:
+def draw(context: SearchContext) -> IntArray:
     """[U] devices drawn uniformly among the compute devices each unit may be on."""
-    problem = study.problem
+    problem = context.problem
     devices = compute_devices(problem)
-    lots = study.rng.random((problem.num_units, len(devices)))
+    lots = context.rng.random((problem.num_units, len(devices)))
     return settle(problem, devices[np.where(problem.allowed[:, devices], lots, -1.0).argmax(axis=1)])

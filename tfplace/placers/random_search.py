@@ -6,10 +6,10 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import SearchContext
 from tfplace.group.coarsen import hierarchy
-from tfplace.study.base import Study
-from tfplace.study.batches import all_keys, try_all
-from tfplace.study.draws import device_share, pick
+from tfplace.local_search.batches import all_keys, try_all
+from tfplace.local_search.sampling import device_share, pick
 
 _ROWS = 64
 
@@ -38,15 +38,15 @@ class RandomSearch:
     def __init__(self, mixed: bool = True) -> None:
         self.mixed = mixed
 
-    def place(self, study: Study) -> IntArray:
-        """Searches until the study's budget is used up, or all placements have been tried."""
-        if not try_all(study):
-            levels = _levels(study.problem, self.mixed)
-            share = device_share(study.problem)
+    def place(self, context: SearchContext) -> IntArray:
+        """Searches until the context's budget is used up, or all placements have been tried."""
+        if not try_all(context):
+            levels = _levels(context.problem, self.mixed)
+            share = device_share(context.problem)
             while True:
-                all_keys(study, _draw(study.rng, levels, share))
-        assert study.best is not None
-        return study.best
+                all_keys(context, _draw(context.rng, levels, share))
+        assert context.best is not None
+        return context.best
 
 
 def _levels(problem: Problem, mixed: bool) -> list[IntArray]:

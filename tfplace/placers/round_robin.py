@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.study.base import Study
-from tfplace.study.devices import compute_devices, settle
+from tfplace.core.search_context import SearchContext
+from tfplace.local_search.devices import compute_devices, settle
 
 
 class RoundRobin:
@@ -16,7 +16,7 @@ class RoundRobin:
         "Folklore; the load-spreading default of TensorFlow's parameter servers (tf.train.replica_device_setter)."
     )
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Deals the units out; needs no evaluation."""
-        devices = compute_devices(study.problem)
-        return settle(study.problem, devices[np.arange(study.problem.num_units) % len(devices)])
+        devices = compute_devices(context.problem)
+        return settle(context.problem, devices[np.arange(context.problem.num_units) % len(devices)])

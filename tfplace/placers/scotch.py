@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.search_context import SearchContext
 from tfplace.group.mapping import load_pyscotch
-from tfplace.study.base import Study
-from tfplace.study.mapping import best_mapping
+from tfplace.local_search.static_mapping import best_mapping
 
 
 class Scotch:
@@ -32,10 +32,10 @@ class Scotch:
 
     check_extra = staticmethod(load_pyscotch)
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Maps a few times; the best of these.
 
         Raises:
           InputError: pyscotch is not installed.
         """
-        return best_mapping(study, np.arange(study.problem.num_devices, dtype=np.int32))
+        return best_mapping(context, np.arange(context.problem.num_devices, dtype=np.int32))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
-from tfplace.study.base import Study
-from tfplace.study.devices import single_devices
+from tfplace.core.search_context import SearchContext
+from tfplace.local_search.devices import single_devices
 
 
 class Single:
@@ -12,8 +12,8 @@ class Single:
 
     citation = "TensorFlow's default: every op on one device."
 
-    def place(self, study: Study) -> IntArray:
+    def place(self, context: SearchContext) -> IntArray:
         """Tries each device, the most promising first; the best that fits, else the one that comes nearest."""
-        candidates = single_devices(study.problem)
-        keys = [study.key(c) for c in candidates]
+        candidates = single_devices(context.problem)
+        keys = [context.key(c) for c in candidates]
         return candidates[min(range(len(candidates)), key=keys.__getitem__)]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray
+from tfplace.formatting import format_seconds
 from tfplace.report.drawing import PALETTE, blank, caption, draw_cumulative, image, lines_legend, strokes
-from tfplace.units import format_seconds
 
 Points = Sequence[tuple[float, float]]
 """(evaluations, best so far) wherever that got better."""

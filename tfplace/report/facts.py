@@ -10,8 +10,8 @@ import numpy as np
 
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
+from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.waiting import waits, waits_line
-from tfplace.units import format_bytes, format_seconds
 
 # Step times closer than this fraction count as equal: the simulator is not that exact.
 SAME = 0.001

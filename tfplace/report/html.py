@@ -7,6 +7,7 @@ from html import escape
 
 from tfplace.core.placement import Placement
 from tfplace.errors import MissingExtraError
+from tfplace.formatting import format_seconds
 from tfplace.report.facts import (
     DEVICE_HEADINGS,
     DeviceFacts,
@@ -20,7 +21,6 @@ from tfplace.report.facts import (
     wording,
 )
 from tfplace.report.pictures import Picture, placement_pictures
-from tfplace.units import format_seconds
 
 STYLE = """
 .tfplace { font-family: sans-serif; font-size: 14px; overflow-wrap: break-word; }

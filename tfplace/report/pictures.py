@@ -13,14 +13,14 @@ from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.timeline import Timeline
+from tfplace.formatting import format_bytes
 from tfplace.group.co_placement import merge
 from tfplace.group.flow import flow
 from tfplace.group.layers import layers
 from tfplace.group.merge import renumber
 from tfplace.group.unit_graph import sum_parallel
+from tfplace.local_search.devices import compute_devices
 from tfplace.report.drawing import blank, caption, device_colours, devices_legend, image
-from tfplace.study.devices import compute_devices
-from tfplace.units import format_bytes
 
 _COLUMNS = 400
 """Of a timeline: what is shorter is drawn as part of one."""

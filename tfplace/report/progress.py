@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from tfplace.units import format_seconds
+from tfplace.formatting import format_seconds
 
 if TYPE_CHECKING:
     from tfplace.search.progress import Progress as SearchProgress

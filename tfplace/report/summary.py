@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.core.placement import Placement
+from tfplace.formatting import format_seconds
 from tfplace.report.facts import (
     DEVICE_HEADINGS,
     baseline_order,
@@ -21,7 +22,6 @@ from tfplace.report.facts import (
     versus,
     wording,
 )
-from tfplace.units import format_seconds
 
 _WIDTH = 120
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tfplace.core.files import path_of
 from tfplace.errors import InputError, MissingExtraError
+from tfplace.files import path_of
 
 if TYPE_CHECKING:
     from tfplace.search.progress import Progress
@@ -18,7 +18,7 @@ BEST = "search/best_step_s"
 """Step seconds of the best placement so far, once one fits."""
 
 TRAINING = "training/"
-"""Before the names of `tfplace.learning.metrics.TAGS`."""
+"""Before the names of `tfplace.learned.training.metrics.TAGS`."""
 
 
 class Board:

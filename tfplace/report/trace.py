@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfplace.core.files import write_whole
 from tfplace.core.timeline import Timeline
+from tfplace.files import write_whole
 
 Event = dict[str, Any]
 _Span = tuple[int, int]  # nanoseconds

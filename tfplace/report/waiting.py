@@ -41,7 +41,7 @@ def waits(placement: Placement) -> tuple[Waiting, ...]:
     problem = placement.problem
     if problem is None or placement.cost.objective != STEP_TIME:
         return ()
-    from tfplace.simulate.evaluate import Simulator  # with numba, which a command without a placement can do without
+    from tfplace.simulation.evaluate import Simulator  # with numba, which a command without a placement can do without
 
     device = problem.gather(placement.op_device)
     path, (_, step_s) = Simulator(problem, threads=1).critical_path(device)

@@ -21,8 +21,8 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
-from tfplace.simulate.pipeline import compile_loads
-from tfplace.simulate.program import compile_problem
+from tfplace.simulation.pipeline import compile_loads
+from tfplace.simulation.program import compile_problem
 
 _TICKS = 1_000_000
 """In the value of the best known placement: sums of thousands of rounded numbers stay within a thousandth of it."""

@@ -16,10 +16,10 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME
+from tfplace.engines.worker_child import end_with
 from tfplace.errors import MissingExtraError
 from tfplace.schedule.cp_model import Answer, Limits, solve, step_model, throughput_model
-from tfplace.simulate.evaluate import timeline_of
-from tfplace.workers.child import end_with
+from tfplace.simulation.evaluate import timeline_of
 
 _GRACE_S = 120.0
 """To start, to build the model and to stop."""

@@ -22,7 +22,7 @@ from tfplace.schedule.tasks import (
     make_units,
     mean_transfer_s,
 )
-from tfplace.simulate.program import MESSAGE, OP, RecordArray
+from tfplace.simulation.program import MESSAGE, OP, RecordArray
 
 
 def fuse(problem: Problem, label: IntArray | None = None, before: Precedence | None = None) -> Scheduler:

@@ -30,7 +30,7 @@ from tfplace.schedule.tasks import Tasks, Units
 FORCED, PLANNED, STALE = range(3)
 NEVER = 2
 
-# As in tfplace/simulate/event.py: without numba's runtime arrays are not reference counted.
+# As in tfplace/simulation/event.py: without numba's runtime arrays are not reference counted.
 inlined = nb.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 kernel = nb.njit(cache=True, error_model="numpy", _nrt=False)
 entry = nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)

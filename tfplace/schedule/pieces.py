@@ -12,8 +12,8 @@ from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.forward import forward_blocks
 from tfplace.schedule.ideals import depth_first_order
-from tfplace.simulate.pipeline import LoadProgram, compile_loads, pays
-from tfplace.simulate.relaxation import relax
+from tfplace.simulation.pipeline import LoadProgram, compile_loads, pays
+from tfplace.simulation.relaxation import relax
 
 
 class Pieces(NamedTuple):
@@ -35,7 +35,8 @@ class Pieces(NamedTuple):
       reader: [R] other blocks than the maker, each once.
       touch_first: [B + 1] block b makes or reads the messages `touch[touch_first[b]:touch_first[b + 1]]`.
       touch: messages.
-      work: [B] weighted seconds of a block on the device where they are least; see `tfplace.simulate.relaxation.relax`.
+      work: [B] weighted seconds of a block on the device where they are least; see
+        `tfplace.simulation.relaxation.relax`.
       weight: [K] of a device of the kind.
     """
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
-from tfplace.simulate.program import IndexArray, RecordArray, compile_problem
+from tfplace.simulation.program import IndexArray, RecordArray, compile_problem
 
 PREFERRED, LAST_RESORT, NEVER = range(3)
 """How much a unit wants to be on a device: it is an accelerator, or there is none for it; it is allowed; it is not."""
 
 
 class Tasks(NamedTuple):
-    """What does not depend on the units. Axes as in `tfplace.simulate.program.Program`, whose arrays the first are.
+    """What does not depend on the units. Axes as in `tfplace.simulation.program.Program`, whose arrays the first are.
 
     Attributes:
       ops: [V + 1] `OP`.

@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tfplace.core.constraints import Constraints
-from tfplace.core.files import path_of
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import SIMULATED
 from tfplace.core.topology import Topology
 from tfplace.cost.profile import Profile
 from tfplace.errors import InputError, UnknownNameError
+from tfplace.files import path_of
 from tfplace.options import GROUPS, CompareOptions, ProblemOptions, SearchOptions
 from tfplace.registry import EVALUATORS, GROUPERS, PLACERS, SERVICES
 from tfplace.search.budget import Budget
+from tfplace.search.capabilities import check_controllers, check_extra, check_goes_on, check_init, check_pretrained
 from tfplace.search.grouped import check_grouper
-from tfplace.search.init import check_controllers, check_extra, check_goes_on, check_init, check_pretrained
 from tfplace.search.objective import check_objective
 from tfplace.units import parse_bytes
 

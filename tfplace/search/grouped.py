@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import Placer, SearchContext
 from tfplace.errors import UnknownNameError
 from tfplace.group.limits import check_count
 from tfplace.group.merge import merge_units
+from tfplace.local_search.grouped_context import Grouped
 from tfplace.registry import GROUPERS
-from tfplace.study.base import Placer, Study
-from tfplace.study.grouped import Grouped
 
 
 class OnGroups:
@@ -39,17 +39,17 @@ class OnGroups:
         self._grouper = grouper
         self._groups = groups
 
-    def place(self, study: Study) -> IntArray:
-        """Groups, and lets the placer use the study's budget on the groups."""
-        grouped = Grouped(study, GROUPERS[self._grouper](study.problem, self._groups))
-        count, units = grouped.problem.num_units, study.problem.num_units
+    def place(self, context: SearchContext) -> IntArray:
+        """Groups, and lets the placer use the context's budget on the groups."""
+        grouped = Grouped(context, GROUPERS[self._grouper](context.problem, self._groups))
+        count, units = grouped.problem.num_units, context.problem.num_units
         self.notes = (f"{units:,} units were placed as {count:,} groups ({self._grouper})",)
         if self.starts:
             self._placer.starts = tuple(grouped.group(start) for start in self.starts)  # type: ignore[attr-defined]
         found = grouped.ungroup(self._placer.place(grouped))
-        if study.best is not None and study.best_key is not None and grouped.best_key is not None:
+        if context.best is not None and context.best_key is not None and grouped.best_key is not None:
             # a search that goes on knows what was found after its checkpoint, the groups do not
-            found = study.best if study.best_key < grouped.best_key else found
+            found = context.best if context.best_key < grouped.best_key else found
         self.notes += tuple(f"of the groups: {note}" for note in getattr(self._placer, "notes", ()))
         return found
 

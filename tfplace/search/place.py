@@ -14,23 +14,23 @@ from tfplace.core.arrays import IntArray, digest
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import Placer
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
 from tfplace.errors import InfeasibleError, InputError, UnwrittenError, WorkersError
+from tfplace.local_search.devices import single_device
 from tfplace.options import BASELINES, SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.capabilities import check_controllers, goes_on
 from tfplace.search.grouped import OnGroups
-from tfplace.search.init import check_controllers, goes_on
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import CANNOT_GO_ON, Search
 from tfplace.search.shortage import infeasible
 from tfplace.search.starts import quickly_placed, start_from
-from tfplace.simulate.bounds import lower_bound
-from tfplace.simulate.evaluate import Simulator
-from tfplace.simulate.options import DEFAULT
-from tfplace.study.base import Placer
-from tfplace.study.devices import single_device
+from tfplace.simulation.bounds import lower_bound
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import DEFAULT
 from tfplace.version import versions
 
 _HELPERS: dict[type, str] = {WorkersError: "controllers", UnwrittenError: "the run directory"}

@@ -49,7 +49,7 @@ class Records:
         """Into the search, at which the last of the known records was made; 0 if there is none."""
         return float(self.known["seconds"][-1]) if len(self.known) else 0.0
 
-    def again(self, unit_devices: IntArray) -> tuple[LongArray, FloatArray, float]:
+    def replay(self, unit_devices: IntArray) -> tuple[LongArray, FloatArray, float]:
         """What was recorded of the rows of [B, U], as many as there are records of, and when the last one was made.
 
         Raises:

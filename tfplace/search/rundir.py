@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.core.files import LOCK, UNREADABLE, alone_in, path_of, write_whole, writing
 from tfplace.core.stepcost import Key
 from tfplace.errors import InputError, UnwrittenError
+from tfplace.files import LOCK, UNREADABLE, alone_in, path_of, write_whole, writing
 from tfplace.search.records import Lines, Records
 
 _FORMAT = 1
@@ -180,13 +180,13 @@ class RunDirectory:
         """Whether a policy kept its state here."""
         return (self.path / _CHECKPOINT).exists()
 
-    def keep(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def save_checkpoint(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replaces the checkpoint, after everything that it follows from."""
         self.written(now=True)
         self._write(_CHECKPOINT, arrays)
         self._kept = time.monotonic()
 
-    def recall(self) -> dict[str, NDArray[Any]] | None:
+    def load_checkpoint(self) -> dict[str, NDArray[Any]] | None:
         """The checkpoint; None if there is none."""
         return self._read(_CHECKPOINT)
 

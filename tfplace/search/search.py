@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.engine import Controllers
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import BudgetSpentError, Placer, SearchContext
 from tfplace.core.stepcost import SIMULATED, Key
 from tfplace.errors import ApplyError, ClusterError, InputError, PlacementError, UnwrittenError, WorkersError
+from tfplace.local_search.batches import WHOLE_SPACE, placements
 from tfplace.search.budget import Budget
+from tfplace.search.budgeted_context import BudgetedContext
 from tfplace.search.cache import Cache
 from tfplace.search.clock import Clock
 from tfplace.search.progress import Improvement, Progress
 from tfplace.search.rundir import RunDirectory
-from tfplace.search.study import SearchStudy
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study.base import BudgetSpentError, Placer, Study
-from tfplace.study.batches import WHOLE_SPACE, placements
-from tfplace.workers.base import Controllers
+from tfplace.simulation.evaluate import Simulator
 
 _PROGRESS_S = 0.2
 _MINE = ("evaluations", "best", "over", "step_s", "rng")
@@ -37,7 +37,7 @@ CANNOT_GO_ON = (ApplyError, ClusterError, WorkersError, UnwrittenError)
 
 
 class Search:
-    """The root study: what all shares of one search have in common.
+    """The root context: what all shares of one search have in common.
 
     Args:
       problem: what is placed.
@@ -156,7 +156,7 @@ class Search:
         if self._run is None:
             return evaluate(unit_devices)
         records = self._run.records
-        over, step_s, self._told_s = records.again(unit_devices)
+        over, step_s, self._told_s = records.replay(unit_devices)
         if self._cache is not None:
             self._cache.learn(unit_devices[: len(over)], over, step_s)
         if len(over) == len(unit_devices):
@@ -196,8 +196,8 @@ class Search:
         if self._logged is not None and self._told_s is None:
             self._logged(self.evaluations, metrics)
 
-    def keep(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
-        """See `tfplace.study.base.Study.keep`."""
+    def save_checkpoint(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
+        """See `tfplace.core.search_context.SearchContext.keep`."""
         if self._run is None or self.best is None or self.best_key is None or not self._run.keeps_now:
             return
         mine = {
@@ -207,13 +207,13 @@ class Search:
             "step_s": np.float64(self.best_key[1]),
             "rng": np.array(json.dumps(self.rng.bit_generator.state)),
         }
-        self._run.keep({f"search.{name}": np.asarray(value) for name, value in mine.items()} | dict(state()))
+        self._run.save_checkpoint({f"search.{name}": np.asarray(value) for name, value in mine.items()} | dict(state()))
 
-    def recall(self, same: bool) -> dict[str, NDArray[Any]] | None:
-        """See `tfplace.study.base.Study.recall`."""
+    def load_checkpoint(self, same: bool) -> dict[str, NDArray[Any]] | None:
+        """See `tfplace.core.search_context.SearchContext.load_checkpoint`."""
         if self._run is None:
             return None
-        kept = self._run.recall()
+        kept = self._run.load_checkpoint()
         mine = {name: kept.pop(f"search.{name}") for name in _MINE} if kept is not None else {}
         if self.budget.seconds is not None or not same:
             if len(self._run.records.known):
@@ -253,32 +253,37 @@ class Search:
         """
         if not self.problem.num_units:  # constants only, which follow one another
             return np.zeros(0, np.int32)
-        study = self.study(stage)
+        context = self.context(stage)
         try:
             with contextlib.suppress(BudgetSpentError):
                 for known in self._queue:
-                    study.key(known)
-                chosen = self._better(study, self._checked(placer.place(study), stage))
+                    context.key(known)
+                chosen = self._better(context, self._checked(placer.place(context), stage))
                 self._end(stage)
                 return chosen
-            if study.best is None:  # though the first evaluation is always allowed
+            if context.best is None:  # though the first evaluation is always allowed
                 raise InputError(
                     f"a budget of {self.budget}, in which {stage} placed nothing", "enough for one placement"
                 )
             self._end(stage)
-            return study.best
+            return context.best
         except KeyboardInterrupt:
-            self._look_back(study)
-            if study.best is None or not interruptible:
+            self._look_back(context)
+            if context.best is None or not interruptible:
                 raise
             self.interrupted = True
-            return study.best
+            return context.best
         except CANNOT_GO_ON as error:
-            self._look_back(study)
-            if study.best is None or study.best_key is None or not np.isfinite(study.best_key[1]) or not interruptible:
+            self._look_back(context)
+            if (
+                context.best is None
+                or context.best_key is None
+                or not np.isfinite(context.best_key[1])
+                or not interruptible
+            ):
                 raise
             self.broken = error
-            return study.best
+            return context.best
 
     def _checked(self, chosen: IntArray, stage: str) -> IntArray:
         try:
@@ -286,38 +291,38 @@ class Search:
         except PlacementError as error:
             raise PlacementError(error.received, error.expected, f"It is what {stage!r} chose.") from error
 
-    def _look_back(self, study: SearchStudy) -> None:
+    def _look_back(self, context: BudgetedContext) -> None:
         """What the run has found counts, also where a search that does it again has not come as far."""
         found = None if self._run is None else self._run.best
-        if found is not None and (study.best_key is None or found.key < study.best_key):
-            self.best, self.best_key = study.best, study.best_key = found
+        if found is not None and (context.best_key is None or found.key < context.best_key):
+            self.best, self.best_key = context.best, context.best_key = found
 
     def _end(self, stage: str) -> None:
         if self._run is not None:
             self._run.written(now=True)  # here, where it is still known what to do if that fails
         self._report(stage, last=True)
 
-    def _better(self, study: SearchStudy, chosen: IntArray) -> IntArray:
+    def _better(self, context: BudgetedContext, chosen: IntArray) -> IntArray:
         """What the placer chose, or what it evaluated if that is better."""
-        if study.best is None or np.array_equal(study.best, chosen):
+        if context.best is None or np.array_equal(context.best, chosen):
             return chosen
-        self.record(chosen, self.ask_one(chosen, math.inf), study.stage)
+        self.record(chosen, self.ask_one(chosen, math.inf), context.stage)
         assert self.best is not None
         return self.best
 
-    def replica(self) -> Callable[[], Study]:
-        """What makes an endless study of the same problem, elsewhere."""
+    def replica(self) -> Callable[[], SearchContext]:
+        """What makes an endless context of the same problem, elsewhere."""
         return functools.partial(_replica, self.evaluator)
 
-    def study(self, stage: str) -> SearchStudy:
-        """A study with the whole budget."""
-        study = SearchStudy(self, self.total, stage)
-        study.best, study.best_key = self.best, self.best_key  # of a run that goes on
-        return study
+    def context(self, stage: str) -> BudgetedContext:
+        """A context with the whole budget."""
+        context = BudgetedContext(self, self.total, stage)
+        context.best, context.best_key = self.best, self.best_key  # of a run that goes on
+        return context
 
 
-def _replica(evaluator: Evaluator) -> Study:
-    return Search(evaluator.problem, _ENDLESS, 0, evaluator=evaluator).study("controller")
+def _replica(evaluator: Evaluator) -> SearchContext:
+    return Search(evaluator.problem, _ENDLESS, 0, evaluator=evaluator).context("controller")
 
 
 def _one(key: Key) -> tuple[LongArray, FloatArray]:

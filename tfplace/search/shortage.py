@@ -12,11 +12,11 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.core.timeline import Timeline
 from tfplace.errors import InfeasibleError, Shortage
-from tfplace.simulate.evaluate import timeline_of
-from tfplace.simulate.memory import aliased_input
-from tfplace.simulate.program import compile_problem
-from tfplace.simulate.room import devices_with_room, op_bytes
-from tfplace.units import format_bytes
+from tfplace.formatting import format_bytes
+from tfplace.simulation.evaluate import timeline_of
+from tfplace.simulation.memory import aliased_input
+from tfplace.simulation.program import compile_problem
+from tfplace.simulation.room import devices_with_room, op_bytes
 
 _LARGEST = 5
 

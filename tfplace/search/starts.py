@@ -8,13 +8,13 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import Placer
 from tfplace.core.stepcost import SIMULATED
+from tfplace.local_search.devices import settle
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.init import check_init
+from tfplace.search.capabilities import check_init
 from tfplace.search.search import Search
-from tfplace.study.base import Placer
-from tfplace.study.devices import settle
 
 _EVALUATIONS = 200
 """Whatever constructs a placement comes to its end with fewer; a search has to stop somewhere."""

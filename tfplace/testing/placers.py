@@ -23,13 +23,13 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import BudgetSpentError, Placer
 from tfplace.core.topology import Topology
 from tfplace.group.problem import formulate
+from tfplace.local_search.devices import single_device
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study.base import BudgetSpentError, Placer
-from tfplace.study.devices import single_device
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing.graphs import make_graph
 from tfplace.testing.problems import make_topology, random_problem
 
@@ -40,17 +40,17 @@ def run_placer(placer: Placer, problem: Problem, *, seed: int = 0, evaluations: 
     Args:
       placer: the method.
       problem: what is placed.
-      seed: of the study's generator.
-      evaluations: the study's budget.
+      seed: of the context's generator.
+      evaluations: the context's budget.
 
     Raises:
       AssertionError: the answer is no [U] array of 32-bit integers, or there is none.
     """
-    study = Search(problem, Budget(evaluations=evaluations), seed).study("conformance")
+    context = Search(problem, Budget(evaluations=evaluations), seed).context("conformance")
     devices: IntArray | None = None
     with contextlib.suppress(BudgetSpentError):
-        devices = placer.place(study)
-    devices = study.best if devices is None else devices
+        devices = placer.place(context)
+    devices = context.best if devices is None else devices
     assert devices is not None, "out of budget without having evaluated anything"
     assert devices.shape == (problem.num_units,), f"devices of shape {devices.shape} for {problem.num_units} units"
     assert devices.dtype == np.int32, f"devices of type {devices.dtype}; expected int32"
@@ -82,7 +82,7 @@ class PlacerSuite:
 
     @pytest.mark.parametrize("seed", range(3))
     def test_same_seed_and_budget_same_answer(self, placer: Placer, seed: int) -> None:
-        """Nothing but the study's generator decides."""
+        """Nothing but the context's generator decides."""
         problem = random_problem(np.random.default_rng(seed), num_ops=40)
         first = run_placer(placer, problem, seed=seed).copy()
         np.testing.assert_array_equal(run_placer(placer, problem, seed=seed), first)

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import Placer
 from tfplace.core.stepcost import Key
+from tfplace.local_search.devices import single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.simulate.evaluate import Simulator
-from tfplace.study.base import Placer
-from tfplace.study.devices import single_device
+from tfplace.simulation.evaluate import Simulator
 from tfplace.testing.graphs import make_graph
 from tfplace.testing.problems import make_problem, make_topology
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
+from tfplace.core.search_context import Placer
 from tfplace.group.coarsen import hierarchy
+from tfplace.local_search.devices import compute_devices, settle, single_device
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.study.base import Placer
-from tfplace.study.devices import compute_devices, settle, single_device
 
 CUTS = (0.15, 0.3, 0.5, 0.7, 0.85)
 """Where contiguous placements are cut, as a fraction of all seconds in op order."""

@@ -1,0 +1,1 @@
+"""Studies of tfplace: suites, benchmarks, claims of papers, and their results. Not part of the wheel."""

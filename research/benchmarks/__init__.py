@@ -1,0 +1,1 @@
+"""Benchmarks, one a file; each writes its results to `research/data`."""

@@ -1,0 +1,1 @@
+"""The public workloads of Tarnawski et al."""

@@ -1,0 +1,1 @@
+"""How well simulated step times predict measured ones."""

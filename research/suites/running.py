@@ -1,0 +1,235 @@
+"""Many cells in child processes, each on a processor of its own, so that equal seconds are equal work."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfplace.comparison.cells import Case, Facts, Run, Trained, code_of, facts_of, problem_of, run_cell
+from tfplace.comparison.journal import Journal
+from tfplace.core.engine import LOOK_S
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.engines.cores import cores_apart
+from tfplace.errors import InputError, WorkersError
+from tfplace.search.budget import Budget
+
+_unprepared: list[Exception] = []
+"""Why this process has no cells to run, if it could not be prepared."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell to run; without a placer, the facts of its case."""
+
+    graph: Path
+    case: Case
+    budget: Budget
+    placer: str = ""
+    seed: int = 0
+    trained: Trained | None = None
+
+    def __str__(self) -> str:
+        return f"{self.case}, {f'{self.placer}, seed {self.seed}' if self.placer else 'facts'}"
+
+
+def tasks(
+    cases: Sequence[tuple[Path, Case]],
+    runs: Sequence[tuple[str, int]],
+    budget: Budget,
+    journal: Journal,
+    *,
+    trained: Mapping[str, Trained] | None = None,
+) -> list[Task]:
+    """Every cell of which the journal has no run that stands: the cases' facts, then seed by seed and case by case.
+
+    Args:
+      cases: with the file of each one's graph.
+      runs: names of placers with the seeds of each.
+      budget: of every cell.
+      journal: what is there.
+      trained: what stands behind names that are no placers'.
+
+    Raises:
+      InputError: the journal's results are of another graph of the same name; or as `Trained.code`.
+      UnknownNameError: no such placer.
+    """
+    refuse_other_graphs(cases, journal)
+    wanted = [Task(graph, case, budget) for graph, case in cases if case not in journal.facts]
+    behind = trained or {}
+    codes = {
+        (name, graph): behind[name].code(graph) if name in behind else code_of(name)
+        for name in dict.fromkeys(name for name, _ in runs)
+        for graph in dict.fromkeys(case.graph for _, case in cases)
+    }
+    # everything once before anything twice, so that a part of it is a fair picture
+    for now in sorted({seed for _, seed in runs}):
+        for graph, case in cases:
+            of_now = [(name, seed) for name, seed in runs if seed == now]
+            todo = [cell for cell in of_now if not journal.done(case, *cell, codes[cell[0], case.graph], budget)]
+            wanted += [Task(graph, case, budget, *cell, behind.get(cell[0])) for cell in todo]
+    return wanted
+
+
+def refuse_other_graphs(cases: Sequence[tuple[Path, Case]], journal: Journal) -> None:
+    """Checks that a journal's results, if it has any, are of the graphs in these files.
+
+    Raises:
+      InputError: they are of another graph of the same name.
+    """
+    for graph, case in cases:
+        known = journal.facts.get(case)
+        if known is not None and (is_now := _graph(graph).fingerprint) != known.fingerprint:
+            raise InputError(
+                f"graph {is_now} of {case.graph} in {graph.name}",
+                f"{known.fingerprint}, of which {journal.path.name} has results",
+                "Extract it as it was then, or name another file for the results.",
+            )
+
+
+def run_all(
+    todo: Sequence[Task],
+    journal: Journal,
+    *,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    prepare: Callable[[], None] | None = None,
+) -> list[tuple[Task, Exception]]:
+    """Runs the tasks and writes each result to the journal as it comes.
+
+    Args:
+      todo: what to run.
+      journal: where results go.
+      jobs: processes at a time, at most as many as there are processors; each is pinned to one of its own where the
+        system can do that.
+      progress: called with the number of cells done and their total.
+      prepare: called in each process before its first cell.
+
+    Returns:
+      What failed with an error that no placer should have; it is not in the journal, and run again the next time.
+
+    Raises:
+      WorkersError: a process was killed; what the others had finished by then is kept.
+      KeyboardInterrupt: the same; the processes are ended.
+    """
+    context = multiprocessing.get_context("spawn")
+    cpus = cores_apart()[:jobs]
+    processors: multiprocessing.Queue[int] = context.Queue()
+    for cpu in cpus:
+        processors.put(cpu)
+    rest = iter(todo)
+    failed: list[tuple[Task, Exception]] = []
+    done = 0
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, len(todo))
+
+    others = {*multiprocessing.active_children()}
+    with ProcessPoolExecutor(len(cpus), context, initializer=_begin, initargs=(processors, prepare)) as pool:
+        running: dict[Future[Facts | Run], Task] = {}
+        try:
+            while True:
+                # no more than run at a time, so that stopping is quick
+                for task in itertools.islice(rest, len(cpus) - len(running)):
+                    running[pool.submit(run_task, task)] = task
+                if not running:
+                    return failed
+                wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+                for result in _finished(running):  # before any error ends this
+                    journal.add(result)
+                    tell()
+                for task, error in _failed(running):
+                    failed.append((task, error))
+                    tell()
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in {*multiprocessing.active_children()} - others:
+                child.terminate()  # they leave Ctrl-C to this process
+            for result in _finished(running):
+                journal.add(result)
+            if isinstance(error, BrokenExecutor):
+                raise _killed(running.values()) from error
+            raise
+
+
+def _killed(cells: Iterable[Task]) -> WorkersError:
+    return WorkersError(
+        f"a process that was killed, perhaps for memory; what ran was {'; '.join(map(str, cells))}",
+        "results of all that ran",
+        "The same command goes on; fewer cells at a time need less memory.",
+    )
+
+
+def _finished(running: dict[Future[Facts | Run], Task]) -> Iterator[Facts | Run]:
+    """Results that are there, each taken out of what is running."""
+    for future in [f for f in running if f.done() and not f.cancelled() and f.exception() is None]:
+        del running[future]
+        yield future.result()
+
+
+def _failed(running: dict[Future[Facts | Run], Task]) -> Iterator[tuple[Task, Exception]]:
+    """The same of what failed.
+
+    Raises:
+      BrokenExecutor: a process was killed.
+    """
+    for future, error in [(f, f.exception()) for f in running if f.done()]:
+        if isinstance(error, BrokenExecutor) or not isinstance(error, Exception | None):
+            raise error
+        if error is not None:  # else it has finished by now
+            yield running.pop(future), error
+
+
+def run_task(task: Task) -> Facts | Run:
+    """In a child process: one cell, or the facts of a case.
+
+    Raises:
+      Exception: what the process could not be prepared for, or an error that no placer should have.
+    """
+    if _unprepared:
+        raise _unprepared[0]
+    problem = _problem(task.graph, task.case)
+    if not task.placer:
+        return facts_of(problem, task.case)
+    return run_cell(problem, task.case, task.placer, task.budget, task.seed, trained=task.trained)
+
+
+@functools.lru_cache(maxsize=1)
+def _problem(graph: Path, case: Case) -> Problem:
+    return problem_of(_graph(graph), case)
+
+
+@functools.lru_cache(maxsize=1)
+def _graph(path: Path) -> OpGraph:
+    return OpGraph.load(path)
+
+
+def _begin(processors: multiprocessing.Queue[int], prepare: Callable[[], None] | None) -> None:
+    """One processor for this process, and so one thread for its simulator; it ends when the one that began it does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; one is to say so
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {processors.get()})
+    if prepare is not None:
+        try:
+            prepare()
+        except Exception as error:  # raised here it would end the process, without a word of why
+            _unprepared.append(error)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,1 @@
+"""Results of suites as tables and plots."""

@@ -1,0 +1,22 @@
+import sys
+
+import pytest
+
+from research.tables.plots import scatter
+from tfplace.errors import InputError
+
+PANELS = {"one": ([1.0, 2.0], [1.1, 1.9]), "two": ([1.0, 3.0], [1.0, 2.0])}
+
+
+def test_scatter_writes_a_picture(tmp_path):
+    from matplotlib import image
+
+    scatter(tmp_path / "picture.png", PANELS, axes=("simulated", "measured"))
+    height, width, _ = image.imread(tmp_path / "picture.png").shape
+    assert width > 1.5 * height
+
+
+def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'tfplace\[plots\]'"):
+        scatter(tmp_path / "picture.png", PANELS, axes=("simulated", "measured"))

@@ -1,0 +1,181 @@
+"""Results of a comparison on disk, one line each, so that an interrupted one goes on where it was."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from tfplace.comparison.cells import Case, Facts, Run
+from tfplace.errors import InputError
+from tfplace.files import writing
+from tfplace.search.budget import Budget
+from tfplace.version import versions
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks; two writers are then not told
+    fcntl = None  # type: ignore[assignment]
+
+
+class Journal:
+    """An append-only file of JSON lines: a header, what made the results that follow, facts of cases, and runs.
+
+    What made them are a command and versions, with a line wherever they are others than before. Older files have only
+    versions, beside the header.
+
+    Reading changes nothing. A journal that adds results has to be the file's only writer.
+
+    Args:
+      path: of the file; made with the first result if it does not exist.
+      header: what all its runs have in common, such as the budget; a file with another one is refused.
+
+    Raises:
+      InputError: the file belongs to another comparison, or is none.
+    """
+
+    def __init__(self, path: str | Path, header: dict[str, Any]) -> None:
+        self.path = Path(path)
+        self.header = header
+        self.facts: dict[Case, Facts] = {}
+        self.runs: dict[tuple[Case, str, int], Run] = {}
+        self._made_by: dict[str, Any] | None = None
+        self._whole = 0
+        self._read()
+
+    def add(self, result: Facts | Run) -> None:
+        """Keeps a result, at once on disk; a run takes the place of one that could not run.
+
+        Raises:
+          InputError: the file is not as it was when this journal was read: another process has written it, or it was
+            moved.
+        """
+        if isinstance(result, Run) and self._is_known_trouble(result):
+            return
+        line = {"facts": asdict(result)} if isinstance(result, Facts) else {"run": result.to_dict()}
+        first = [] if self._whole else [{"header": self.header}]
+        made_by = [] if self._made_by == self._maker else [{"made_by": self._maker}]
+        self._append([*first, *made_by, line])
+        self._made_by = self._maker
+        self._take(result)
+
+    def done(self, case: Case, placer: str, seed: int, code: str = "", budget: Budget | None = None) -> bool:
+        """Whether there is a run that stands.
+
+        Args:
+          case: where.
+          placer: its name.
+          seed: of the run.
+          code: as in `Run.stands`.
+          budget: as there.
+        """
+        run = self.runs.get((case, placer, seed))
+        return run is not None and run.stands(code, budget)
+
+    @functools.cached_property
+    def _maker(self) -> dict[str, Any]:
+        """This process, as far as results depend on it."""
+        return {"command": _command(), "versions": versions()}
+
+    def _is_known_trouble(self, run: Run) -> bool:
+        known = self.runs.get((run.case, run.placer, run.seed))
+        return known is not None and run.trouble != "" and run.trouble == known.trouble
+
+    def _take(self, result: Facts | Run) -> None:
+        if isinstance(result, Facts):
+            self.facts[result.case] = result
+        else:
+            self.runs[result.case, result.placer, result.seed] = result
+
+    def _append(self, lines: list[dict[str, Any]]) -> None:
+        text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        with writing(self.path), self._appended() as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+            shorter = file.seek(0, os.SEEK_END) < self._whole
+            file.seek(self._whole)
+            if shorter or b"\n" in file.read():
+                raise InputError(
+                    f"{self.path.name}, {'which has lost results' if shorter else 'to which another process has added'}"
+                    " since it was read",
+                    "a file of this process's own",
+                    "Wait for the other one, or name another file, and begin again.",
+                )
+            file.truncate(self._whole)  # a line that was being written when its process was killed
+            try:
+                written = file.write(text)
+            finally:  # an interrupt may come when all is written
+                if os.fstat(file.fileno()).st_size == self._whole + len(text):
+                    self._whole += len(text)
+            if written < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _appended(self) -> FileIO:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return self.path.open("a+b", buffering=0)
+
+    def _read(self) -> None:
+        lines = self._lines()
+        first = next(lines, None)
+        if first is None:
+            return
+        header = first.get("header") if isinstance(first, dict) else None
+        if not isinstance(header, dict):
+            raise InputError(f"{self.path.name}, which is no such file", "results", "Name another file.")
+        if differ := [k for k in {**header, **self.header} if header.get(k) != self.header.get(k)]:
+            what = differ[0]
+            raise InputError(
+                f"{self.path} with results of {what} {header.get(what)!r}",
+                f"{what} {self.header.get(what)!r}",
+                "Name another place for results, or the settings with which these were begun.",
+            )
+        for line in lines:
+            try:
+                if "made_by" in line:
+                    self._made_by = line["made_by"]
+                elif "facts" in line:
+                    self._take(Facts.from_dict(line["facts"]))
+                else:
+                    self._take(Run.from_dict(line["run"]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(
+                    f"{json.dumps(line)[:60]} in {self.path.name} ({error})", "facts or a run", "Name another file."
+                ) from error
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """Every whole line; one that was being written when its process was killed is left out."""
+        if not self.path.exists():
+            return
+        try:
+            opened = self.path.open("rb")
+        except OSError as error:
+            raise InputError(f"{self.path} ({error.strerror})", "a file of results") from error
+        with opened as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    if not self._whole and not b'{"header": '.startswith(line[:11]):
+                        raise InputError(f"{line[:40]!r} in {self.path.name}", "results", "Name another file.")
+                    return
+                self._whole += len(line)
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise InputError(f"{line[:40]!r} in {self.path.name}", "lines of JSON") from error
+
+
+def _command() -> list[str]:
+    """Of this process: the script's name and its flags; of absolute paths the last part, the rest is this machine's."""
+    script, *arguments = sys.argv or [""]  # a program that embeds Python may have none
+    return [Path(script).name, *map(_portable, arguments)]
+
+
+def _portable(argument: str) -> str:
+    flag, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
+    return flag + equals + (Path(value).name if Path(value).is_absolute() else value)

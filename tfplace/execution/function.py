@@ -1,0 +1,207 @@
+"""A traced TensorFlow 2 function run with its ops on chosen devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.core.graph import OpGraph
+from tfplace.errors import ApplyError
+from tfplace.execution.actual import nodes_by_device
+from tfplace.execution.devices import canonical
+from tfplace.execution.graph import FunctionGraph
+from tfplace.execution.variables import Variables
+from tfplace.extraction import tf_internals
+from tfplace.extraction.flatten import FlatFunction
+
+_NO_VARIABLE = "bound to a resource that is no variable and cannot be moved"
+_PIPED = "bound to a variable that an input pipeline reads, which would go on reading where it was"
+
+
+class FunctionProgram:
+    """The function's flat graph, imported once; each placement is a new function on it.
+
+    Args:
+      graph: the OpGraph.
+      flat: the function it came from.
+
+    Raises:
+      ApplyError: the function was to be compiled by XLA, or is of a kind that cannot be moved.
+    """
+
+    def __init__(self, graph: OpGraph, flat: FlatFunction) -> None:
+        _refuse_xla(flat)
+        self._flat = flat
+        replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
+        self._graph = FunctionGraph(flat, graph.op_names, replicable)
+        captured = _captures(flat)
+        by_handle, piped = tf_internals.captured_variables(flat.concrete), tf_internals.read_by_pipelines()
+        held = {op: by_handle[id(t)] for op, t in captured.items() if id(t) in by_handle}
+        self._held = {op: variable for op, variable in held.items() if id(captured[op]) not in piped}
+        self._variables = Variables(self._held)
+        self.fixed = _fixed(graph, {op: t for op, t in captured.items() if op not in held}, _NO_VARIABLE)
+        self.fixed |= _fixed(graph, {op: captured[op] for op in held if op not in self._held}, _PIPED)
+        self.arguments = tuple(name for name in flat.input_names if name not in self._held)
+        self._config = _call_config()
+        self._literals = tf_internals.literal_arguments(flat.concrete)
+        self._positions = tuple(flat.concrete.function_type.parameters)
+        self._placed_on: Mapping[str, str] = {}
+        self.placed = False
+        self._function: Any = None
+        self._ran: dict[str, str] | None = None
+
+    @property
+    def copies(self) -> Mapping[str, str]:
+        """Copied constant -> the constant."""
+        return self._graph.devices.copies
+
+    def place(self, devices: Mapping[str, str]) -> None:
+        """Puts ops and variables on devices; nothing is traced or imported.
+
+        A function that was on these devices before is taken again, as it has the state of kernels that draw numbers.
+
+        If the variables cannot be moved, nothing changes. If anything else fails, or somebody interrupts, they are
+        restored.
+        """
+        moved = False
+        try:
+            self._variables.move(devices)
+            moved = True
+            if self._function is None or devices != self._placed_on:
+                self._function, self._ran, self._placed_on = self._graph.function(devices), None, devices
+        except BaseException as error:
+            if moved or not isinstance(error, Exception):  # an interrupt may leave a part of them moved
+                self.restore()
+            raise
+        self.placed = True
+
+    def restore(self) -> None:
+        """Moves the variables back to where they were before any program moved them."""
+        self._variables.restore()
+        self.placed = False
+
+    @property
+    def stands(self) -> bool:
+        """Whether the variables are where the last `place` has put them."""
+        return self._variables.astray() is None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs one step: the traced function's arguments, the traced function's results.
+
+        Raises:
+          ApplyError: another program has moved the variables since `place`, or it is called while TensorFlow traces.
+        """
+        if not tf.executing_eagerly():
+            raise ApplyError(
+                "a call of a placed program inside a tf.function, which would be optimised as a part of that",
+                "a call from Python",
+                "Place the outer function instead.",
+            )
+        self._variables.check()
+        given = {*self._positions[: len(args)], *kwargs}
+        kwargs |= {name: value for name, value in self._literals.items() if name not in given}
+        with tf_internals.call_config(self._config):
+            if self._ran is not None:
+                return self._call(args, kwargs)
+            if self._function is None:
+                self._function = self._graph.function(self._placed_on)
+            graphs: list[Any] = []
+            try:
+                with tf_internals.collect_function_graphs(graphs):
+                    result = self._call(args, kwargs)
+            except BaseException:
+                self._function = None  # TensorFlow tells where ops run at a function's first call only
+                raise
+            self._ran = _where(graphs, self._flat.input_names, {*self._placed_on})
+            return result
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Calls the function; what it was not traced for is said without the values, which may be large."""
+        try:
+            return self._function(*args, **kwargs)
+        except TypeError as error:
+            if not str(error).startswith("Binding inputs to tf.function failed"):
+                raise
+            expected, keywords = self._flat.concrete.structured_input_signature
+            raise ApplyError(
+                f"a call with {_kinds((args, kwargs))}",
+                f"what the step was traced with, {_kinds((expected, keywords))}",
+                "Extract and place it anew for batches of another structure, or with open dimensions (None).",
+            ) from error
+
+    def ran(self) -> Mapping[str, str] | None:
+        """Op -> full device name at the first call since `place`; None before it."""
+        return self._ran
+
+
+def _kinds(values: Any) -> str:
+    """Types and shapes of nested values, as text."""
+
+    def kind(leaf: Any) -> str:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return repr(leaf)[:40]
+        shape = tf.TensorShape(leaf.shape)
+        return f"{tf.as_dtype(leaf.dtype).name}{'[...]' if shape.rank is None else shape.as_list()}"
+
+    positional, keywords = tf.nest.map_structure(kind, values)
+    return ", ".join([*map(str, positional), *(f"{k}={v}" for k, v in keywords.items())]).replace("'", "") or "nothing"
+
+
+def _refuse_xla(flat: FlatFunction) -> None:
+    attributes = flat.concrete.function_def.attr
+    if "_XlaMustCompile" in attributes and attributes["_XlaMustCompile"].b:
+        raise ApplyError(
+            f"function {flat.concrete.name!r} with jit_compile=True, which XLA makes one program for one device",
+            "a function whose ops TensorFlow runs one by one",
+            "Trace it with tf.function(step, jit_compile=False).",
+        )
+
+
+def _captures(flat: FlatFunction) -> dict[str, Any]:
+    """Op that stands for a capture -> what is captured."""
+    values = tf_internals.external_captures(flat.concrete)
+    return dict(zip(flat.input_names[len(flat.input_names) - len(values) :], values, strict=True))
+
+
+def _fixed(graph: OpGraph, captured: Mapping[str, Any], why: str) -> dict[str, tuple[str, str]]:
+    """Ops bound to captured resources that stay where they are."""
+    out: dict[str, tuple[str, str]] = {}
+    for op, tensor in captured.items():
+        if callable(tensor) or tensor.dtype != tf.resource or op not in graph.index:
+            continue
+        bond = graph.resource[graph.index[op]]
+        members = (
+            [op] if bond < 0 else [n for n, b in zip(graph.op_names, graph.resource.tolist(), strict=True) if b == bond]
+        )
+        out.update({member: (canonical(tensor.device), why) for member in members})
+    return out
+
+
+def _call_config() -> Any:
+    """Grappler off: it was run before the placement, and would now fuse and drop ops that have a device."""
+    config = tf_internals.eager_config()
+    config.allow_soft_placement = tf.config.get_soft_device_placement()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def _where(graphs: list[Any], input_names: tuple[str, ...], ops: set[str]) -> dict[str, str]:
+    """Op -> device, of the function with these inputs and ops.
+
+    What Python ran meanwhile, in a `py_function` or around the call, has graphs of its own, or stands behind the
+    function's ops in the same one: what comes first counts.
+    """
+    if not graphs:
+        return {}
+    graph = max(graphs, key=lambda graph: len(ops & {node.name for node in graph.post_optimization_graph.node}))
+    out: dict[str, str] = {}
+    for partition in graph.partition_graphs:
+        out = nodes_by_device([partition]) | out
+    told: dict[str, str] = {}
+    for node in graph.post_optimization_graph.node:
+        if node.op == "_Arg" and node.attr["index"].i < len(input_names):
+            # Inputs are renamed; they are told by their number.
+            told.setdefault(input_names[node.attr["index"].i], canonical(node.device))
+    return out | told

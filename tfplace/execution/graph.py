@@ -1,0 +1,95 @@
+"""A flat graph in TensorFlow whose ops can be put on devices again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tfplace.extraction import tf_internals
+from tfplace.extraction.flatten import FlatFunction
+
+
+class DeviceGraph:
+    """Ops of one imported graph, with copies of constants beside their readers.
+
+    A constant needed on several devices is copied there instead of being sent each step: sends of constants were half
+    of all sends in measured graphs. Copies are made when first needed and kept, so that a later placement finds them.
+
+    Args:
+      graph: a TensorFlow graph with the nodes.
+      op_names: the ops that get a device.
+      replicable: names of constants that may be copied.
+    """
+
+    def __init__(self, graph: Any, op_names: Collection[str], replicable: Collection[str]) -> None:
+        self.graph = graph
+        self._ops = {name: graph.get_operation_by_name(name) for name in op_names}
+        self._readers = {name: _readers(self._ops[name]) for name in replicable}
+        self._copies: dict[tuple[str, str], Any] = {}
+        self._read: dict[str, str] = {}
+
+    def assign(self, devices: Mapping[str, str]) -> None:
+        """Puts every op on its device and every reader of a constant on the copy beside it.
+
+        Args:
+          devices: op name -> TensorFlow device, for every op.
+        """
+        for name, op in self._ops.items():
+            tf_internals.set_op_device(op, devices[name])
+        self._read = {}
+        for name, readers in self._readers.items():
+            for reader, index in readers:
+                copy = self._copy_on(name, devices.get(reader.name, devices[name]), devices)
+                if copy is not self._ops[name]:
+                    self._read[copy.name] = name
+                if reader.inputs[index] is not copy.outputs[0]:
+                    tf_internals.set_op_input(reader, index, copy.outputs[0])
+
+    def _copy_on(self, name: str, device: str, devices: Mapping[str, str]) -> Any:
+        if device == devices[name]:
+            return self._ops[name]
+        if (name, device) not in self._copies:
+            label = f"{name}/on_{device.strip('/').replace(':', '_').replace('/', '_')}"
+            self._copies[name, device] = tf_internals.copy_constant(self._ops[name], label, device)
+        return self._copies[name, device]
+
+    @property
+    def copies(self) -> Mapping[str, str]:
+        """Copy of a constant that is read now -> the constant. TensorFlow drops those that nothing reads."""
+        return self._read
+
+
+def _readers(op: Any) -> list[tuple[Any, int]]:
+    """Ops that read the first output of `op`, with the input position."""
+    tensor = op.outputs[0]
+    return [
+        (reader, i) for reader in dict.fromkeys(tensor.consumers()) for i, t in enumerate(reader.inputs) if t is tensor
+    ]
+
+
+class FunctionGraph:
+    """A traced function, flattened and imported once, from which functions with any placement are made.
+
+    Args:
+      flat: the flattened function.
+      op_names: the ops that get a device.
+      replicable: names of constants that may be copied.
+    """
+
+    def __init__(self, flat: FlatFunction, op_names: Collection[str], replicable: Collection[str]) -> None:
+        self.flat = flat  # owns the captured variables
+        self._graph = tf_internals.import_function_graph(flat.graph_def, f"placed_{flat.concrete.graph.name}")
+        tf_internals.complete_function_graph(
+            self._graph, flat.concrete, flat.input_names, flat.output_names, flat.control_outputs
+        )
+        # The function's inputs are fed by the caller: a copy would be a constant with nobody to feed it.
+        self.devices = DeviceGraph(self._graph, op_names, set(replicable) - set(flat.input_names))
+
+    def function(self, devices: Mapping[str, str]) -> Any:
+        """A `ConcreteFunction` with the traced function's arguments, results and captures, its ops on `devices`.
+
+        Args:
+          devices: op name -> TensorFlow device, for every op.
+        """
+        self.devices.assign(devices)
+        return tf_internals.function_of_graph(self._graph, self.flat.concrete)

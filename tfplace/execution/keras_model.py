@@ -1,0 +1,114 @@
+"""What placing a Keras 3 or tf_keras model needs to know of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.errors import SourceError
+from tfplace.extraction.keras_model import check_model, is_own
+
+
+def check_placeable(model: Any) -> None:
+    """Refuses a model whose training step cannot run op by op on chosen devices; warns if it loses XLA by that.
+
+    Raises:
+      SourceError: not built, run eagerly or in a session, under tf.distribute, or trained by something else than its
+        `train_step`; names the way out.
+    """
+    check_model(model, training=True)
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        raise SourceError(
+            f"model {model.name!r} without eager execution, which `fit` trains in a session",
+            "TensorFlow 2 as it is",
+            "Leave tf.compat.v1.disable_eager_execution() out.",
+        )
+    if is_own(model.make_train_function):
+        raise SourceError(
+            f"model {model.name!r} with a make_train_function of its own, which may do more than its train_step",
+            "a model whose `fit` runs train_step once for each batch",
+            "Override train_step instead.",
+        )
+    if model.jit_compile:
+        warnings.warn(
+            f"model {model.name!r} was compiled with jit_compile=True, which Keras chooses by default on a GPU. The "
+            "placed training step runs op by op, without XLA; compile with jit_compile=False to compare fairly.",
+            stacklevel=5,
+        )
+
+
+class WithoutXla:
+    """Has a model evaluate, predict and train on single batches op by op, until `restore`.
+
+    XLA reads variables of one device only, so what `fit` runs for validation, and callbacks call, would fail where a
+    placement has put them on several. A model that was compiled without XLA is left as it is.
+
+    Args:
+      model: a Keras 3 or tf_keras model.
+    """
+
+    # not the property: tf_keras's throws all functions away
+    _NAMES = ("_jit_compile", "train_function", "train_tf_function", "test_function", "predict_function")
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        names = self._NAMES if model.jit_compile else ()
+        self._kept = {name: getattr(model, name) for name in names if hasattr(model, name)}
+        if self._kept:
+            for name in self._kept:
+                setattr(model, name, None)
+            model._jit_compile = False
+            model.make_train_function()
+
+    def restore(self) -> None:
+        """Gives the model back its functions."""
+        for name, value in self._kept.items():
+            setattr(self._model, name, value)
+
+
+def steps_per_execution(model: Any) -> int:
+    """Batches one call of the model's train function takes."""
+    if isinstance(getattr(model, "_steps_per_execution", None), tf.Variable):
+        return int(model._steps_per_execution.numpy())  # tf_keras: a variable that it lowers for the last batches
+    return int(getattr(model, "steps_per_execution", 1) or 1)
+
+
+def count_step(model: Any) -> None:
+    """Counts a training step where the train function does so itself (tf_keras) and not its `train_step`."""
+    counter = getattr(model, "_train_counter", None)
+    if counter is not None:
+        counter.assign_add(1)
+
+
+def plain(data: Any) -> Any:
+    """A batch or its spec as `train_step` takes it: Keras 3 passes None through a dataset as an empty optional."""
+    absent = tf.experimental.Optional | tf.OptionalSpec
+    return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, absent) else leaf, data)
+
+
+def shapes_of(data: Any) -> list[tuple[int, ...]]:
+    """Shapes of a batch's tensors, in the order of a traced function's arguments."""
+    leaves = tf.nest.flatten(data, expand_composites=True)
+    return [tuple(leaf.shape) for leaf in leaves if leaf is not None]
+
+
+def run_batches(model: Any, iterator: Any, step: Callable[[Any], Any]) -> Any:
+    """What a train function does: up to `steps_per_execution` batches, and the last one's logs.
+
+    Raises:
+      StopIteration: the iterator had no batch left, as Keras expects.
+    """
+    logs = None
+    for _ in range(steps_per_execution(model)):
+        try:
+            data = next(iterator)
+        except (StopIteration, tf.errors.OutOfRangeError):
+            break
+        logs = step(plain(data))
+        count_step(model)
+    if logs is None:
+        raise StopIteration
+    return logs

@@ -1,0 +1,197 @@
+"""Placed: a program that runs op by op where a placement says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfplace.core.graph import OpGraph
+from tfplace.core.placement import Placement
+from tfplace.errors import ApplyError, PlacementError
+from tfplace.execution.actual import ActualPlacement, compare
+from tfplace.execution.devices import map_devices
+from tfplace.execution.program import Program
+
+if TYPE_CHECKING:
+    from tfplace.execution.session import SessionProgram
+
+
+class Placed:
+    """A callable that takes what the source's step takes and returns what it returns.
+
+    Variables live on their placed devices until `restore()`; they stay the same Python objects, so models, optimizers
+    and checkpoints see every step. Of several that share variables the one placed last has them where it wants them.
+
+    Args:
+      graph: the extracted graph.
+      program: what runs it.
+      placement: where.
+      devices: placement device -> TensorFlow device; others keep their name.
+    """
+
+    def __init__(
+        self, graph: OpGraph, program: Program, placement: Placement, devices: Mapping[str, str] | None = None
+    ) -> None:
+        self.graph = graph
+        self._program = program
+        self._map = dict(devices or {})
+        self.replace(placement)
+
+    @property
+    def placement(self) -> Placement:
+        """The placement it runs with."""
+        return self._placement
+
+    @property
+    def devices(self) -> Mapping[str, str]:
+        """Op -> full TensorFlow device name, as asked of TensorFlow."""
+        return self._devices
+
+    @property
+    def stands(self) -> bool:
+        """Whether it can be called: not restored, and its variables not moved by another placed program since."""
+        return self._program.placed and self._program.stands
+
+    def replace(self, placement: Placement) -> None:
+        """Runs with another placement from the next call on; nothing is traced or imported again.
+
+        Raises:
+          PlacementError: it is for another graph, or parts ops that share a resource.
+          ApplyError: this machine lacks one of its devices.
+        """
+        placement.check_graph(self.graph)
+        _check_bonds(self.graph, placement)
+        used = [name for d, name in enumerate(placement.device_names) if (placement.op_device == d).any()]
+        names = map_devices(used, self._map)
+        asked = {op: names[device] for op, device in placement.devices.items()}
+        devices = asked | {op: device for op, (device, _) in self._program.fixed.items()}
+        self._program.place(devices)
+        self._placement, self._names, self._asked, self._devices = placement, names, asked, devices
+
+    def restore(self) -> None:
+        """Moves the variables back to where they were before any program was placed.
+
+        The program cannot be called until `replace` places it again.
+        """
+        if self._program.placed:
+            self._program.restore()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs one step.
+
+        Raises:
+          ApplyError: after `restore()`, or when another placed program has moved the variables elsewhere.
+        """
+        if not self._program.placed:
+            raise ApplyError(
+                "a call of a placed program after restore()",
+                "a program that is placed",
+                "Place it again with .replace(placement), or call the model itself.",
+            )
+        return self._program(*args, **kwargs)
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Graph files only: sets variables, op name -> value.
+
+        Raises:
+          ApplyError: no such variable, or the program's variables are Python objects.
+        """
+        self._session_program().load(values)
+
+    def state(self) -> dict[str, Any]:
+        """Graph files only: the variables' values, by op name.
+
+        Raises:
+          ApplyError: the program's variables are Python objects.
+        """
+        return self._session_program().state()
+
+    def _session_program(self) -> SessionProgram:
+        from tfplace.execution.session import SessionProgram
+
+        if not isinstance(self._program, SessionProgram):
+            raise ApplyError(
+                f"{self.graph.name!r}, whose variables are Python objects",
+                "a program read from a graph file",
+                "Read and assign the model's own variables.",
+            )
+        return self._program
+
+    def actual(self) -> ActualPlacement:
+        """Where each op really ran at the first call with the present placement.
+
+        Raises:
+          ApplyError: it has not run yet.
+        """
+        ran = self._program.ran()
+        if ran is None:
+            raise ApplyError(
+                "a placed program that has not run yet",
+                "one that has run at least once",
+                "TensorFlow decides at the first call: call it, then ask.",
+            )
+        return compare(
+            self.graph,
+            self._asked,
+            ran,
+            names=_shortest_names(self._names),
+            fixed={op: why for op, (_, why) in self._program.fixed.items()},
+            arguments=self._program.arguments,
+            copies=self._program.copies,
+        )
+
+    def __repr__(self) -> str:
+        state = f"on {', '.join(self._names)}" if self._program.placed else "restored"
+        return f"Placed({self.graph.name!r}, {state})"
+
+
+def apply_placement(graph: OpGraph, placement: Placement, *, devices: Mapping[str, str] | None = None) -> Placed:
+    """Makes an extracted graph run as placed; see `tfplace.apply`.
+
+    Raises:
+      ApplyError: the graph has no TensorFlow program behind it, or this machine lacks a device.
+      PlacementError: the placement is for another graph.
+    """
+    placement.check_graph(graph)
+    return Placed(graph, _program(graph), placement, devices)
+
+
+def _program(graph: OpGraph) -> Program:
+    from tfplace.extraction.function import FunctionOrigin
+    from tfplace.extraction.metagraph import GraphOrigin
+
+    if isinstance(graph.origin, FunctionOrigin):
+        from tfplace.execution.function import FunctionProgram
+
+        return FunctionProgram(graph, graph.origin.flat)
+    if isinstance(graph.origin, GraphOrigin):
+        from tfplace.execution.session import SessionProgram
+
+        return SessionProgram(graph, graph.origin)
+    raise ApplyError(
+        "a graph without a TensorFlow program: made from plain arrays, or loaded from a file",
+        "a graph extracted in this process",
+        "tfplace.apply(model, placement, batch) extracts it again; the fingerprint says whether the placement fits.",
+    )
+
+
+def _check_bonds(graph: OpGraph, placement: Placement) -> None:
+    first: dict[int, int] = {}
+    for v, bond in enumerate(graph.resource.tolist()):
+        if bond < 0:
+            continue
+        u = first.setdefault(bond, v)
+        if placement.op_device[u] != placement.op_device[v]:
+            a, b = graph.op_names[u], graph.op_names[v]
+            raise PlacementError(
+                f"{a} on {placement.devices[a]} and {b} on {placement.devices[b]}, which use the same resource",
+                "both on one device: TensorFlow would silently move one",
+            )
+
+
+def _shortest_names(names: Mapping[str, str]) -> dict[str, str]:
+    """Full TensorFlow device -> the placement's name; the first where two share a device."""
+    out: dict[str, str] = {}
+    for name, device in names.items():
+        out.setdefault(device, name)
+    return out

@@ -1,0 +1,260 @@
+"""From a flat GraphDef to an OpGraph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from grappler_bridge.item import TensorProperties
+from tfplace.core.arrays import BoolArray, IntArray
+from tfplace.core.graph import AttrValue, OpGraph, Origin, UnknownShape, Variable
+from tfplace.extraction.kernels import DEVICE_TYPES, KernelSupport, kernel_support
+from tfplace.extraction.loops import find_loops
+from tfplace.extraction.nodes import Nodes
+from tfplace.extraction.shapes import RULE_HANDLE, Properties, Sized, element_bytes, infer, size_tensor
+from tfplace.extraction.tf_internals import op_def
+
+# Constants up to this size are copied to every device that reads them instead of being sent there each step.
+REPLICABLE_BYTES = 64 * 1024
+
+_CALLS = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case"}
+_NEW_LISTS = {"TensorListReserve", "EmptyTensorList", "TensorListFromTensor"}
+_LOOP_UNKNOWN = "loop iterations unknown, counted as one"
+
+
+def build_graph(
+    graph_def: Any,
+    *,
+    name: str,
+    fetches: Sequence[str],
+    variables: Mapping[str, tuple[str, int, bool]],
+    inference_def: Any,
+    colocation: Mapping[str, str],
+    batch_size: int,
+    origin: Origin,
+) -> OpGraph:
+    """Builds the OpGraph of a flat graph.
+
+    Args:
+      graph_def: the graph as it will run.
+      name: the graph's name.
+      fetches: op names the step returns or must run.
+      variables: handle op -> (variable name, bytes, trainable).
+      inference_def: the same nodes as `graph_def`, with whatever makes shapes known (concrete inputs, VarHandleOps).
+      colocation: op name -> colocation group.
+      batch_size: stands in for unknown dimensions.
+      origin: kept in the graph.
+    """
+    nodes = Nodes(graph_def)
+    properties = infer(inference_def, nodes, fetches)
+    loops = find_loops(nodes, properties.values())
+    tensors = _Tensors(nodes, properties, loops.trips, batch_size)
+    src, dst, tensor, slot, back = _edges(nodes, tensors.index)
+    support = _kernels(nodes, inference_def)
+    replicable = _replicable(nodes, tensors)
+    unknown = [*tensors.unknown]
+    unknown += [UnknownShape(tensors.index[v, 0], nodes.names[v], (), _LOOP_UNKNOWN) for v in loops.unknown]
+    return OpGraph(
+        name=name,
+        op_names=tuple(nodes.names),
+        op_types=tuple(nodes.types),
+        op_attrs=tuple(_plain_attrs(node) for node in nodes.defs),
+        tensor_op=np.array([v for v, _ in tensors.index], np.int32),
+        tensor_slot=np.array([s for _, s in tensors.index], np.int32),
+        tensor_dtype=tuple(tensors.dtypes),
+        tensor_shape=tuple(s.shape for s in tensors.sizes),
+        tensor_bytes=np.array([s.size_bytes for s in tensors.sizes], np.int64),
+        edge_src=src,
+        edge_dst=dst,
+        edge_tensor=tensor,
+        edge_slot=slot,
+        edge_back=back,
+        trips=loops.trips,
+        colocation=_group_ids(nodes, colocation, replicable),
+        resource=_resource_bonds(nodes, tensors),
+        kernel_types=DEVICE_TYPES,
+        has_kernel=np.array([[t in s.types for t in DEVICE_TYPES] for s in support], bool).reshape(len(nodes), -1),
+        host_memory=np.array([s.host_memory for s in support], bool),
+        replicable=replicable,
+        variables=tuple(
+            Variable(label, nodes.index[op], size, trainable) for op, (label, size, trainable) in variables.items()
+        ),
+        unknown=tuple(unknown),
+        fetches=tuple(fetches),
+        origin=origin,
+    )
+
+
+def _kernels(nodes: Nodes, inference_def: Any) -> list[KernelSupport]:
+    """[V] kernel support; a variable that the graph has as an argument is only where one of its type can be made."""
+    handles = {node.name: node for node in inference_def.node if node.op == "VarHandleOp"}
+    out = []
+    for node in nodes.defs:
+        support = kernel_support(node)
+        if node.op != "VarHandleOp" and node.name in handles:
+            support = replace(support, types=support.types & kernel_support(handles[node.name]).types)
+        out.append(support)
+    return out
+
+
+class _Tensors:
+    """All outputs in op order.
+
+    Attributes:
+      index: (op, slot) -> tensor.
+      dtypes: [T] names.
+      sizes: [T].
+      handle: [T] whether the tensor is a resource handle or a reference.
+      unknown: tensors whose size is a stated guess.
+    """
+
+    def __init__(self, nodes: Nodes, properties: Properties, trips: Any, batch_size: int) -> None:
+        self.index: dict[tuple[int, int], int] = {}
+        self.dtypes: list[str] = []
+        self.sizes: list[Sized] = []
+        self.handle: list[bool] = []
+        self.unknown: list[UnknownShape] = []
+        lists = _list_bytes(nodes, properties, trips)
+        for v, node in enumerate(nodes.defs):
+            outputs = properties.outputs.get(node.name) or []
+            inputs = [self.index[u, s] for u, s in nodes.data_inputs[v] if (u, s) in self.index]
+            largest = max((self.sizes[t].size_bytes for t in inputs if not self.handle[t]), default=0)
+            for slot, known in enumerate(_complete(node, outputs)):
+                sized = size_tensor(known, largest, batch_size)
+                if known.dtype == tf.variant and node.name in lists:
+                    sized = Sized((), lists[node.name])
+                elif known.dtype == tf.variant:
+                    sized = replace(sized, rule=RULE_HANDLE.format(size=sized.size_bytes))
+                t = len(self.sizes)
+                self.index[v, slot] = t
+                self.sizes.append(sized)
+                self.dtypes.append(known.dtype.base_dtype.name)
+                self.handle.append(known.dtype == tf.resource or known.dtype._is_ref_dtype)
+                if sized.rule:
+                    self.unknown.append(UnknownShape(t, node.name, known.shape, sized.rule))
+
+
+def _complete(node: Any, outputs: list[TensorProperties]) -> list[TensorProperties]:
+    """Inferred outputs, or those of the op's definition where inference has none (an op cut off from the fetches)."""
+    wanted = _output_dtypes(node)
+    if wanted is None:
+        return outputs
+    known = [*outputs, *([None] * len(wanted))]
+    filled = [p or TensorProperties(dtype, None, None) for p, dtype in zip(known, wanted, strict=False)]
+    # Inference tells the base type; whether an output is a reference only the definition knows.
+    return [TensorProperties(dtype, p.shape, p.value) for p, dtype in zip(filled, wanted, strict=True)]
+
+
+def _output_dtypes(node: Any) -> list[Any] | None:
+    """Output dtypes by the op's definition; None for a function called by its own name."""
+    definition = op_def(node.op)
+    if definition is None:
+        return None
+    dtypes: list[Any] = []
+    for arg in definition.output_arg:
+        if arg.type_list_attr:
+            kinds = list(node.attr[arg.type_list_attr].list.type)
+        else:
+            kind = arg.type or node.attr[arg.type_attr].type
+            kinds = [kind] * (node.attr[arg.number_attr].i if arg.number_attr else 1)
+        dtypes += [tf.dtypes.as_dtype(k + (100 if arg.is_ref and k < 100 else 0)) for k in kinds]
+    return dtypes
+
+
+def _list_bytes(nodes: Nodes, properties: Properties, trips: Any) -> dict[str, int]:
+    """Bytes of each TensorList when full: one element per execution of the ops that push to it or pop from it.
+
+    That is per list: one that is made anew in each turn of an outer loop has its share of them.
+    """
+    by_list: dict[int, int] = {}
+    made: dict[int, float] = {}
+    for name, element in properties.list_element.items():
+        v = nodes.index[name]
+        size = int(np.prod(element.shape or (), dtype=np.int64)) * element_bytes(element.dtype)
+        by_list[id(element)] = max(by_list.get(id(element), 0), int(size * trips[v]))
+        if nodes.types[v] in _NEW_LISTS:
+            made[id(element)] = max(made.get(id(element), 1.0), float(trips[v]))
+    full = {which: int(size / made.get(which, 1.0)) for which, size in by_list.items()}
+    return {name: full[id(element)] for name, element in properties.list_element.items()}
+
+
+_Edges = tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]  # src, dst, tensor, slot, back
+
+
+def _edges(nodes: Nodes, index: Mapping[tuple[int, int], int]) -> _Edges:
+    rows = []
+    for v in nodes.order:
+        for i, (u, slot) in enumerate(nodes.data_inputs[v]):
+            rows.append((u, v, index[u, slot], i, nodes.is_back_edge(u, v)))
+        rows += [(u, v, -1, -1, nodes.is_back_edge(u, v)) for u in nodes.control_inputs[v]]
+    table = np.array(rows, np.int32).reshape(-1, 5)
+    src, dst, tensor, position = (np.ascontiguousarray(table[:, i]) for i in range(4))
+    return src, dst, tensor, position, table[:, 4].astype(bool)
+
+
+def _resource_bonds(nodes: Nodes, tensors: _Tensors) -> IntArray:
+    """[V] id of the set of ops joined by resource handles or references, or -1.
+
+    Calls and loops that take a handle as an argument run on several devices themselves and are not bound by it.
+    """
+    root = np.arange(len(nodes))
+
+    def find(v: int) -> int:
+        while root[v] != v:
+            root[v] = root[root[v]]
+            v = root[v]
+        return int(v)
+
+    bound = np.zeros(len(nodes), bool)
+    for v in nodes.order:
+        for u, slot in nodes.data_inputs[v]:
+            if tensors.handle[tensors.index[u, slot]] and nodes.types[v] not in _CALLS:
+                root[find(v)] = find(u)
+                bound[u] = bound[v] = True
+    return _number([find(v) if bound[v] else -1 for v in nodes.order])
+
+
+def _group_ids(nodes: Nodes, colocation: Mapping[str, str], replicable: BoolArray) -> IntArray:
+    """[V] id of the colocation group of each op, or -1; what is copied to its readers is beside nothing else."""
+    ids: dict[str, int] = {}
+    groups = [None if copied else colocation.get(n) for n, copied in zip(nodes.names, replicable.tolist(), strict=True)]
+    return _number([-1 if group is None else ids.setdefault(group, len(ids)) for group in groups])
+
+
+def _number(labels: Sequence[int]) -> IntArray:
+    """Labels renumbered by first use; -1 stays, and a label used once becomes -1: a bond of one binds nothing."""
+    counts: dict[int, int] = {}
+    for label in labels:
+        counts[label] = counts.get(label, 0) + 1
+    ids: dict[int, int] = {}
+    return np.array([-1 if k < 0 or counts[k] == 1 else ids.setdefault(k, len(ids)) for k in labels], np.int32)
+
+
+def _replicable(nodes: Nodes, tensors: _Tensors) -> BoolArray:
+    small = [
+        op == "Const" and tensors.sizes[tensors.index[v, 0]].size_bytes <= REPLICABLE_BYTES
+        for v, op in enumerate(nodes.types)
+    ]
+    return np.array(small, bool)
+
+
+def _plain_attrs(node: Any) -> dict[str, AttrValue]:
+    """The node's numbers, texts and number lists."""
+    out: dict[str, AttrValue] = {}
+    for key, value in node.attr.items():
+        kind = value.WhichOneof("value")
+        if key.startswith("_"):
+            continue
+        if kind in ("i", "f", "b"):
+            out[key] = getattr(value, kind)
+        elif kind == "s" and len(value.s) <= 256:
+            out[key] = value.s.decode(errors="replace")
+        elif kind == "type":
+            out[key] = tf.dtypes.as_dtype(value.type).base_dtype.name
+        elif kind == "list" and value.list.i:
+            out[key] = tuple(value.list.i)
+    return out

@@ -1,0 +1,213 @@
+"""One entry for everything that can be read as a graph."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfplace.core.graph import OpGraph
+from tfplace.errors import SourceError, near_names
+from tfplace.extraction.batch import as_specs, flat_shapes, shapes_by_name, without_numbers
+from tfplace.extraction.function import graph_from_function
+from tfplace.extraction.keras_model import float_type, is_keras_model, trace_keras_step, trains, untrained
+from tfplace.extraction.metagraph import INPUT_OPS, REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
+
+_EXPECTED = (
+    "a compiled Keras model, a tf.function, a ConcreteFunction, a SavedModel directory, or a MetaGraphDef or GraphDef "
+    "(object, or file .meta, .pb, .pbtxt)"
+)
+
+
+def extract_source(
+    source: Any,
+    batch: Any = None,
+    *,
+    training: bool | None = None,
+    fetches: str | tuple[str, ...] | None = None,
+    name: str | None = None,
+) -> OpGraph:
+    """Reads `source` as an OpGraph; see `tfplace.extract`, which this implements."""
+    fetches = (fetches,) if isinstance(fetches, str) else fetches
+    if isinstance(source, OpGraph):
+        return source
+    if isinstance(source, str | Path):
+        return _from_path(Path(source), batch, fetches, name)
+    if isinstance(source, tf.compat.v1.MetaGraphDef | tf.compat.v1.GraphDef):
+        return _from_proto(source, batch, fetches, name or "graph", "graph object")
+    if is_keras_model(source):
+        return _from_keras(source, batch, training, name)
+    if isinstance(source, tf.types.experimental.ConcreteFunction):
+        return _from_concrete(source, batch, name)
+    if isinstance(source, tf.types.experimental.PolymorphicFunction):
+        return _from_function(source, batch, name)
+    hint = "Wrap the step in tf.function first: tfplace.extract(tf.function(step), batch)." if callable(source) else ""
+    raise SourceError(f"{type(source).__name__} {str(source)[:60]!r}", _EXPECTED, hint)
+
+
+def _from_keras(model: Any, batch: Any, training: bool | None, name: str | None) -> OpGraph:
+    if training is None:
+        training = trains(model)
+        if not training:
+            warnings.warn(f"{untrained(model)}; `training=False` says that this is meant.", stacklevel=4)
+    if batch is None:
+        raise SourceError(
+            f"model {model.name!r} without a batch",
+            "the data of one step",
+            "Pass arrays or tf.TensorSpecs: tfplace.extract(model, (x, y)).",
+        )
+    specs = as_specs(batch, float_dtype=float_type(model))
+    specs = tuple(specs) if isinstance(specs, list) else specs
+    concrete = trace_keras_step(model, specs, training=training)
+    kind = "training step" if training else "inference"
+    return graph_from_function(
+        concrete,
+        name=name or model.name,
+        description=f"Keras model {model.name!r}, {kind}",
+        shapes=flat_shapes(batch),
+        model=model,
+    )
+
+
+def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
+    label = str(name or getattr(function, "__name__", "function"))
+    arguments = _arguments(batch)
+    specs = as_specs(arguments)
+    try:
+        concrete = function.get_concrete_function(*specs)
+    except Exception as error:
+        if any(isinstance(leaf, tf.Variable) for leaf in tf.nest.flatten(arguments)):
+            why = str(error).strip().rpartition("\n")[2].strip()  # before it, TensorFlow tells where
+            raise SourceError(
+                f"a tf.Variable as an argument of tf.function {label!r}, which failed with its value ({why})",
+                "variables that the function uses from outside",
+                "Use it in the function by its name, or as an attribute, and leave the argument out.",
+            ) from error
+        if not isinstance(error, TypeError | ValueError):
+            raise
+        raise SourceError(
+            f"arguments {specs} for tf.function {label!r} ({error})",
+            "a batch with the function's arguments as a tuple",
+        ) from error
+    return graph_from_function(
+        concrete, name=label, description=f"tf.function {label!r}", shapes=flat_shapes(arguments), owner=function
+    )
+
+
+def _from_concrete(concrete: Any, batch: Any, name: str | None) -> OpGraph:
+    label = name or tf.compat.as_str(concrete.name).removeprefix("__inference_").removeprefix("signature_wrapper_")
+    description = f"ConcreteFunction {label!r}"
+    shapes = _input_shapes(concrete, batch, description)
+    return graph_from_function(concrete, name=label, description=description, shapes=shapes)
+
+
+def _input_shapes(concrete: Any, batch: Any, where: str) -> list[tuple[int, ...] | None]:
+    """Shapes of a function's inputs in their order, by the batch: a dict tells a signature's by name.
+
+    Raises:
+      SourceError: a name that the signature lacks, or lacks in the batch.
+    """
+    if batch is None:
+        return []
+    positional, named = concrete.structured_input_signature
+    by_name = isinstance(batch, dict) and named and not positional
+    if by_name and set(batch) != set(named):
+        wrong = min(map(str, set(batch) - set(named)), default=None)
+        near = near_names(wrong, named) if wrong else []
+        raise SourceError(
+            f"a batch of {', '.join(map(repr, batch)) or 'nothing'} for {where}",
+            f"its inputs: {', '.join(sorted(named))}",
+            f"Near {wrong!r}: {', '.join(near)}" if near else "",
+        )
+    given = without_numbers(batch) if by_name else _arguments(batch)
+    as_specs(given)  # refuses what is no array, tensor or spec
+    return flat_shapes(given)
+
+
+def _arguments(batch: Any) -> tuple[Any, ...]:
+    """A batch as positional arguments: a tuple is the arguments, anything else the only one."""
+    if batch is None:
+        return ()
+    return batch if isinstance(batch, tuple) else (batch,)
+
+
+def _from_path(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
+    if path.is_dir():
+        return _from_saved_model(path, batch, fetches, name)
+    if path.suffix in (".keras", ".h5"):
+        raise SourceError(
+            f"{path.name}, a saved Keras model", _EXPECTED, "Load it first: keras.models.load_model(path)."
+        )
+    return _from_proto(read_metagraph(path), batch, fetches, name or path.stem, f"graph file {path.name}")
+
+
+def _from_proto(proto: Any, batch: Any, fetches: tuple[str, ...] | None, name: str, description: str) -> OpGraph:
+    meta = proto
+    if isinstance(proto, tf.compat.v1.GraphDef):
+        meta = tf.compat.v1.MetaGraphDef()
+        meta.graph_def.CopyFrom(proto)
+    shapes = _placeholder_shapes(batch, meta, description)
+    return graph_from_metagraph(meta, name=name, description=description, fetches=fetches, shapes=shapes)
+
+
+def _placeholder_shapes(batch: Any, meta: Any, where: str) -> dict[str, tf.TensorShape]:
+    """Placeholder -> its shape by the batch, for those whose rank it tells."""
+    if batch is None:
+        return {}
+    if not isinstance(batch, dict):
+        raise SourceError(
+            f"a batch of type {type(batch).__name__} for a {where}",
+            "a dict: placeholder name -> array or tf.TensorSpec",
+        )
+    known = [node.name for node in meta.graph_def.node if node.op in INPUT_OPS]
+    shapes = {}
+    for key, spec in as_specs(without_numbers(batch)).items():
+        name = str(key).partition(":")[0]
+        if name not in known:
+            near = ", ".join(near_names(name, known))
+            expected = f"placeholders of the graph: {', '.join(known) or 'none'}"
+            raise SourceError(f"a batch with {key!r} for a {where}", expected, f"Near names: {near}" if near else "")
+        if not isinstance(spec, tf.TensorSpec):
+            raise SourceError(
+                f"{type(batch[key]).__name__} for placeholder {name!r}",
+                "an array or tf.TensorSpec",
+                "A sparse or ragged batch has a placeholder for each of its tensors.",
+            )
+        shapes[name] = spec.shape
+    return {name: shape for name, shape in shapes.items() if shape.rank is not None}
+
+
+def _from_saved_model(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
+    if not tf.saved_model.contains_saved_model(str(path)):
+        raise SourceError(f"directory {path.name!r} without a saved_model.pb", _EXPECTED)
+    loaded = tf.saved_model.load(str(path))
+    signatures = dict(loaded.signatures)
+    chosen = fetches[0] if fetches else "serving_default"
+    if chosen not in signatures:
+        raise SourceError(
+            f"SavedModel {path.name!r} and signature {chosen!r}",
+            f"one of its signatures: {', '.join(signatures) or 'none'}",
+            "Name one with fetches=(name,), or pass a function of the loaded object.",
+        )
+    concrete = signatures[chosen]
+    label, description = name or path.name, f"SavedModel {path.name!r}, signature {chosen!r}"
+    shapes = _input_shapes(concrete, batch, description)
+    if any(op.type in REFERENCE_VARIABLES for op in concrete.graph.get_operations()):
+        return _from_reference_signature(concrete, shapes, label, description, path)
+    return graph_from_function(concrete, name=label, description=description, shapes=shapes, owner=loaded)
+
+
+def _from_reference_signature(
+    concrete: Any, shapes: list[tuple[int, ...] | None], name: str, description: str, path: Path
+) -> OpGraph:
+    """A TensorFlow 1 signature whose variables live in their ops: no function can own them, only a session."""
+    meta = tf.compat.v1.MetaGraphDef()
+    meta.graph_def.CopyFrom(concrete.graph.as_graph_def())
+    for i, tensor in enumerate(concrete.graph.outputs):
+        meta.signature_def[SIGNATURE].outputs[f"output_{i}"].name = tensor.name
+    own = len(concrete.graph.inputs) - len(concrete.captured_inputs)
+    given = shapes_by_name([tensor.op.name for tensor in concrete.graph.inputs[:own]], shapes)
+    checkpoint = str(path / "variables" / "variables")
+    return graph_from_metagraph(meta, name=name, description=description, shapes=given, checkpoint=checkpoint)

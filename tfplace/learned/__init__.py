@@ -1,0 +1,1 @@
+"""Learned placement: policies, the networks they are made of, their features, training and weights."""

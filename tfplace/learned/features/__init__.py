@@ -1,0 +1,1 @@
+"""What policies see: units, graphs and devices as plain arrays."""

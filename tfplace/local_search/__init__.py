@@ -1,0 +1,1 @@
+"""Local search: moves, what they cost and look like, annealing, and placements of groups."""

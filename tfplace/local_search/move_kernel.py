@@ -1,0 +1,363 @@
+"""Draws moves; compiled, since a search draws one for every placement it evaluates."""
+
+# Kernels take plain arguments, of which there are many; a NamedTuple's fields are of type Any once compiled.
+# ruff: noqa: PLR0917
+# mypy: disable-error-code="no-any-return, untyped-decorator"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from tfplace.core.arrays import BoolArray, IntArray, LongArray
+
+_ANY_DEVICE = 0.02
+_SPREAD = 0.3
+_IDLE_DRAWS = 10_000
+
+CLUSTER, SWAP, BORDER, ACROSS, SET, CRITICAL = range(6)
+"""Kinds of moves; see `tfplace.local_search.moves`."""
+
+kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
+
+
+class Levels(NamedTuple):
+    """The same units in sets, on several levels.
+
+    Attributes:
+      label: [L, U] set of each unit.
+      begin: [L + 1] where each level's sets begin in `first`, one more than sets each.
+      first: where each set's units begin in its level's members.
+      member: [L, U] units, set by set.
+    """
+
+    label: IntArray
+    begin: LongArray
+    first: LongArray
+    member: IntArray
+
+
+class Lists(NamedTuple):
+    """A list of numbers for each of some rows: [N + 1] where each begins, and the numbers."""
+
+    first: LongArray
+    value: IntArray
+
+
+class Parts(NamedTuple):
+    """What moves are made of.
+
+    Attributes:
+      clusters: from single units to the coarsest; see `tfplace.group.vicinity`.
+      sets: scopes, and producers with their only consumers.
+      place: [U] of each unit in the order in which sets have their units.
+      near: units each unit shares an edge with.
+      src: [F] unit that produces, for each edge between two units.
+      dst: [F] unit that reads.
+      may: [U, D] where units may be.
+      kind: [U] row of the next two.
+      allowed: devices where each unit may be.
+      usual: those of them that work is spread over, or else all.
+    """
+
+    clusters: Levels
+    sets: Levels
+    place: LongArray
+    near: Lists
+    src: IntArray
+    dst: IntArray
+    may: BoolArray
+    kind: LongArray
+    allowed: Lists
+    usual: Lists
+
+
+class Path(NamedTuple):
+    """A critical path.
+
+    Attributes:
+      unit: [N, 2] what computes, and -1; or both ends of a transfer.
+      until: [N] seconds to the end of each part.
+    """
+
+    unit: IntArray
+    until: NDArray[np.float64]
+
+
+class Now(NamedTuple):
+    """A placement, what is worked out for it, and moves of it.
+
+    Attributes:
+      devices: [U].
+      cut: [F] edges between two devices, first some of them.
+      cuts: [1] how many, or -1 before that is known.
+      seen: [U] no unit, between two draws.
+      unit: [B, U] units of moves that were drawn.
+      device: [B, U] where they go.
+      size: [B] how many.
+    """
+
+    devices: IntArray
+    cut: LongArray
+    cuts: LongArray
+    seen: BoolArray
+    unit: IntArray
+    device: IntArray
+    size: LongArray
+
+
+def levels(labels: Sequence[IntArray], sets: Sequence[Sequence[IntArray]], units: int) -> Levels:
+    """Of labels and the units of each set."""
+    firsts = [np.concatenate([[0], np.cumsum([len(s) for s in level])]) for level in sets]
+    begin = np.concatenate([[0], np.cumsum([len(first) for first in firsts])])
+    return Levels(
+        np.array(labels, np.int32).reshape(len(labels), units),
+        begin.astype(np.int64),
+        np.concatenate([np.zeros(0), *firsts]).astype(np.int64),
+        np.array([np.concatenate(level) for level in sets], np.int32).reshape(len(labels), units),
+    )
+
+
+def lists(rows: Sequence[Sequence[int]]) -> Lists:
+    """Of rows."""
+    first = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    return Lists(first.astype(np.int64), np.array([v for row in rows for v in row], np.int32))
+
+
+@kernel
+def draw(
+    of: Parts, path: Path, now: Now, rng: Any, done: float, critical: float, so_far: tuple[int, int, int], stale: bool,
+    asked: bool,
+) -> tuple[int, int, int, bool]:  # fmt: skip
+    """Draws moves that change something, until there are as many as `now` has room for or many draws found none.
+
+    Args:
+      of: the problem's.
+      path: of the placement, or of one a few moves before.
+      now: the placement, and where moves go.
+      rng: random generator.
+      done: part of a cycle that is over.
+      critical: how often moves are to be of the critical path.
+      so_far: moves and draws up to now, and for how many draws the path is good yet.
+      stale: whether it is that of another placement; else it is good for ever.
+      asked: whether it has been asked for, as the last call wanted.
+
+    Returns:
+      What `so_far` is then, and whether the path has to be asked for before it goes on.
+    """
+    kinds = 5 if len(of.sets.label) else 4
+    count, draws, good = so_far
+    while count < len(now.size) and draws < _IDLE_DRAWS:
+        taken = asked or rng.random() < critical
+        if taken and not asked:
+            if stale and good <= 0:
+                return count, draws, good, True
+            good -= 1
+        asked = False
+        one(of, path, now, rng, done, CRITICAL if taken and len(path.unit) else rng.integers(0, kinds), count)
+        draws += 1
+        if _changes(of, now, count):
+            count += 1
+    return count, draws, good, False
+
+
+@kernel
+def one(of: Parts, path: Path, now: Now, rng: Any, done: float, kind: int, row: int) -> None:
+    """Draws a move of a kind: its units, none if the draw found none, and where they go, in a row of `now`."""
+    now.size[row] = 0
+    if kind == CRITICAL:
+        _critical(of, path, now, rng, done, row)
+    elif kind == CLUSTER:
+        level = _level(of, rng, done)
+        cluster = rng.integers(0, _sets(of.clusters, level))
+        first, last = _span(of.clusters, level, cluster)
+        inside = of.clusters.member[level, first + rng.integers(0, last - first)]
+        _whole(of, now, row, level, cluster, _elsewhere(of, now, rng, inside))
+    elif kind == SWAP:
+        _swap(of, now, rng, done, row)
+    elif kind == SET:
+        unit = rng.integers(0, len(now.devices))
+        _of_set(of, now, rng, row, unit, _elsewhere(of, now, rng, unit))
+    else:
+        unit, device = _at_border(of, now, rng)
+        if unit >= 0 and kind == BORDER:
+            _region(of, now, rng, done, row, unit, device)
+        elif unit >= 0:
+            level = _level(of, rng, done)
+            _whole(of, now, row, level, of.clusters.label[level, unit], device)
+
+
+@kernel
+def _critical(of: Parts, path: Path, now: Now, rng: Any, done: float, row: int) -> None:
+    at = np.searchsorted(path.until, rng.random() * path.until[-1], "right")
+    at = min(at, len(path.unit) - 1)
+    unit, other = path.unit[at, 0], path.unit[at, 1]
+    if other >= 0 and rng.random() < 0.5:
+        unit, other = other, unit
+    device = _elsewhere(of, now, rng, unit) if other < 0 else now.devices[other]
+    if device == now.devices[unit]:
+        return
+    if len(of.sets.label) and rng.random() < 0.5:
+        _of_set(of, now, rng, row, unit, device)
+    elif rng.random() < 0.5:
+        level = _level(of, rng, done)
+        _whole(of, now, row, level, of.clusters.label[level, unit], device)
+    else:
+        _region(of, now, rng, done, row, unit, device)
+
+
+@kernel
+def _swap(of: Parts, now: Now, rng: Any, done: float, row: int) -> None:
+    level = _level(of, rng, done)
+    one, other = rng.integers(0, _sets(of.clusters, level)), rng.integers(0, _sets(of.clusters, level))
+    here = now.devices[of.clusters.member[level, _span(of.clusters, level, one)[0]]]
+    there = now.devices[of.clusters.member[level, _span(of.clusters, level, other)[0]]]
+    if here != there:
+        _whole(of, now, row, level, one, there)
+        _whole(of, now, row, level, other, here)
+
+
+@kernel
+def _whole(of: Parts, now: Now, row: int, level: int, cluster: int, device: int) -> None:
+    """Adds a cluster to the move."""
+    first, last = _span(of.clusters, level, cluster)
+    for i in range(first, last):
+        _add(now, row, of.clusters.member[level, i], device)
+
+
+@kernel
+def _of_set(of: Parts, now: Now, rng: Any, row: int, unit: int, device: int) -> None:
+    """Adds the set that a unit is in: all of it that may go, or what is on its device, or a stretch of either."""
+    level = rng.integers(0, len(of.sets.label))
+    first, last = _span(of.sets, level, of.sets.label[level, unit])
+    here = rng.random() < 0.5
+    for i in range(first, last):
+        v = of.sets.member[level, i]
+        if of.may[v, device] and (not here or now.devices[v] == now.devices[unit]):
+            _add(now, row, v, device)
+    if rng.random() < 0.5:
+        count = now.size[row]
+        length = int(float(count) ** rng.random()) + 1
+        at = 0
+        while at < count and of.place[now.unit[row, at]] < of.place[unit]:
+            at += 1
+        begin = max(at - rng.integers(0, length), 0)
+        end = min(begin + length, count)
+        for i in range(begin, end):
+            now.unit[row, i - begin] = now.unit[row, i]
+        now.size[row] = max(end - begin, 0)
+
+
+@kernel
+def _region(of: Parts, now: Now, rng: Any, done: float, row: int, unit: int, device: int) -> None:
+    """Adds what is around a unit on its device, nearest first."""
+    level = _level(of, rng, done)
+    mean = len(now.devices) / _sets(of.clusters, level)
+    size = min(max(int(np.rint(mean * (0.5 + rng.random()))), 1), len(now.devices))
+    now.size[row] = around(of.near, now.devices, unit, now.seen, now.unit[row, :size])
+    for i in range(now.size[row]):
+        now.device[row, i] = device
+
+
+@kernel
+def around(near: Lists, devices: IntArray, unit: int, seen: BoolArray, out: IntArray) -> int:
+    """Up to as many units as there is room for around one, nearest first, on its device and connected by units there.
+
+    Args:
+      near: neighbours of each unit.
+      devices: [U].
+      unit: where it begins.
+      seen: [U] no unit, before and after.
+      out: where they go.
+
+    Returns:
+      How many there are.
+    """
+    out[0] = unit
+    seen[unit] = True
+    count, i = 1, 0
+    while i < count < len(out):
+        for e in range(near.first[out[i]], near.first[out[i] + 1]):
+            v = near.value[e]
+            if count < len(out) and not seen[v] and devices[v] == devices[unit]:
+                seen[v] = True
+                out[count] = v
+                count += 1
+        i += 1
+    for i in range(count):
+        seen[out[i]] = False
+    return count
+
+
+@kernel
+def _elsewhere(of: Parts, now: Now, rng: Any, unit: int) -> int:
+    """The device of a neighbour of the unit, or a random one."""
+    first, last = of.near.first[unit], of.near.first[unit + 1]
+    drawn = rng.random()
+    if drawn < 0.5 and last > first:
+        return now.devices[of.near.value[first + rng.integers(0, last - first)]]
+    choice = of.allowed if drawn > 1 - _ANY_DEVICE else of.usual
+    first, last = choice.first[of.kind[unit]], choice.first[of.kind[unit] + 1]
+    return choice.value[first + rng.integers(0, last - first)]
+
+
+@kernel
+def _at_border(of: Parts, now: Now, rng: Any) -> tuple[int, int]:
+    """A unit with an edge to another device, and that device; (-1, -1) if there is none."""
+    if now.cuts[0] < 0:
+        count = 0
+        for e in range(len(of.src)):
+            if now.devices[of.src[e]] != now.devices[of.dst[e]]:
+                now.cut[count] = e
+                count += 1
+        now.cuts[0] = count
+    if now.cuts[0] == 0:
+        return -1, -1
+    edge = now.cut[rng.integers(0, now.cuts[0])]
+    unit, other = of.src[edge], of.dst[edge]
+    if rng.random() >= 0.5:
+        unit, other = other, unit
+    return unit, now.devices[other]
+
+
+@kernel
+def _level(of: Parts, rng: Any, done: float) -> int:
+    """A level near the one whose turn it is: the coarsest at first, single units at the end."""
+    count = len(of.clusters.label)
+    turn = (1.0 - done) * (count - 1) + _SPREAD * count * rng.standard_normal()
+    return min(max(int(np.rint(turn)), 0), count - 1)
+
+
+@kernel
+def _changes(of: Parts, now: Now, row: int) -> bool:
+    """Whether a move is allowed and changes something."""
+    changes = False
+    for i in range(now.size[row]):
+        u, d = now.unit[row, i], now.device[row, i]
+        if not of.may[u, d]:
+            return False
+        changes = changes or now.devices[u] != d
+    return changes
+
+
+@kernel
+def _sets(of: Levels, level: int) -> int:
+    return of.begin[level + 1] - of.begin[level] - 1
+
+
+@kernel
+def _span(of: Levels, level: int, number: int) -> tuple[int, int]:
+    at = of.begin[level] + number
+    return of.first[at], of.first[at + 1]
+
+
+@kernel
+def _add(now: Now, row: int, unit: int, device: int) -> None:
+    i = now.size[row]
+    now.unit[row, i] = unit
+    now.device[row, i] = device
+    now.size[row] = i + 1

@@ -1,0 +1,1 @@
+"""Where measured steps run: in this process, or on a cluster of workers."""

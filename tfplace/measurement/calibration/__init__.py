@@ -1,0 +1,1 @@
+"""Devices, links and op times as they really are."""

@@ -1,0 +1,102 @@
+"""Which compiled kernel serves some options, and many placements on several threads."""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+
+import numpy as np
+
+from tfplace.core.problem import Problem
+from tfplace.simulation import event
+from tfplace.simulation.event import Batch
+from tfplace.simulation.options import Options
+from tfplace.simulation.paths import after_s, any_seconds
+from tfplace.simulation.program import Program, Scratch, compile_problem, make_scratch
+
+_CHUNKS = 4
+"""Parts per thread of a batch: enough that no thread waits long for the others."""
+
+
+_OWN = {event.PLAIN: event.keys_plain, event.WORKING: event.keys_working}
+"""Flags that have machine code of their own: the defaults."""
+
+
+class Kernel:
+    """The simulation kernel for one problem and some options.
+
+    Args:
+      problem: what is placed.
+      options: what is taken into account.
+    """
+
+    def __init__(self, problem: Problem, options: Options) -> None:
+        self.problem = problem
+        self.options = options
+        self.program = compile_problem(problem, options)
+        self.flags = event.make_flags(self.program, options)
+        self._own = _OWN.get(self.flags)
+
+    @cached_property
+    def _limited(self) -> Program:
+        """The program with what a limit needs to know, which takes a while to find out."""
+        seconds = any_seconds(self.problem)
+        return self.program._replace(rest=seconds + after_s(self.problem, seconds, self.options))
+
+    def scratch(self) -> Scratch:
+        """Arrays for one run at a time."""
+        return make_scratch(self.program, event.slots_of(self.flags))
+
+    def run(self, scratch: Scratch) -> float:
+        """Simulates a step with the devices in the scratch, which then tells all; returns its seconds."""
+        if self.flags == event.PLAIN:
+            return float(event.run_plain(self.program, scratch))
+        return float(event.run_any(self.program, scratch, self.flags._replace(record=True)))
+
+    def keys(self, scratch: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
+        """Writes the keys of the placements `first` to `end` of the batch."""
+        limited = limit_s < np.inf
+        program = self._limited if limited else self.program
+        if limited and self.flags == event.PLAIN:
+            event.keys_limited(program, scratch, batch, limit_s, first, end)
+        elif not limited and self._own is not None:
+            self._own(program, scratch, batch, limit_s, first, end)
+        else:
+            event.keys_any(program, scratch, self.flags._replace(limited=limited), batch, limit_s, first, end)
+
+
+class Threads:
+    """Runs a kernel on several threads, each with its own scratch.
+
+    Args:
+      kernel: what runs.
+      count: threads.
+    """
+
+    def __init__(self, kernel: Kernel, count: int) -> None:
+        self._kernel = kernel
+        self._count = count
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="tfplace-simulate")
+        self._free: queue.SimpleQueue[Scratch] = queue.SimpleQueue()
+        for _ in range(count):
+            self._free.put(kernel.scratch())
+
+    def keys(self, batch: Batch, limit_s: float) -> None:
+        """`Kernel.keys` of the whole batch."""
+        size = len(batch.units)
+        bounds = np.linspace(0, size, min(size, self._count * _CHUNKS) + 1).astype(int).tolist()
+
+        def part(first: int, end: int) -> None:
+            scratch = self._free.get()
+            try:
+                self._kernel.keys(scratch, batch, limit_s, first, end)
+            finally:
+                self._free.put(scratch)
+
+        for _ in self._pool.map(part, bounds[:-1], bounds[1:]):
+            pass
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pool.shutdown()

@@ -1,0 +1,342 @@
+"""A problem as the flat arrays the simulation kernel reads, and the arrays it works in.
+
+What is used together lies together: a record per op, message, link, device and transfer, not an array per field. At
+tens of thousands of ops that saves half the time, which goes into waiting for memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.simulation.memory import HELD_BY_VARIABLE, HOST_ONLY_DTYPES, READS_NO_DATA, aliased_input, read_from_host
+from tfplace.simulation.options import DEFAULT, Options
+
+RecordArray = NDArray[np.void]
+IndexArray = NDArray[np.uint32]
+"""What the kernel uses most to look things up. Unsigned, so that it need not ask whether to count from the end."""
+
+
+def _record(**fields: str) -> np.dtype[np.void]:
+    return np.dtype(list(fields.items()), align=True)
+
+
+OP = _record(unit="i4", reads="i4", first="i4", input_first="i4", trips="f8", persistent="i8")
+"""unit whose device the op takes, -1 for a replicable constant that nothing reads; how many messages it reads, -1 for
+a replicable constant; the first of its messages; the first of its inputs; trips; bytes of its variables."""
+
+MESSAGE = _record(maker="i4", alias="i4", reader_first="i4", host="i4", size="i8", volume="f8", moved="i8")
+"""Op that makes it; message whose memory it shares, or -1; the first of its readers; whether it is made in host memory;
+bytes of one execution; bytes of all trips; the same, rounded."""
+
+LINK = _record(latency="f8", bandwidth="f8", send_s="f8", send_s_per_byte="f8", receive_s="f8", receive_s_per_byte="f8")
+"""Seconds, bytes per second, and the seconds of work at either end."""
+
+DEVICE = _record(
+    head="i4", tail="i4", front="i4", back="i4", work_head="i4", work_tail="i4", tasks="i4", active="i4", touched="i4",
+    in_use="i8", shown="i8", peak="i8", since="f8", transfer="f8", compute="f8", work="f8", left="f8",
+)  # fmt: skip
+"""Stretch of the queue that holds its ready ops; or first and last of a list of them; first and last transfer that
+waits for its work; tasks at once; transfers going on; bytes in use now, after the last instant and at most; when
+transfers began to go on; seconds of transfers, ops and work; seconds of ops not yet started."""
+
+SLOT = _record(task="i4", last="i4", share="i4", front="i4", back="i4", until="f8")
+"""Op, or number of ops + transfer whose work is done, or -1; the task before; number of tasks for which `until` holds;
+first and last of the ops kept for this slot; when the task finishes, infinite without one."""
+
+TRANSFER = _record(
+    message="i4", src="i4", dst="i4", copy="i4", blocks="i4", after="i4", next="i4", order="i4",
+    start="f8", end="f8", asked="f8",
+)  # fmt: skip
+"""What, from where, to where; whether between the two memories of one device; first of the transfers that start when
+this one ends, and next with the same blocker, or -1; next that waits for the same device's work; its place in the order
+of all on the wire; when it is on the wire; when its work was asked for."""
+
+CHANNEL = _record(free="f8", last="i4")
+"""When it is free of everything requested so far, and the transfer that ends then."""
+
+READY = _record(since="f8", op="i4")
+CHANGE = _record(when="f8", in_use="i8", device="i4")
+
+
+class Program(NamedTuple):
+    """What never changes between simulations of one problem.
+
+    Axes: [V] ops, [D] devices, [O] messages (tensors, and a completion per op with control readers, sorted by op; of
+    one op by slot, the completion last), [R] (message, reader) pairs, [K] channels of a link.
+
+    Attributes:
+      ops: [V + 1] `OP`; the last holds only where the others end.
+      messages: [O + 1] `MESSAGE`, alike.
+      seconds: [V, D].
+      reader: [R] message o is read by the ops `reader[messages[o].reader_first:messages[o + 1].reader_first]`.
+      crosses: [R] whether the reader wants the message in the other of its maker's device's two memories.
+      input: [R] op v reads the messages `input[ops[v].input_first:ops[v + 1].input_first]`.
+      links: [D, D] `LINK`.
+      channels: [D, D, K] padded with -1.
+      limit: [D] bytes.
+      host: [D] the device whose memory is its host memory; -1 for a CPU, or if there is none.
+      rank: [V] random ranks of the ops.
+      cheap: [V, D] whether an executor runs the op at once.
+      rest: [V, D] at least so many seconds pass from the op's start to the step's end; [0, D] if not known.
+    """
+
+    ops: RecordArray
+    messages: RecordArray
+    seconds: FloatArray
+    reader: IndexArray
+    crosses: BoolArray
+    input: IndexArray
+    links: RecordArray
+    channels: IntArray
+    limit: LongArray
+    host: IntArray
+    rank: IntArray
+    cheap: BoolArray
+    rest: FloatArray
+
+
+class Scratch(NamedTuple):
+    """What one simulation writes. [M] transfers that can happen at most, [C] channels, [S] memory changes at most.
+
+    Attributes:
+      device: [V] where each op is.
+      missing: [V] messages the op still waits for.
+      start: [V] seconds.
+      finish: [V] seconds.
+      ready: [V] ready times.
+      cause: [V] what had to end last before the op could start: an op, or number of ops + transfer; -1 for none.
+      next_op: [V] next of the same list of ready ops, or -1.
+      queue: [V] `READY` ops, each device's in its own stretch.
+      refs: [O, D] what still holds the copy of a message on a device.
+      readers: [D] readers of one message per device; zero between uses.
+      away: [D] devices that one message must be sent to, ascending.
+      touched: [D] devices for which something has changed since the last instant.
+      devices: [D] `DEVICE`.
+      slots: [D * slots] `SLOT`, those of one device side by side.
+      transfers: [M] `TRANSFER`, in the order of requests.
+      behind: [M] the transfer whose end each had to wait for, or -1.
+      heap: [M] transfers on the wire, a binary heap by (end, order).
+      channels: [C] `CHANNEL`.
+      changes: [S] `CHANGE` of memory in use.
+      counter: [7] transfers requested, size of the heap, memory changes, bytes moved, whether the limit is passed,
+        length of `touched`, transfers put on the wire.
+    """
+
+    device: IndexArray
+    missing: IntArray
+    start: FloatArray
+    finish: FloatArray
+    ready: FloatArray
+    cause: IntArray
+    next_op: IntArray
+    queue: RecordArray
+    refs: IntArray
+    readers: IntArray
+    away: IntArray
+    touched: IntArray
+    devices: RecordArray
+    slots: RecordArray
+    transfers: RecordArray
+    behind: IntArray
+    heap: IntArray
+    channels: RecordArray
+    changes: RecordArray
+    counter: LongArray
+
+
+def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
+    """Lays a problem out for the kernel."""
+    graph, topology = problem.graph, problem.topology
+    messages = _messages(graph)
+    keep = ~graph.edge_back & ~graph.replicable[graph.edge_src] & ~graph.replicable[graph.edge_dst]
+    pairs = np.unique(np.stack([messages.of_edge[keep], graph.edge_dst[keep]], axis=1), axis=0)
+    by_reader = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
+    ranks = np.random.default_rng(options.seed).permutation(graph.num_ops)
+    return Program(
+        ops=_ops(problem, messages, by_reader),
+        messages=_message_table(graph, messages, keep, pairs),
+        seconds=np.array(problem.costs.compute_s, np.float64, order="C"),
+        reader=pairs[:, 1].astype(np.uint32),
+        crosses=_crosses(graph, messages, keep, pairs),
+        input=by_reader[:, 0].astype(np.uint32),
+        links=_links(problem),
+        channels=np.array(topology.channels, np.int32, order="C"),
+        limit=np.array(problem.memory_limit, np.int64),
+        host=_hosts(problem),
+        rank=_int(ranks),
+        cheap=_cheap(problem, options.cheap_s),
+        rest=np.zeros((0, len(topology.devices))),
+    )
+
+
+def make_scratch(program: Program, slots: int = 1) -> Scratch:
+    """Arrays large enough for every placement of the program.
+
+    Args:
+      program: the compiled problem.
+      slots: tasks a device can have at once.
+    """
+    ops, devices = program.seconds.shape
+    messages = len(program.messages) - 1
+    readers = np.diff(program.messages["reader_first"])
+    copies = len(np.unique(np.searchsorted(program.messages["reader_first"], np.flatnonzero(program.crosses), "right")))
+    transfers = int(np.minimum(readers, devices - 1).sum()) + copies
+    channels = int(program.channels.max(initial=-1)) + 1
+    return Scratch(
+        device=np.zeros(ops, np.uint32),
+        missing=_ints(ops),
+        start=np.zeros(ops),
+        finish=np.zeros(ops),
+        ready=np.zeros(ops),
+        cause=_ints(ops),
+        next_op=_ints(ops),
+        queue=np.zeros(ops, READY),
+        refs=_ints(messages, devices),
+        readers=_ints(devices),
+        away=_ints(devices),
+        touched=_ints(devices),
+        devices=np.zeros(devices, DEVICE),
+        slots=np.zeros(devices * slots, SLOT),
+        transfers=np.zeros(transfers, TRANSFER),
+        behind=_ints(transfers),
+        heap=_ints(transfers),
+        channels=np.zeros(channels, CHANNEL),
+        changes=np.zeros(2 * (messages + transfers) + devices, CHANGE),
+        counter=np.zeros(7, np.int64),
+    )
+
+
+def _ints(*shape: int) -> IntArray:
+    return np.zeros(shape, np.int32)
+
+
+class _Messages(NamedTuple):
+    """[O] messages of a graph in the kernel's order, and [E] which of them each edge carries."""
+
+    maker: IntArray
+    size: LongArray
+    slot: IntArray
+    of_edge: IntArray
+
+
+def _messages(graph: OpGraph) -> _Messages:
+    control = graph.edge_tensor < 0
+    signals = np.unique(graph.edge_src[control])
+    makers = np.concatenate([graph.tensor_op, signals])
+    slots = np.concatenate([graph.tensor_slot, np.full(len(signals), -1)])
+    order = np.lexsort((slots, slots < 0, makers))  # an op's completion is its last message
+    place = np.empty(len(makers), np.int32)
+    place[order] = np.arange(len(makers))
+    size = np.where(np.isin(graph.tensor_op, _ops_of_type(graph, HELD_BY_VARIABLE)), 0, graph.tensor_bytes)
+    signal_of_edge = graph.num_tensors + np.searchsorted(signals, graph.edge_src)
+    of_edge = np.where(control, signal_of_edge, graph.edge_tensor)
+    return _Messages(
+        maker=_int(makers[order]),
+        size=np.concatenate([size, np.zeros(len(signals), np.int64)])[order],
+        slot=_int(slots[order]),
+        of_edge=place[of_edge] if len(of_edge) else np.zeros(0, np.int32),
+    )
+
+
+def _ops_of_type(graph: OpGraph, types: frozenset[str]) -> list[int]:
+    return [v for v, kind in enumerate(graph.op_types) if kind in types]
+
+
+def _aliases(graph: OpGraph, messages: _Messages, keep: BoolArray) -> IntArray:
+    read = {
+        (int(graph.edge_dst[e]), int(graph.edge_slot[e])): int(messages.of_edge[e])
+        for e in np.flatnonzero(keep & (graph.edge_tensor >= 0))
+    }
+    alias = np.full(len(messages.maker), -1, np.int32)
+    for message, (op, slot) in enumerate(zip(messages.maker.tolist(), messages.slot.tolist(), strict=True)):
+        position = aliased_input(graph.op_types[op], slot) if slot >= 0 else None
+        if position is not None:
+            alias[message] = read.get((op, position), -1)
+    return alias
+
+
+def _table(dtype: np.dtype[np.void], length: int, columns: Mapping[str, NDArray[Any]]) -> RecordArray:
+    out = np.zeros(length, dtype)
+    for name, column in columns.items():
+        out[name][: len(column)] = column
+    return out
+
+
+def _ops(problem: Problem, messages: _Messages, by_reader: NDArray[np.integer]) -> RecordArray:
+    graph = problem.graph
+    reads = np.bincount(by_reader[:, 1], minlength=graph.num_ops)
+    columns = {
+        "unit": problem.grouping.unit_of[problem.follows],
+        "reads": np.where(graph.replicable, -1, reads),
+        "first": _offsets(messages.maker, graph.num_ops),
+        "input_first": _offsets(by_reader[:, 1], graph.num_ops),
+        "trips": graph.trips,
+        "persistent": graph.persistent_bytes,
+    }
+    return _table(OP, graph.num_ops + 1, columns)
+
+
+def _message_table(graph: OpGraph, messages: _Messages, keep: BoolArray, pairs: NDArray[np.integer]) -> RecordArray:
+    count = len(messages.maker)
+    volume = graph.trips[messages.maker] * messages.size
+    columns = {
+        "maker": messages.maker,
+        "alias": _aliases(graph, messages, keep),
+        "reader_first": _offsets(pairs[:, 0], count),
+        "host": graph.host_memory[messages.maker],
+        "size": messages.size,
+        "volume": volume,
+        "moved": np.rint(volume),
+    }
+    return _table(MESSAGE, count + 1, columns)
+
+
+def _links(problem: Problem) -> RecordArray:
+    topology = problem.topology
+    send_s, send_s_per_byte, receive_s, receive_s_per_byte = topology.link_overheads
+    out = np.zeros(topology.latency_s.shape, LINK)
+    out["latency"], out["bandwidth"] = topology.latency_s, topology.bandwidth
+    out["send_s"], out["send_s_per_byte"] = send_s, send_s_per_byte
+    out["receive_s"], out["receive_s_per_byte"] = receive_s, receive_s_per_byte
+    return out
+
+
+def _crosses(graph: OpGraph, messages: _Messages, keep: BoolArray, pairs: NDArray[np.integer]) -> BoolArray:
+    """[R] whether any of the edges of a (message, reader) pair goes from host to device memory or back."""
+    copied = set()
+    host = graph.host_memory
+    for e in np.flatnonzero(keep & (graph.edge_tensor >= 0)).tolist():
+        src, dst, kind = graph.edge_src[e], graph.edge_dst[e], graph.op_types[graph.edge_dst[e]]
+        if kind in READS_NO_DATA or graph.tensor_dtype[graph.edge_tensor[e]] in HOST_ONLY_DTYPES:
+            continue
+        wants_host = host[dst] or read_from_host(kind, int(graph.edge_slot[e]), len(graph.inputs[dst]))
+        if host[src] != wants_host:
+            copied.add((int(messages.of_edge[e]), int(dst)))
+    return np.array([pair in copied for pair in map(tuple, pairs.tolist())], np.bool_)
+
+
+def _hosts(problem: Problem) -> IntArray:
+    types = [device.type for device in problem.topology.devices]
+    host = types.index("CPU") if "CPU" in types else -1
+    return np.array([-1 if kind == "CPU" else host for kind in types], np.int32)
+
+
+def _cheap(problem: Problem, cheap_s: float) -> BoolArray:
+    on_cpu = np.array([device.type == "CPU" for device in problem.topology.devices])
+    cheap: BoolArray = (problem.costs.compute_s <= cheap_s * problem.graph.trips[:, None]) | ~on_cpu
+    return cheap
+
+
+def _offsets(sorted_ids: NDArray[np.integer], count: int) -> IntArray:
+    return _int(np.searchsorted(sorted_ids, np.arange(count + 1)))
+
+
+def _int(array: NDArray[np.integer]) -> IntArray:
+    return np.array(array, np.int32, order="C")

@@ -1,1 +1,0 @@
-"""Where the controllers of a policy run: in this process, or in others."""
