@@ -5,30 +5,34 @@ import json
 import re
 
 import numpy as np
+import pytest
 
 import tfplace
 from tests.pages import ROOT, text
 from tfplace import Topology
-from tfplace.cli.compare import compare_flags
-from tfplace.cli.options import parse, place_flags
+from tfplace.cli.flags import CompareFlags, PlaceFlags
+from tfplace.cli.option_tables import PAGES, written
+from tfplace.cli.place import place_command
 from tfplace.learned.training.metrics import TAGS
+from tfplace.options import FitOptions
 from tfplace.registry import PLACERS
 from tfplace.report.tensorboard import BEST, TRAINING
 from tfplace.search.capabilities import goes_on
 from tfplace.testing import make_graph
 
 
-def test_every_flag_is_documented_and_every_documented_flag_exists():
-    documented = set(re.findall(r"`--(\w+)", text("docs/cli.md")))
-    assert documented == {*place_flags(), *compare_flags()}
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_of_options_are_those_that_a_fresh_generation_writes(page):
+    assert written(text(page)) == text(page), "run scripts/make_docs.py"
 
 
-def test_each_command_has_the_flags_its_section_says():
-    sections = {part.partition("\n")[0]: part for part in text("docs/cli.md").split("\n## ")}
-    found = {title: set(re.findall(r"`--(\w+)", part)) for title, part in sections.items()}
-    what, rules, out = "What is placed", "Where, and by what rules", "What comes out"
-    assert found[what] | found[rules] | found[out] == {*place_flags()}
-    assert found[what] | found["Placers side by side"] == {*compare_flags()}
+@pytest.mark.parametrize(
+    ("page", "options"), [("docs/cli.md", PlaceFlags), ("docs/cli.md", CompareFlags), ("docs/keras.md", FitOptions)]
+)
+def test_every_option_is_documented(page, options):
+    flags = page == "docs/cli.md"
+    told = re.findall(r"^\| `(?:--)?(\w+)", text(page), re.MULTILINE)
+    assert {one.flag if flags else one.name for one in options.declared().values() if one.flag or not flags} <= {*told}
 
 
 def test_every_preset_is_documented():
@@ -44,9 +48,9 @@ def test_the_example_topology_loads():
 
 def test_the_readme_commands_are_one_line_each_and_parse():
     place, test = re.findall(r"^python3\.11 -m venv .*$", text("README.md"), re.MULTILINE)
-    flags = parse(place.partition("tfplace place ")[2].split())
-    assert flags.model == "inception_v3"
-    assert flags.topology in Topology.presets()
+    flags = place_command.make_context("place", place.partition("tfplace place ")[2].split()).params
+    assert flags["model"] == "inception_v3"
+    assert flags["topology"] in Topology.presets()
     assert "-m pytest" in test
 
 

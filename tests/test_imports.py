@@ -25,6 +25,7 @@ def loaded_after(code):
         "from tfplace.cli import main; main(['models'])",
         "from tfplace.registry import PLACERS; [PLACERS[name]() for name in ('hierarchical', 'post', 'seq2seq')]",
         "from tfplace.cli import main; main(['place', '--model=inception_v33'])",
+        "from tfplace.options import SearchOptions; SearchOptions(topology='2xP100', init='expert').check()",
     ],
 )
 def test_does_not_load_tensorflow(code):

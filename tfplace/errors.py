@@ -86,6 +86,10 @@ class UnknownNameError(InputError):
         super().__init__(f"{kind} {name!r}", f"one of {', '.join(self.known)}", hint)
 
 
+class UnknownOptionError(UnknownNameError, TypeError):
+    """A keyword that a function does not have; lists near names."""
+
+
 class MissingExtraError(InputError):
     """A package that tfplace does not bring along is not installed; says how to install it."""
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
-from tfplace.core.stepcost import STEP_TIME
 from tfplace.core.topology import Topology
-from tfplace.errors import ApplyError, UnknownNameError
-from tfplace.registry import PLACERS
-from tfplace.search.budget import Budget
-from tfplace.search.capabilities import check_extra
+from tfplace.errors import ApplyError
+from tfplace.option_fields import described
+from tfplace.options import FitOptions, SearchOptions
 
 if TYPE_CHECKING:
-    from tfplace.cost.profile import Profile
     from tfplace.execution.actual import ActualPlacement
     from tfplace.execution.keras_model import WithoutXla
     from tfplace.execution.placed import Placed
@@ -70,6 +65,7 @@ class _Hooks:
         return not all(getattr(hook, "_is_default", False) for hook in hooks)
 
 
+@described(FitOptions)
 class PlacementCallback(_Hooks):
     """Places a model's training step before the first batch, and brings everything back after the last.
 
@@ -80,32 +76,14 @@ class PlacementCallback(_Hooks):
     own. A second `fit` keeps the placement unless the model was compiled again or its data have another shape.
 
     Args:
-      topology: a `Topology`, a preset's name or a file; by default the devices of the running TensorFlow.
-      placer: a registered placer's name.
-      budget: seconds ("30s") or a number of simulated placements.
-      max_memory: device -> bytes or "10GiB".
-      constraints: pin, forbid, colocate by op-name pattern.
-      seed: random seed of the placer.
-      verbose: 0 prints nothing, 1 the placement's summary and what TensorFlow moved.
-      devices: topology's device name -> TensorFlow device on this machine; by default the same names.
-      placement: a placement made earlier for this model and batch, or a file of one, instead of searching.
-      profile: measured op times, or a file of `tfplace profile`.
-      init: a placement, a file of one or a placer's name, from which the search goes on; see `tfplace.place`.
-      objective: "step_time" or "throughput".
-      grouper: a registered grouper's name; by default every unit is placed by itself.
-      groups: how many groups the grouper is asked for; by default 256.
-      run_dir: a directory that keeps the search, so that a later process goes on with it; of one model and batch.
-      resume: False refuses a `run_dir` in which a search was begun.
-      weights: a file of scripts/train_policy.py, for policies that are trained beforehand.
-      fine_tune: how many updates such a policy learns on this model.
-      tensorboard: a directory for TensorBoard.
+      **options: those of `FitOptions`.
 
     Attributes:
       placement: the placement in use; None before the first batch.
       graph: the training step as it was placed; None before the first batch.
 
     Raises:
-      InputError: a placer, budget, topology or placement that is none.
+      InputError: an option is wrong, or two do not go together; when the callback is created.
       SourceError: in `fit`, for a model that cannot be placed; says why and the ways out.
       ApplyError: in `fit`, if this machine lacks an accelerator of the topology, before anything is searched, or
         another device of the placement.
@@ -115,55 +93,18 @@ class PlacementCallback(_Hooks):
     def __init__(
         self,
         topology: Topology | str | Path | None = None,
-        placer: str = "auto",
-        budget: str | float | int = "30s",
-        *,
-        max_memory: Mapping[str, int | str] | None = None,
-        constraints: Constraints | None = None,
-        seed: int = 0,
-        verbose: int = 1,
-        devices: Mapping[str, str] | None = None,
-        placement: Placement | str | Path | None = None,
-        profile: Profile | str | Path | None = None,
-        init: Placement | str | Path | None = None,
-        objective: str = STEP_TIME,
-        grouper: str | None = None,
-        groups: int | None = None,
-        run_dir: str | Path | None = None,
-        resume: bool = True,
-        weights: str | Path | None = None,
-        fine_tune: int | None = None,
-        tensorboard: str | Path | None = None,
+        placer: str = FitOptions.placer,
+        budget: str | float | int = FitOptions.budget,
+        **options: Any,
     ) -> None:
-        # Not only in `fit`, which may be hours later.
-        if placer not in PLACERS:
-            raise UnknownNameError(PLACERS.kind, placer, PLACERS)
-        check_extra(placer)
-        Budget.parse(budget)
-        self._given = None if placement is None else Placement.load(placement)
+        first = {"topology": topology, "placer": placer, "budget": budget}
+        asked = FitOptions.of("PlacementCallback", {**first, **options}).check()  # `fit` may come hours later
+        self._options = asked.narrowed(SearchOptions, progress=bool(asked.verbose))
+        self._given = None if asked.placement is None else Placement.load(asked.placement)
         self.placement: Placement | None = self._given
         self.graph: OpGraph | None = None
-        self._topology = None if topology is None else Topology.load(topology)
-        self._search: dict[str, Any] = {
-            "topology": self._topology,
-            "placer": placer,
-            "budget": budget,
-            "max_memory": max_memory,
-            "constraints": constraints,
-            "seed": seed,
-            "profile": profile,
-            "init": init,
-            "objective": objective,
-            "grouper": grouper,
-            "groups": groups,
-            "run_dir": run_dir,
-            "resume": resume,
-            "weights": weights,
-            "fine_tune": fine_tune,
-            "tensorboard": tensorboard,
-        }
-        self._devices = devices
-        self._verbose = verbose
+        self._devices = asked.devices
+        self._verbose = asked.verbose
         self._placed: Placed | None = None
         self._active = False
         self._taken: Any = None  # the model whose train function this callback stands in for
@@ -293,7 +234,7 @@ class PlacementCallback(_Hooks):
     def _decide(self, graph: OpGraph) -> Placement:
         from tfplace.api import place
 
-        return place(graph, **self._search, progress=bool(self._verbose))
+        return place(graph, **self._options.given())
 
     def _fit_given(self, data: Any) -> Placement:
         """The user's placement, with `graph` read the way that it was made for.
@@ -320,8 +261,9 @@ class PlacementCallback(_Hooks):
         """
         from tfplace.execution.devices import map_devices
 
-        if self._given is None and self._topology is not None:
-            map_devices([d.name for d in self._topology.devices if d.type != "CPU"], self._devices)
+        topology = self._options.topology
+        if self._given is None and isinstance(topology, Topology):
+            map_devices([d.name for d in topology.devices if d.type != "CPU"], self._devices)
 
     def _check_shapes(self, data: Any) -> None:
         from tfplace.execution.keras_model import shapes_of

@@ -180,6 +180,8 @@ OBJECTIVES = Registry(
 SERVICES = Registry(
     "service",
     {
+        "check_comparison": "tfplace.search.checks:checked_comparison",
+        "check_search": "tfplace.search.checks:checked_search",
         "comparison_html": "tfplace.comparison.comparison_table:comparison_html",
         "comparison_text": "tfplace.comparison.comparison_table:comparison_text",
         "detect_topology": "tfplace.measurement.calibration.detect:detect_topology",
@@ -191,6 +193,7 @@ SERVICES = Registry(
         "placement_summary": "tfplace.report.summary:placement_summary",
         "save_archive": "tfplace.io.archive:save",
         "simulate_timeline": "tfplace.simulation.evaluate:timeline_of",
+        "tensorboard_writer": "tfplace.report.tensorboard:load_writer",
         "timeline_save": "tfplace.report.trace:save_trace",
     },
 )

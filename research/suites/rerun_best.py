@@ -13,9 +13,10 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.errors import InputError
 from tfplace.formatting import format_seconds
+from tfplace.options import BASELINES
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.place import BASELINES, baseline_costs
+from tfplace.search.place import baseline_costs
 from tfplace.search.progress import Progress
 from tfplace.search.search import Search
 

@@ -4,31 +4,50 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.refusing import assert_refused
 from tfplace import cli
 from tfplace.cli import BAD_INPUT, INFEASIBLE, INTERNAL, INTERRUPTED, PLACED, UNREAD, main, source
-from tfplace.cli.flagset import model_params
-from tfplace.cli.options import parse
-from tfplace.cli.problem import constraints
+from tfplace.cli.click_options import LazyGroup, read
+from tfplace.cli.flags import PlaceFlags
+from tfplace.cli.place import place_command
 from tfplace.comparison.defaults import PLACERS_BY_DEFAULT
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.registry import GROUPERS
 
 
+def flags_of(command, *argv):
+    """What a command gets, without running it."""
+    found = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(command, "callback", lambda **given: found.append(given))
+        command.main([*argv], standalone_mode=False)
+    return {name: read(command._options[name], raw) for name, raw in found[0].items() if raw not in (None, ())}
+
+
 def test_help_names_every_command(capsys):
     assert main(["--help"]) == PLACED
     text = capsys.readouterr().out
-    assert all(f"tfplace {command}" in text for command in ("place", "topologies", "placers", "models"))
-    assert "130 interrupted" in text
+    assert all(command in text for command in cli.COMMANDS)
     assert main([]) == PLACED
+    assert capsys.readouterr().out == text
 
 
-def test_place_help_lists_flags(capsys):
-    assert main(["place", "--help"]) == PLACED
-    text = capsys.readouterr().out
-    flags = (
-        "model batch param fetch inference topology placer budget seed pin forbid colocate max_memory out json quiet"
-    )
-    assert all(f"--{flag} " in text for flag in flags.split())
+@pytest.mark.parametrize("word", ["--help", "--helpfull", "--helpshort", "-h"])
+def test_every_command_describes_itself_by_all_words_for_it(word, capsys):
+    for name in cli.COMMANDS:
+        assert main([name, word]) == PLACED
+        assert f"tfplace {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help_lists_every_flag_with_its_default(name, capsys):
+    command = LazyGroup(cli.COMMANDS).get_command(None, name)
+    assert main([name, "--help"]) == PLACED
+    text = " ".join(capsys.readouterr().out.split())
+    for declared in command._options.values():
+        assert f"--{declared.flag}" in text or f"--[no]{declared.flag}" in text
+        assert declared.spec.help in text
+        assert declared.spec.unset in text
 
 
 def test_help_names_what_there_is_to_choose_from(capsys):
@@ -36,39 +55,44 @@ def test_help_names_what_there_is_to_choose_from(capsys):
     text = capsys.readouterr().out
     assert all(suffix in text for suffix in source.SUFFIXES)
     placers = [name for names in PLACERS_BY_DEFAULT.values() for name in names]
-    assert all(name in text for name in (*GROUPERS, *placers, "`tfplace topologies`"))
-
-
-def test_help_keeps_whole_sentences(capsys):
-    assert main(["place", "--help"]) == PLACED
-    text = capsys.readouterr().out
-    assert "or a topology file; by default this machine." in text
-    assert "see `tfplace placers`" in text
-    assert "repeat this option" not in text
-    for command in ("worker", "extract", "profile", "calibrate"):
-        assert main([command, "--help"]) == PLACED
-        text = capsys.readouterr().out
-        assert "by default" in text and "repeat this option" not in text
-    assert main(["worker", "stray"]) == BAD_INPUT
-    assert "flags only" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("word", ["--helpfull", "--helpshort", "-h"])
-def test_every_command_describes_itself_by_all_words_for_it(word, capsys):
-    for command in cli._COMMANDS:
-        assert main([command, word]) == PLACED
-        assert f"tfplace {command}" in capsys.readouterr().out
+    assert all(name in text for name in (*GROUPERS, *placers))
 
 
 def test_repeated_rules_add_up():
-    rules = constraints(parse(["--model=x", "--forbid=a=GPU:0", "--forbid=b=GPU:0", "--forbid=a=GPU:1,GPU:2"]))
-    assert rules.forbid == {"a": ["GPU:0", "GPU:1", "GPU:2"], "b": ["GPU:0"]}
-    assert constraints(parse(["--model=x", "--pin=a=b=GPU:0", "--pin=a=b=GPU:0"])).pin == {"a=b": "GPU:0"}
+    found = PlaceFlags(
+        **flags_of(place_command, "--forbid=a=GPU:0", "--forbid=b=GPU:0", "--forbid=a=GPU:1,GPU:2", "--pin=a=b=GPU:0")
+    )
+    assert found.rules.forbid == {"a": ["GPU:0", "GPU:1", "GPU:2"], "b": ["GPU:0"]}
+    assert found.rules.pin == {"a=b": "GPU:0"}
 
 
 def test_parameters_are_split_at_the_first_equals_sign():
-    fv = parse(["--model=x", "--param=path=a=b", "--param=n=3"])
-    assert model_params(fv) == {"path": "a=b", "n": "3"}
+    assert flags_of(place_command, "--param=path=a=b", "--param=n=3")["param"] == {"path": "a=b", "n": "3"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "found"),
+    [
+        (["--run_dir=x"], {"run_dir": "x"}),
+        (["--run-dir", "x"], {"run_dir": "x"}),
+        (["--noresume", "--nojson"], {"resume": False, "json": False}),
+        (["--no-resume"], {"resume": False}),
+        (["--resume=false", "--json=true"], {"resume": False, "json": True}),
+        (["--resume=False", "--resume"], {"resume": True}),
+        (["--seed=3", "--seed", "4"], {"seed": 4}),
+        (["--max-memory=GPU:0=1GiB", "--max_memory=GPU:1=2GiB"], {"max_memory": {"GPU:0": "1GiB", "GPU:1": "2GiB"}}),
+        (["--colocate=a,b", "--colocate=c,d"], {"colocate": (["a", "b"], ["c", "d"])}),
+        (["--baselines=heft, single"], {"baselines": ("heft", "single")}),
+    ],
+)
+def test_how_flags_are_spelled(argv, found):
+    assert flags_of(place_command, *argv) == found
+
+
+def test_words_may_stand_between_flags():
+    command = LazyGroup(cli.COMMANDS).get_command(None, "extract")
+    context = command.make_context("extract", ["--inference", "rnnlm_2", "--output=x.npz"])
+    assert context.args == ["rnnlm_2"]
 
 
 def test_version(capsys):
@@ -89,40 +113,45 @@ def test_lists(command, names, capsys):
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("argv", "fields"),
     [
-        (["plase"], "Did you mean 'place'"),
-        (["place"], "no --model"),
-        (["place", "--modle=x"], "Unknown command line flag 'modle'"),
-        (["place", "--model=x", "--seed=one"], "--seed=one"),
-        (["place", "--model=x", "--seed=-1"], "--seed=-1"),
-        (["place", "--model=rnnlm_2", "--pin=a=GPU:0", "--pin=a=GPU:1"], "--pin=a=GPU:0 and --pin=a=GPU:1"),
-        (["place", "--model=rnnlm_2", "--max_memory=GPU:0=1GiB", "--max_memory=GPU:0=2GiB"], "one of the two"),
-        (["place", "--model=rnnlm_2", "--param=units=3", "--param=units=4"], "one of the two"),
-        (["place", "--model=missing.json"], "does not exist"),
-        (["place", "--model=x", "stray"], "'stray'"),
-        (["place", "--model=inception_v33"], "Did you mean 'inception_v3'"),
-        (["place", "--model=missing/graph.pb"], "does not exist"),
-        (["place", "--model=no_such_module:build"], "module 'no_such_module', which cannot be found"),
-        (["place", "--model=tfplace_zoo.zoo:bild"], "It has names, describe, parameters, facts, build"),
-        (["place", "--model=rnnlm_2", "--param=unis=3"], "parameter of rnnlm_2 'unis'"),
-        (["place", "--model=rnnlm_2", "--param=units"], "--param=NAME=VALUE"),
-        (["place", "--model=rnnlm_2", "--topology=4xP101"], "Did you mean '4xP100'"),
-        (["place", "--model=rnnlm_2", "--topology=missing.json"], "does not exist"),
-        (["place", "--model=rnnlm_2", "--placer=heftt"], "Did you mean 'heft'"),
-        (["place", "--model=rnnlm_2", "--pin=*lstm*"], "--pin=PATTERN=DEVICE"),
-        (["place", "--model=rnnlm_2", "--topology=2xP100", "--pin=*=GPU:7"], "device 'GPU:7'"),
-        (["place", "--model=rnnlm_2", "--max_memory=GPU:0=plenty"], "--max_memory=GPU:0=plenty"),
-        (["place", "--model=rnnlm_2", "--topology=2xP100", "--max_memory=GPU:9=1GiB"], "device 'GPU:9'"),
-        (["place", "--model=rnnlm_2", "--out=/dev/null/x"], "--out=/dev/null/x"),
-        (["place", "--model=/dev/null/graph.meta"], "does not exist"),
+        (["plase"], {"hint": "Did you mean 'place'"}),
+        (["place"], {"received": "no --model"}),
+        (["place", "--modle=x"], {"hint": "Did you mean '--model'?"}),
+        (["place", "--model=x", "--seed=one"], {"received": "--seed=one"}),
+        (["place", "--model=x", "--seed=-1"], {"received": "--seed=-1"}),
+        (
+            ["place", "--model=rnnlm_2", "--pin=a=GPU:0", "--pin=a=GPU:1"],
+            {"received": "--pin=a=GPU:0 and --pin=a=GPU:1"},
+        ),
+        (
+            ["place", "--model=rnnlm_2", "--max_memory=GPU:0=1GiB", "--max_memory=GPU:0=2GiB"],
+            {"expected": "one of the two"},
+        ),
+        (["place", "--model=rnnlm_2", "--param=units=3", "--param=units=4"], {"expected": "one of the two"}),
+        (["place", "--model=missing.json"], {"received": "does not exist"}),
+        (["place", "--model=x", "stray"], {"received": "'stray'"}),
+        (["place", "--model=inception_v33"], {"hint": "Did you mean 'inception_v3'"}),
+        (["place", "--model=missing/graph.pb"], {"received": "does not exist"}),
+        (["place", "--model=no_such_module:build"], {"received": "module 'no_such_module', which cannot be found"}),
+        (["place", "--model=tfplace_zoo.zoo:bild"], {"hint": "It has names, describe, parameters, facts, build"}),
+        (["place", "--model=rnnlm_2", "--param=unis=3"], {"received": "parameter of rnnlm_2 'unis'"}),
+        (["place", "--model=rnnlm_2", "--param=units"], {"expected": "--param=NAME=VALUE"}),
+        (["place", "--model=rnnlm_2", "--topology=4xP101"], {"hint": "Did you mean '4xP100'"}),
+        (["place", "--model=rnnlm_2", "--topology=missing.json"], {"received": "does not exist"}),
+        (["place", "--model=rnnlm_2", "--placer=heftt"], {"hint": "Did you mean 'heft'"}),
+        (["place", "--model=rnnlm_2", "--pin=*lstm*"], {"expected": "--pin=PATTERN=DEVICE"}),
+        (["place", "--model=rnnlm_2", "--topology=2xP100", "--pin=*=GPU:7"], {"received": "device 'GPU:7'"}),
+        (["place", "--model=rnnlm_2", "--max_memory=GPU:0=plenty"], {"received": "--max_memory=GPU:0=plenty"}),
+        (["place", "--model=rnnlm_2", "--topology=2xP100", "--max_memory=GPU:9=1GiB"], {"received": "device 'GPU:9'"}),
+        (["place", "--model=rnnlm_2", "--out=/dev/null/x"], {"received": "--out=/dev/null/x"}),
+        (["place", "--model=/dev/null/graph.meta"], {"received": "does not exist"}),
     ],
 )
-def test_bad_input_is_explained_without_a_traceback(argv, message, capsys):
-    assert main(argv) == BAD_INPUT
+def test_bad_input_is_explained_without_a_traceback(argv, fields, capsys):
+    assert_refused(argv, **fields)
     streams = capsys.readouterr()
-    assert message in streams.err
-    assert "Traceback" not in streams.err
+    assert streams.err and "Traceback" not in streams.err
     assert streams.out == ""
 
 
@@ -134,51 +163,71 @@ def no_tensorflow(monkeypatch):
 
 @pytest.mark.usefixtures("no_tensorflow")
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("argv", "fields"),
     [
-        (["place", "--model=no_such_module:build"], "module 'no_such_module', which cannot be found"),
-        (["extract", "no_such_module:build", "--output=/tmp/x.npz"], "which cannot be found"),
-        (["profile", "graph.npz", "--output=/tmp/x.json"], "'graph.npz' for `tfplace profile`"),
-        (["profile", "rnnlm_2", "--output=/tmp/x.json", "--cluster=foo"], '--cluster=foo; expected "host:port"'),
-        (["calibrate", "--output=/tmp/x.json", "--cluster=foo"], '--cluster=foo; expected "host:port"'),
-        (["calibrate", "--output=/tmp/x.json", "--cluster=a:1,foo"], "--cluster=foo"),
+        (["place", "--model=no_such_module:build"], {"received": "module 'no_such_module', which cannot be found"}),
+        (["extract", "no_such_module:build", "--output=/tmp/x.npz"], {"received": "which cannot be found"}),
+        (["profile", "graph.npz", "--output=/tmp/x.json"], {"received": "'graph.npz' for `tfplace profile`"}),
+        (
+            ["profile", "rnnlm_2", "--output=/tmp/x.json", "--cluster=foo"],
+            {"received": "--cluster=foo", "expected": '"host:port"'},
+        ),
+        (
+            ["calibrate", "--output=/tmp/x.json", "--cluster=foo"],
+            {"received": "--cluster=foo", "expected": '"host:port"'},
+        ),
+        (["calibrate", "--output=/tmp/x.json", "--cluster=a:1,foo"], {"received": "--cluster=foo"}),
         (
             ["place", "--model=rnnlm_2", "--topology=2xP100", "--evaluator=measured", "--cluster=foo"],
-            '--cluster=foo; expected "host:port"',
+            {"received": "--cluster=foo", "expected": '"host:port"'},
         ),
-        (["place", "--model=rnnlm_2", "--batch=0"], "--batch=0"),
-        (["profile", "rnnlm_2", "--output=/tmp/x.json", "--batch=-1"], "--batch=-1"),
-        (["worker", "--port=65536"], "--port=65536"),
-        (["place", "inception_v3"], "'inception_v3'; expected --model=inception_v3"),
-        (["compare", "inception_v3"], "expected --model=inception_v3"),
-        (["place", "--model=rnnlm_2", "--out=/proc"], "--out=/proc ("),
-        (["place", "--model=rnnlm_2", "--run_dir=/proc"], "--run_dir=/proc ("),
-        (["compare", "--model=rnnlm_2", "--out=/proc"], "--out=/proc ("),
-        (["place", "--model=rnnlm_2", "--out="], "--out= with nothing; expected --out=DIRECTORY"),
-        (["place", "--model=rnnlm_2", "--run_dir="], "--run_dir= with nothing"),
+        (["place", "--model=rnnlm_2", "--batch=0"], {"received": "--batch=0"}),
+        (["profile", "rnnlm_2", "--output=/tmp/x.json", "--batch=-1"], {"received": "--batch=-1"}),
+        (["worker", "--port=65536"], {"received": "--port=65536"}),
+        (["place", "inception_v3"], {"received": "'inception_v3'", "expected": "--model=inception_v3"}),
+        (["compare", "inception_v3"], {"expected": "--model=inception_v3"}),
+        (["place", "--model=rnnlm_2", "--out=/proc"], {"received": "--out=/proc ("}),
+        (["place", "--model=rnnlm_2", "--run_dir=/proc"], {"received": "--run_dir=/proc ("}),
+        (["compare", "--model=rnnlm_2", "--out=/proc"], {"received": "--out=/proc ("}),
+        (["place", "--model=rnnlm_2", "--out="], {"received": "--out=", "expected": "DIRECTORY, or no out"}),
+        (["place", "--model=rnnlm_2", "--run_dir="], {"received": "--run_dir="}),
         (
             ["place", "--model=rnnlm_2", "--topology="],
-            "--topology= with nothing; expected --topology=TOPOLOGY, or none",
+            {"received": "--topology=", "expected": "NAME|FILE, or no topology"},
         ),
-        (["compare", "--model=rnnlm_2", "--profile="], "--profile= with nothing"),
-        (["place", "--model=rnnlm_2", "--topology=2xP100", "--init="], "--init= with nothing"),
-        (["place", "--model=rnnlm_2", "--topology=2xP100", "--tensorboard="], "--tensorboard= with nothing"),
-        (["place", f"--model={'m' * 300}"], f"received '{'m' * 300}' (File name too long); expected a path that can"),
-        (["extract", "rnnlm_2", "--output=/proc/x.npz"], "--output=/proc/x.npz ("),
-        (["calibrate", "--output=/proc/x.json"], "--output=/proc/x.json ("),
-        (["place", "--model=rnnlm_2", "--budget=500"], '--budget=500; expected "500s" or "500 evaluations"'),
-        (["compare", "--model=rnnlm_2", "--budget=-3s"], '--budget=-3s; expected a time such as "30s"'),
-        (["place", "--model=rnnlm_2", "--budget=0s"], "--budget=0s; expected more than 0 seconds"),
-        (["place", "--model=rnnlm_2", "--max_memory=GPU:0=some"], "--max_memory=GPU:0=some; expected a size such as"),
-        (["calibrate", "--output=/tmp/x.json", "--max_size=much"], "--max_size=much; expected a size such as"),
-        (["worker", "--memory_limit=much"], "--memory_limit=much; expected a size such as"),
+        (["compare", "--model=rnnlm_2", "--profile="], {"received": "--profile="}),
+        (["place", "--model=rnnlm_2", "--topology=2xP100", "--init="], {"received": "--init="}),
+        (["place", "--model=rnnlm_2", "--topology=2xP100", "--tensorboard="], {"received": "--tensorboard="}),
+        (["extract", "rnnlm_2", "--output=/proc/x.npz"], {"received": "--output=/proc/x.npz ("}),
+        (["calibrate", "--output=/proc/x.json"], {"received": "--output=/proc/x.json ("}),
+        (
+            ["place", "--model=rnnlm_2", "--budget=500"],
+            {"received": "--budget=500", "expected": '"500s" or "500 evaluations"'},
+        ),
+        (
+            ["compare", "--model=rnnlm_2", "--budget=-3s"],
+            {"received": "--budget=-3s", "expected": 'a time such as "30s"'},
+        ),
+        (["place", "--model=rnnlm_2", "--budget=0s"], {"received": "--budget=0s", "expected": "more than 0 seconds"}),
+        (
+            ["place", "--model=rnnlm_2", "--max_memory=GPU:0=some"],
+            {"received": "--max_memory=GPU:0=some", "expected": "a size such as"},
+        ),
+        (
+            ["calibrate", "--output=/tmp/x.json", "--max_size=much"],
+            {"received": "--max_size=much", "expected": "a size such as"},
+        ),
+        (["worker", "--memory_limit=much"], {"received": "--memory_limit=much", "expected": "a size such as"}),
     ],
 )
-def test_refused_before_tensorflow_is_loaded(argv, message, capsys):
-    assert main(argv) == BAD_INPUT
+def test_refused_before_tensorflow_is_loaded(argv, fields):
+    assert_refused(argv, **fields)
+
+
+def test_a_path_that_cannot_be_reached_is_no_fault_of_ours(capsys):
+    assert main(["place", f"--model={'m' * 300}"]) == BAD_INPUT
     said = capsys.readouterr().err
-    assert message in said
-    assert "Traceback" not in said
+    assert "File name too long" in said and "Traceback" not in said
 
 
 def test_output_that_nobody_reads_is_no_error():
@@ -199,10 +248,10 @@ def test_output_that_nobody_reads_is_no_error():
     ],
 )
 def test_exit_codes(monkeypatch, capsys, error, code, text):
-    def fails(argv):
+    def fails(**_):
         raise error
 
-    monkeypatch.setattr("tfplace.cli.place.place_command", fails)
+    monkeypatch.setattr(place_command, "callback", fails)
     assert main(["place", "--model=x"]) == code
     assert text in capsys.readouterr().err
 

@@ -6,6 +6,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+from tests.cli.refusing import assert_refused
 from tfplace import OpGraph, Placement, formulate
 from tfplace.cli import BAD_INPUT, PLACED, main
 
@@ -21,27 +22,20 @@ def archive(tmp_path_factory):
     return path
 
 
-def test_help_lists_flags(capsys):
-    assert main(["extract", "--help"]) == PLACED
-    text = capsys.readouterr().out
-    assert all(f"--{flag} " in text for flag in ("output", "batch", "param", "fetch", "inference", "quiet"))
-
-
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("argv", "fields"),
     [
-        ([], "with 0 models"),
-        (["rnnlm_2", "rnnlm_4", "--output=x.npz"], "with 2 models"),
-        (["rnnlm_2"], "no --output"),
-        (["workload.json", "--output=x.npz"], "for `tfplace extract`"),
-        (["rnnlm_2", "--output=x.json"], "ends in .npz or .meta"),
-        (["rnnlm_2", "--output=missing/x.npz"], "missing does not"),
-        (["rnnlm_3", "--output=x.npz"], "Did you mean 'rnnlm_"),
+        ([], {"received": "with 0 models"}),
+        (["rnnlm_2", "rnnlm_4", "--output=x.npz"], {"received": "with 2 models"}),
+        (["rnnlm_2"], {"received": "no --output"}),
+        (["workload.json", "--output=x.npz"], {"received": "for `tfplace extract`"}),
+        (["rnnlm_2", "--output=x.json"], {"expected": "ends in .npz or .meta"}),
+        (["rnnlm_2", "--output=missing/x.npz"], {"expected": "missing does not"}),
+        (["rnnlm_3", "--output=x.npz"], {"hint": "Did you mean 'rnnlm_"}),
     ],
 )
-def test_bad_input(argv, message, capsys):
-    assert main(["extract", *argv]) == BAD_INPUT
-    assert message in capsys.readouterr().err
+def test_bad_input(argv, fields):
+    assert_refused(["extract", *argv], **fields)
 
 
 def test_it_says_what_it_wrote(tmp_path, capsys):

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tfplace.cli import BAD_INPUT
+from tfplace.cli.flags import PlaceFlags
+from tfplace.cli.option_tables import PAGES
 from tfplace.cli.scripts import script
 from tfplace.comparison.cells import Case, Facts, Run
 from tfplace.comparison.journal import Journal
@@ -95,6 +98,7 @@ def test_an_interrupted_script_says_what_is_left(capsys):
         ("fidelity.py", ["--topology=none.json", "--out=x.json", "--plot="], "'none.json', which does not exist"),
         ("make_synthetic.py", ["extra"], "expected flags only"),
         ("make_synthetic.py", ["--out=taken/x.json"], "taken/x.json, which could not be written"),
+        ("make_docs.py", ["extra"], "expected flags only"),
         ("make_presets.py", ["extra"], "expected flags only"),
         ("make_zoo.py", ["--nofacts", "extra"], "expected flags only"),
         ("make_families.py", ["--graphs=x", "extra"], "expected flags only"),
@@ -111,6 +115,24 @@ def test_bad_input_is_told_at_once(tmp_path, name, flags, said):
     done = run(tmp_path, name, *flags)
     assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
     assert (tmp_path / "taken").read_text() == "mine\n"
+
+
+def test_placing_has_the_flags_of_the_command(tmp_path):
+    told = run(tmp_path, "place.py", "--help").stdout
+    for one in PlaceFlags.declared().values():
+        assert one.flag is None or f"--{one.flag}:" in told or f"--[no]{one.flag}:" in told, one.name
+    flags = ["--model=missing.npz", "--pin=a=GPU:0", "--pin=b=GPU:1", "--seed=3", "--quiet"]
+    done = run(tmp_path, "place.py", *flags)
+    assert done.returncode == BAD_INPUT and "missing.npz" in done.stderr
+    done = run(tmp_path, "place.py", *flags, "--noresume")
+    assert done.returncode == BAD_INPUT and "--resume=false" in done.stderr
+
+
+def test_the_tables_of_docs_are_rewritten_in_place(tmp_path):
+    before = [(ROOT / page).read_text() for page in PAGES]
+    done = run(tmp_path, "make_docs.py")
+    assert done.returncode == 0, done.stderr
+    assert [(ROOT / page).read_text() for page in PAGES] == before
 
 
 def test_a_plot_names_the_budget_that_auto_had(tmp_path, graphs):

@@ -81,7 +81,7 @@ def test_proofs_about_groups_are_no_proofs():
 def test_wrong_groupers_and_numbers_are_refused():
     with pytest.raises(UnknownNameError, match="heavy_edge"):
         search_placement(chains(), placer="heft", budget=1, grouper="heavy")
-    with pytest.raises(InputError, match="groups 0; expected a whole number of at least 1"):
+    with pytest.raises(InputError, match="groups=0; expected a whole number of at least 1"):
         search_placement(chains(), placer="heft", budget=1, grouper="heavy_edge", groups=0)
 
 

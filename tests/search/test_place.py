@@ -128,7 +128,7 @@ def test_the_bound_is_the_simulators_own_and_made_before_the_search():
 
 
 def test_a_seed_below_0_is_refused():
-    with pytest.raises(InputError, match="seed -1"):
+    with pytest.raises(InputError, match="seed=-1"):
         place(two_towers(), seed=-1, placer="random", budget=3)
 
 
@@ -146,10 +146,10 @@ def test_files_that_are_no_paths_are_refused():
 
 def test_seeds_that_are_no_numbers_are_refused_and_those_of_numpy_are_not(tmp_path):
     for seed in ("0", 1.5, None):
-        with pytest.raises(InputError, match=f"seed {seed!r}; expected a whole number"):
+        with pytest.raises(InputError, match=f"seed={seed!r}; expected a whole number"):
             place(two_towers(), seed=seed, placer="random", budget=3)
     for groups in (0, 2.5):
-        with pytest.raises(InputError, match=f"groups {groups}; expected a whole number of at least 1"):
+        with pytest.raises(InputError, match=f"groups={groups}; expected a whole number of at least 1"):
             place(two_towers(), groups=groups, grouper="merge", placer="random", budget=3)
     seeded = place(two_towers(), seed=np.int64(3), placer="random", budget=3, run_dir=tmp_path)
     assert json.loads(seeded.to_json())["seed"] == 3

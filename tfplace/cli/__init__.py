@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from tfplace.cli.console import UnreadError, complain, say
+from tfplace.cli.console import UnreadError, complain
 
 PLACED, INTERNAL, BAD_INPUT, INFEASIBLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
 
 HELP = """\
 tfplace decides which device every op of a TensorFlow model runs on.
 
-  tfplace place --model=MODEL [--topology=NAME|FILE] [--placer=auto] [--budget=30s] [--out=DIR] [--json] ...
-  tfplace compare --model=MODEL [--topology=NAME|FILE] [--placers=auto,heft,...] [--budget=30s] [--out=DIR] ...
-  tfplace extract MODEL --output=FILE.npz    read a model's graph once, to place it without TensorFlow
-  tfplace profile MODEL... --output=FILE     measure how long models' ops take
-  tfplace calibrate --output=FILE            measure devices and links, as a topology
-  tfplace topologies      list the topologies that come with tfplace
-  tfplace placers         list the placers
-  tfplace models          list the models that come with tfplace
-  tfplace worker          run a TensorFlow worker for measuring, here or on another machine
-  tfplace COMMAND --help  all flags of a command
-  tfplace --version
-
 For example: tfplace place --model=inception_v3 --topology=4xP100 --budget=60s --out=out/inception_v3
-
-Exit codes: 0 placed, 1 internal error, 2 bad input, 3 no placement fits, 130 interrupted, 141 unread.
 """
+
+COMMANDS = {
+    "place": ("tfplace.cli.place", "Read a model, place it and report"),
+    "compare": ("tfplace.cli.compare", "Set placers side by side on a model"),
+    "extract": ("tfplace.cli.extract", "Read a model's graph once, to place it without TensorFlow"),
+    "profile": ("tfplace.cli.profile", "Measure how long models' ops take"),
+    "calibrate": ("tfplace.cli.calibrate", "Measure devices and links, as a topology"),
+    "topologies": ("tfplace.cli.listing", "List the topologies that come with tfplace"),
+    "placers": ("tfplace.cli.listing", "List the placers"),
+    "models": ("tfplace.cli.listing", "List the models that come with tfplace"),
+    "worker": ("tfplace.cli.worker", "Run a TensorFlow worker for measuring, here or on another machine"),
+}
+"""Name -> module, and what the command does."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,83 +49,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    from tfplace.errors import UnknownNameError
+    from click import UsageError
+    from click.exceptions import Exit
 
-    command, rest = (argv[0], argv[1:]) if argv else ("--help", [])
-    if command in ("--help", "-h", "help"):
-        say(HELP)
-    elif command == "--version":
-        from tfplace import __version__
+    from tfplace.cli.click_options import PLACING_CODES, LazyGroup, told_option
+    from tfplace.errors import InputError
+    from tfplace.version import VERSION
 
-        say(f"tfplace {__version__}\n")
-    elif command in _COMMANDS:
-        return _COMMANDS[command](rest)
-    else:
-        raise UnknownNameError("command", command, _COMMANDS)
+    version = told_option(["--version"], lambda _: f"tfplace {VERSION}\n", "Show the version")
+    group = LazyGroup(COMMANDS, name="tfplace", help=HELP, params=[version], epilog=PLACING_CODES)
+    try:
+        # Not `group.main`, which gives Ctrl-C and closed outputs meanings of its own.
+        with group.make_context("tfplace", argv if argv and argv[0] != "help" else ["--help"]) as context:
+            group.invoke(context)
+    except Exit as end:
+        return end.exit_code
+    except UsageError as error:
+        raise InputError(error.format_message(), "a command and its flags", "See tfplace --help.") from error
     return PLACED
-
-
-def _place(argv: list[str]) -> int:
-    from tfplace.cli.place import place_command
-
-    place_command(argv)
-    return PLACED
-
-
-def _compare(argv: list[str]) -> int:
-    from tfplace.cli.compare import compare_command
-
-    compare_command(argv)
-    return PLACED
-
-
-def _worker(argv: list[str]) -> int:
-    from tfplace.cli.worker import worker_command
-
-    worker_command(argv)
-    return PLACED
-
-
-def _extract(argv: list[str]) -> int:
-    from tfplace.cli.extract import extract_command
-
-    extract_command(argv)
-    return PLACED
-
-
-def _profile(argv: list[str]) -> int:
-    from tfplace.cli.profile import profile_command
-
-    profile_command(argv)
-    return PLACED
-
-
-def _calibrate(argv: list[str]) -> int:
-    from tfplace.cli.calibrate import calibrate_command
-
-    calibrate_command(argv)
-    return PLACED
-
-
-def _listing(what: str) -> Callable[[list[str]], int]:
-    def run(argv: list[str]) -> int:
-        from tfplace.cli import listing
-
-        listing.list_command(what, argv)
-        return PLACED
-
-    return run
-
-
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "place": _place,
-    "compare": _compare,
-    "extract": _extract,
-    "profile": _profile,
-    "calibrate": _calibrate,
-    "worker": _worker,
-    **{what: _listing(what) for what in ("models", "placers", "topologies")},
-}
 
 
 def _explain(error: Exception) -> int:

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from absl import flags
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from tfplace.cli.checks import check_addresses, flag_value, output_file
+from tfplace.cli.click_options import command
 from tfplace.cli.console import say, show
-from tfplace.cli.flagset import (
-    asks_for_help,
-    check_addresses,
-    describe_flags,
-    flag_value,
-    output_file,
-    read_only_flags,
-)
+from tfplace.cli.flags import Flags
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.cost.calibrate import MAX_BANDWIDTH
 from tfplace.errors import InputError
 from tfplace.files import writing
 from tfplace.formatting import format_bytes, format_seconds
+from tfplace.option_fields import option
 from tfplace.report.progress import Stages
 from tfplace.units import parse_bytes
 
@@ -37,47 +33,49 @@ if TYPE_CHECKING:
 
 NAME = "tfplace calibrate"
 
+_WORKERS = 2
 _LARGEST = 2**26
 """Bytes of the largest transfer that is measured."""
 
 
-def calibrate_flags() -> flags.FlagValues:
-    """A fresh set of flags, apart from absl's global ones."""
-    fv = flags.FlagValues()
-    text, switch = flags.DEFINE_string, flags.DEFINE_bool
-    text("output", None, "The topology file to write.", flag_values=fv)
-    flags.DEFINE_integer("workers", 2, "Workers to start on this machine, each on a core.", 1, flag_values=fv)
-    text("cluster", None, "host:port,host:port of workers to use instead.", flag_values=fv)
-    switch("local", False, "Measure the devices of one process, such as its GPUs, instead.", flag_values=fv)
-    text("device_model", None, "What to call the devices' product; by default what the system says.", flag_values=fv)
-    text("max_size", "64MiB", "The largest transfer; the smallest is 1 KiB, each four times the last.", flag_values=fv)
-    flags.DEFINE_integer("side", 448, "Of the matrices multiplied between transfers.", 64, flag_values=fv)
-    switch("within_one_way", False, "Shorten the ends' core time to what one transfer takes.", flag_values=fv)
-    switch("quiet", False, "No progress on stderr.", flag_values=fv)
-    return fv
+@dataclass(frozen=True, kw_only=True)
+class CalibrateFlags(Flags):
+    """Which devices are measured, how, and where it goes."""
+
+    output: str | None = option(None, "The topology file to write", form="FILE")
+    workers: int | None = option(
+        None, "Workers to start on this machine, each on a core", unset=str(_WORKERS), kind=int, form="NUMBER", least=1
+    )
+    cluster: tuple[str, ...] = option((), "Workers to use instead", kind=tuple, form="HOST:PORT,HOST:PORT")
+    local: bool = option(False, "Measure the devices of one process, such as its GPUs, instead", kind=bool)
+    device_model: str | None = option(
+        None, "What to call the devices' product", unset="what the system says", form="NAME"
+    )
+    max_size: str = option(
+        "64MiB", "The largest transfer; the smallest is 1 KiB, each four times the last", form="SIZE"
+    )
+    side: int = option(448, "Side of the matrices multiplied between transfers", kind=int, form="NUMBER", least=64)
+    within_one_way: bool = option(False, "Shorten the ends' core time to what one transfer takes", kind=bool)
+    quiet: bool = option(False, "No progress on stderr", kind=bool)
 
 
-def calibrate_command(argv: Sequence[str]) -> None:
-    """Runs `tfplace calibrate` with these flags.
+@command(CalibrateFlags)
+def calibrate_command(flags: CalibrateFlags) -> None:
+    """Measures devices and the links between them, and writes them as a topology.
 
     Raises:
       InputError: see the exit codes in docs/cli.md.
     """
-    if asks_for_help(argv):
-        say(describe_flags(f"{NAME}: measures devices and the links between them.", calibrate_flags()))
-        return
-    fv = calibrate_flags()
-    read_only_flags(NAME, fv, argv)
-    output = output_file(fv, "topology.json", "The file is what --topology reads.")
-    _check_one_way(fv)
-    check_addresses("cluster", fv.cluster.split(",") if fv.cluster else ())
-    largest = flag_value("max_size", fv.max_size, parse_bytes)
+    output = output_file(flags.output, "topology.json", "The file is what --topology reads.")
+    _check_one_way(flags)
+    check_addresses("cluster", flags.cluster)
+    largest = flag_value("max_size", flags.max_size, parse_bytes)
     if not 4096 <= largest <= _LARGEST:
         raise InputError(
-            f"--max_size={fv.max_size}", f"at least 4 KiB, for two sizes, and at most {format_bytes(_LARGEST)}"
+            f"--max_size={flags.max_size}", f"at least 4 KiB, for two sizes, and at most {format_bytes(_LARGEST)}"
         )
-    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-        found = _measure(fv, stages, largest)
+    with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        found = _measure(flags, stages, largest)
     tables: list[RenderableType] = [_devices(found.topology), *map(_transfers, found.fits)]
     tables += [_links(found.topology)] if found.fits else []
     try:
@@ -85,32 +83,32 @@ def calibrate_command(argv: Sequence[str]) -> None:
             found.topology.save(output)
     finally:
         show(Group(*tables))
-    say(f"topology   {fv.output}\n")
+    say(f"topology   {flags.output}\n")
 
 
-def _check_one_way(fv: flags.FlagValues) -> None:
+def _check_one_way(flags: CalibrateFlags) -> None:
     """Refuses flags of which one would have no effect."""
-    given = [f"--workers={fv.workers}"] if fv["workers"].present else []
-    given += [f"--cluster={fv.cluster}"] if fv.cluster else []
-    given += ["--local"] if fv.local else []
+    given = [] if flags.workers is None else [flags.spelled("workers")]
+    given += [flags.spelled("cluster")] if flags.cluster else []
+    given += ["--local"] if flags.local else []
     if len(given) > 1:
         raise InputError(" and ".join(given), "one of the two")
 
 
-def _measure(fv: flags.FlagValues, stages: Stages, largest: int) -> Calibration:
+def _measure(flags: CalibrateFlags, stages: Stages, largest: int) -> Calibration:
     stages.stage("starting")
-    load_tensorflow(gpus=fv.local)
+    load_tensorflow(gpus=flags.local)
     from tfplace.measurement.calibration.calibrate import calibrate
     from tfplace.measurement.calibration.transfers import SIZES
 
-    backend = _backend(fv)
+    backend = _backend(flags)
     try:
         return calibrate(
             backend,
             sizes=[size for size in SIZES if size <= largest],
-            side=fv.side,
-            within_one_way=fv.within_one_way,
-            model=fv.device_model,
+            side=flags.side,
+            within_one_way=flags.within_one_way,
+            model=flags.device_model,
             progress=_teller(stages),
         )
     finally:
@@ -130,13 +128,13 @@ def _teller(stages: Stages) -> Callable[[str, float], None]:
     return tell
 
 
-def _backend(fv: flags.FlagValues) -> Backend:
+def _backend(flags: CalibrateFlags) -> Backend:
     from tfplace.measurement.backends.cluster import Cluster
     from tfplace.measurement.backends.local import LocalDevices
 
-    if fv.cluster:
-        return Cluster.connect(fv.cluster.split(","))
-    return LocalDevices() if fv.local else Cluster.start(fv.workers)
+    if flags.cluster:
+        return Cluster.connect(flags.cluster)
+    return LocalDevices() if flags.local else Cluster.start(flags.workers or _WORKERS)
 
 
 def _devices(topology: Topology) -> Table:

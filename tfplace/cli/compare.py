@@ -4,96 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from absl import flags
-
-from tfplace.cli.console import present, say
-from tfplace.cli.flagset import (
-    PLACING_CODES,
-    asks_for_help,
-    describe_flags,
-    flag_value,
-    output_directory,
-    read_only_flags,
-)
+from tfplace.cli.checks import output_directory
+from tfplace.cli.click_options import PLACING_CODES, command
+from tfplace.cli.console import present
+from tfplace.cli.flags import CompareFlags
 from tfplace.cli.modules import find_placer
-from tfplace.cli.problem import check_problem, problem_flags, read_problem
+from tfplace.cli.problem import checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.comparison.defaults import PLACERS_BY_DEFAULT
-from tfplace.core.stepcost import SIMULATED, STEP_TIME
 from tfplace.errors import InfeasibleError, MissingExtraError
 from tfplace.files import writing
 from tfplace.formatting import format_bytes
+from tfplace.options import CompareOptions
 from tfplace.report.progress import Stages
-from tfplace.search.budget import Budget
-from tfplace.search.objective import check_objective
 
 if TYPE_CHECKING:
     from tfplace.comparison.comparison import Comparison
 
-NAME = "tfplace compare"
 PAGE = "report.html"
 
 
-def compare_flags() -> flags.FlagValues:
-    """A fresh set of flags, apart from absl's global ones."""
-    fv = flags.FlagValues()
-    problem_flags(fv)
-    by_default = "; for throughput ".join(map(", ".join, PLACERS_BY_DEFAULT.values()))
-    flags.DEFINE_list("placers", [], f"Names; by default {by_default}.", flag_values=fv)
-    flags.DEFINE_string("budget", "30s", "Of each run, such as 30s or '500 evaluations'.", flag_values=fv)
-    flags.DEFINE_string("objective", STEP_TIME, "What is made small: step_time or throughput.", flag_values=fv)
-    flags.DEFINE_integer("seeds", 3, "Runs of each placer with random choices.", 1, flag_values=fv)
-    flags.DEFINE_string("out", None, "Directory for runs, to go on from, page and placement.", flag_values=fv)
-    flags.DEFINE_bool("json", False, "Print one JSON object instead of a table.", flag_values=fv)
-    flags.DEFINE_bool("quiet", False, "No progress and no notes on stderr.", flag_values=fv)
-    return fv
-
-
-def compare_command(argv: Sequence[str]) -> None:
-    """Runs `tfplace compare` with these flags.
+@command(CompareFlags, codes=PLACING_CODES)
+def compare_command(flags: CompareFlags) -> None:
+    """Sets placers side by side on a model, each with the same budget.
 
     Raises:
       InputError, InfeasibleError: see the exit codes in docs/cli.md.
       KeyboardInterrupt: before anything was run, or before anything was found that fits.
     """
-    fv = compare_flags()
-    if asks_for_help(argv):
-        what = f"{NAME}: sets placers side by side on a model, each with the same budget."
-        say(describe_flags(what, fv, PLACING_CODES))
-        return
-    read_only_flags(NAME, fv, argv)
-    asked = check_problem(fv)
-    flag_value("budget", fv.budget, Budget.parse)
-    check_objective(fv.objective, SIMULATED)
-    placers = [find_placer(name) for name in fv.placers]
-    out = output_directory("out", fv.out)
+    flags.required_model()
+    placers = [find_placer(name) for name in flags.placers or ()]
+    flags = checked(flags)
+    out = output_directory("out", None if flags.folder is None else str(flags.folder))
     comparison: Comparison | None = None
     files: dict[str, str] = {}
     try:
-        with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-            problem, _ = read_problem(fv, stages, asked, gpus=asked.topology is None)
+        with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+            problem, _ = read_problem(flags, stages, gpus=flags.topology is None)
             if any(placer.needs_tensorflow for placer in placers):
                 load_tensorflow(gpus=False)  # quietly, before a policy does
-            from tfplace.comparison.comparison import compare_placers
-            from tfplace.search.grouped import merged
+            from tfplace.api import compare_problem
 
-            if fv.grouper:
-                problem = merged(problem, fv.grouper, fv.groups)
-            comparison = compare_placers(
-                problem,
-                fv.placers or None,
-                objective=fv.objective,
-                budget=fv.budget,
-                seeds=fv.seeds,
-                groups=problem.num_units if fv.grouper else 0,
-                folder=out,
-                tell=stages.stage,
-                progress=stages.search,
-            )
+            comparison = compare_problem(problem, flags.narrowed(CompareOptions, folder=out), stages)
             if out is not None:
                 _write(comparison, out, stages, files)
     except KeyboardInterrupt as stop:
@@ -102,7 +56,7 @@ def compare_command(argv: Sequence[str]) -> None:
         raise KeyboardInterrupt("interrupted after the placers were run, before the page was written") from stop
     finally:
         if comparison is not None:
-            _show(fv, comparison, files)
+            _show(flags, comparison, files)
     if comparison.best is None and not comparison.whole:
         raise KeyboardInterrupt
     if comparison.best is None:
@@ -121,10 +75,10 @@ def _infeasible(comparison: Comparison) -> InfeasibleError:
     return InfeasibleError(f"No placement of {case} that fits was found.{nearest}", [], ways)
 
 
-def _show(fv: flags.FlagValues, comparison: Comparison, files: dict[str, str]) -> None:
+def _show(flags: CompareFlags, comparison: Comparison, files: dict[str, str]) -> None:
     from tfplace.comparison.comparison_table import comparison_tables
 
-    present(fv, comparison.to_dict, lambda: comparison_tables(comparison), files)
+    present(flags.json, comparison.to_dict, lambda: comparison_tables(comparison), files)
 
 
 def _write(comparison: Comparison, out: Path, stages: Stages, files: dict[str, str]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from absl import flags
     from rich.console import RenderableType
 
 
@@ -53,20 +52,20 @@ def show(tables: RenderableType) -> None:
 
 
 def present(
-    fv: flags.FlagValues,
+    as_json: bool,
     facts: Callable[[], Mapping[str, Any]],
     tables: Callable[[], RenderableType],
     files: Mapping[str, str],
 ) -> None:
-    """Writes a result as the flags have it: one JSON object, or tables and where files are.
+    """Writes a result as the flags ask for it: one JSON object, or tables and where files are.
 
     Args:
-      fv: with --json.
+      as_json: whether one object is wanted.
       facts: plain data.
       tables: the same for people.
       files: what -> where.
     """
-    if fv.json:
+    if as_json:
         say(json.dumps({**facts(), "files": dict(files)}, indent=1) + "\n")
         return
     show(tables())

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
 from rich.table import Table
 from tfplace_zoo import families, zoo
 
-from tfplace.cli.console import say, show
-from tfplace.cli.flagset import asks_for_help
+from tfplace.cli.click_options import command
+from tfplace.cli.console import show
+from tfplace.cli.flags import Flags
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.formatting import format_bytes
 
 
-def list_command(what: str, argv: Sequence[str]) -> None:
-    """Prints one of the lists; `models NAME` prints what is known of one model.
+@dataclass(frozen=True, kw_only=True)
+class ListFlags(Flags):
+    """Lists have none."""
+
+
+@command(ListFlags)
+def topologies_command(flags: ListFlags) -> None:
+    """Lists the topologies that come with tfplace."""
+    show(_topologies())
+
+
+@command(ListFlags)
+def placers_command(flags: ListFlags) -> None:
+    """Lists the placers."""
+    show(_placers())
+
+
+@command(ListFlags, words="[NAME]")
+def models_command(flags: ListFlags, names: Sequence[str]) -> None:
+    """Lists the models that come with tfplace; `tfplace models NAME` shows one with its parameters.
 
     Raises:
-      InputError: arguments were given that mean nothing.
+      InputError: more than one name.
       UnknownNameError: no such model.
     """
-    if len(argv) == 1 and asks_for_help(argv):
-        more = "; `tfplace models NAME` shows one with its parameters" if what == "models" else ""
-        say(f"tfplace {what} lists the {what}; it takes no flags{more}.\n")
-        return
-    if what == "models" and len(argv) == 1 and not argv[0].startswith("-"):
-        show(_model(argv[0]))
-        return
-    if argv:
-        raise InputError(f"{' '.join(argv)!r} after `tfplace {what}`", "no flags")
-    show(_TABLES[what]())
+    if len(names) > 1:
+        raise InputError(f"{' '.join(names)!r} after `tfplace models`", "one name, or none")
+    show(_model(names[0]) if names else _models())
 
 
 def _topologies() -> Table:
@@ -106,9 +119,6 @@ def _sizes(facts: Mapping[str, Any] | None) -> list[str]:
 
 def _devices(name: str) -> str:
     return ", ".join(map(str, zoo.ENTRIES[name].devices))
-
-
-_TABLES: dict[str, Callable[[], Table]] = {"models": _models, "placers": _placers, "topologies": _topologies}
 
 
 def _table(*headings: str, right: Collection[int] = ()) -> Table:

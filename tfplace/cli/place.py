@@ -9,30 +9,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from absl import flags
-
-from tfplace.cli import options
-from tfplace.cli.console import present, say
+from tfplace.cli.checks import output_directory
+from tfplace.cli.click_options import PLACING_CODES, command
+from tfplace.cli.console import present
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
-from tfplace.cli.flagset import asks_for_help, flag_value, output_directory, refuse_empty
+from tfplace.cli.flags import PlaceFlags
 from tfplace.cli.modules import blaming, find_placer
-from tfplace.cli.problem import Asked, check_problem, read_problem
+from tfplace.cli.problem import checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
-from tfplace.core.engine import Controllers
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import MEASURED, SIMULATED
+from tfplace.core.stepcost import SIMULATED
 from tfplace.core.timeline import Timeline
-from tfplace.errors import InputError, TfplaceError
+from tfplace.errors import TfplaceError
 from tfplace.files import write_whole, writing
+from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
 from tfplace.report.html import placement_page
 from tfplace.report.progress import Stages
 from tfplace.report.summary import summary_tables
-from tfplace.report.tensorboard import load_writer
-from tfplace.search.budget import Budget
-from tfplace.search.capabilities import check_controllers, check_extra, check_init, check_pretrained, check_warm_start
 
 if TYPE_CHECKING:
     from tfplace.measurement.protocol.measured import MeasuredEvaluator
@@ -51,25 +47,22 @@ class _Result:
     files: dict[str, str] = field(default_factory=dict)
 
 
-def place_command(argv: Sequence[str]) -> None:
-    """Runs `tfplace place` with these flags.
+@command(PlaceFlags, codes=PLACING_CODES)
+def place_command(flags: PlaceFlags) -> None:
+    """Reads a model, places it and reports.
 
     Raises:
       InputError, InfeasibleError: see the exit codes in docs/cli.md.
       KeyboardInterrupt: before there was a placement; with a text that says so, after it was found.
     """
-    if asks_for_help(argv):
-        say(options.usage())
-        return
-    fv = options.parse(argv)
-    with blaming(fv.placer):
-        asked, out = _check(fv)
+    with blaming(flags.placer):
+        flags, out = _checked(flags)
     result = _Result()
     try:
         # Models print what they like while they are built; stdout is for the result.
-        with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-            problem, batch = read_problem(fv, stages, asked, gpus=asked.topology is None or _measures_here(fv))
-            _search(fv, stages, problem, result, batch=batch, out=out)
+        with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+            problem, batch = read_problem(flags, stages, gpus=flags.topology is None or flags.measures_here)
+            _search(flags, stages, problem, result, batch=batch, out=out)
     except KeyboardInterrupt as stop:
         if result.placement is None:
             raise
@@ -78,89 +71,43 @@ def place_command(argv: Sequence[str]) -> None:
     finally:
         if result.placement is not None:
             found = result.placement
-            present(fv, lambda: placement_facts(found), lambda: summary_tables(found), result.files)
+            present(flags.json, lambda: placement_facts(found), lambda: summary_tables(found), result.files)
 
 
-def _check(fv: flags.FlagValues) -> tuple[Asked, Path | None]:
+def _checked(flags: PlaceFlags) -> tuple[PlaceFlags, Path | None]:
     """What flags can have wrong, said before the model is built; and the directory for files."""
-    asked = check_problem(fv)
-    refuse_empty(fv, "init", "tensorboard", "weights")
-    flag_value("budget", fv.budget, Budget.parse)
-    check_evaluator(fv, asked.topology)
-    find_placer(fv.placer)
-    check_extra(fv.placer)
-    if fv.init:
-        if fv.init in PLACERS:
-            find_placer(fv.init)
-            check_extra(fv.init)
-        check_init(fv.init)
-        check_warm_start(fv.placer)
-    if fv.tensorboard:
-        load_writer()
-    if fv.weights is not None or fv.fine_tune is not None:
-        check_pretrained(fv.placer, fv.weights, fv.fine_tune)
-    if fv.controllers:
-        check_controllers(fv.placer, fv.evaluator)
-    elif fv.asynchronous:
-        raise InputError("--asynchronous without --controllers", "both", "Such as --controllers=2 --asynchronous.")
-    if not fv.resume and not fv.run_dir:
-        raise InputError("--resume=false without --run_dir", "both", "Such as --run_dir=out/run --resume=false.")
-    output_directory("run_dir", fv.run_dir)
-    return asked, output_directory("out", fv.out)
+    flags.required_model()
+    find_placer(flags.placer)
+    if isinstance(flags.init, str) and flags.init in PLACERS:
+        find_placer(flags.init)
+    flags = checked(flags)
+    check_evaluator(flags, flags.known_topology)
+    output_directory("run_dir", None if flags.run_dir is None else str(flags.run_dir))
+    return flags, output_directory("out", flags.out)
 
 
 def _search(
-    fv: flags.FlagValues, stages: Stages, problem: Problem, result: _Result, *, batch: Any, out: Path | None
+    flags: PlaceFlags, stages: Stages, problem: Problem, result: _Result, *, batch: Any, out: Path | None
 ) -> None:
     """Finds the placement, and writes it before anything else is done with it."""
-    from tfplace.api import place
+    from tfplace.api import place_problem
 
-    if fv.fine_tune or PLACERS[fv.placer].needs_tensorflow:
-        load_tensorflow(gpus=_measures_here(fv))  # quietly, before the policy does
-    if fv.evaluator != SIMULATED:
-        stages.stage(f"starting the {fv.evaluator} evaluator")
-    with open_evaluator(fv, problem, batch) as judge:
+    if flags.fine_tune or PLACERS[flags.placer].needs_tensorflow:
+        load_tensorflow(gpus=flags.measures_here)  # quietly, before the policy does
+    if flags.evaluator != SIMULATED:
+        stages.stage(f"starting the {flags.evaluator} evaluator")
+    with open_evaluator(flags, problem, batch) as judge:
         stages.stage("searching")
-        with blaming(fv.placer):
-            placement = result.placement = place(
-                problem,
-                placer=fv.placer,
-                budget=fv.budget,
-                seed=fv.seed,
-                progress=stages.search,
-                evaluator=judge,
-                grouper=fv.grouper or None,
-                groups=fv.groups if fv.grouper else None,
-                init=fv.init,
-                run_dir=fv.run_dir,
-                resume=fv.resume,
-                controllers=_controllers(fv),
-                weights=fv.weights,
-                fine_tune=fv.fine_tune,
-                tensorboard=fv.tensorboard,
-            )
+        with blaming(flags.placer):
+            wanted = flags.narrowed(SearchOptions, evaluator=judge, progress=stages.search)
+            placement = result.placement = place_problem(problem, wanted)
         if out is not None:
             with writing(out / "placement.json"):
                 placement.save(out / "placement.json")
             result.files["placement"] = str(out / "placement.json")
-        traced = _measured(stages, cast("MeasuredEvaluator", judge), placement, out) if _measures(fv) else []
+        traced = _measured(stages, cast("MeasuredEvaluator", judge), placement, out) if flags.measures else []
     if out is not None:
         _write(stages, placement, traced, out, result.files)
-
-
-def _controllers(fv: flags.FlagValues) -> Controllers | int:
-    from tfplace.engines.process_workers import ProcessEngine
-
-    return Controllers(ProcessEngine(fv.controllers), asynchronous=True) if fv.asynchronous else int(fv.controllers)
-
-
-def _measures(fv: flags.FlagValues) -> bool:
-    return bool(fv.evaluator == MEASURED)
-
-
-def _measures_here(fv: flags.FlagValues) -> bool:
-    """Whether steps run on the devices of this process, all of which it then has to see."""
-    return _measures(fv) and not fv.workers and not fv.cluster
 
 
 def _measured(stages: Stages, measured: MeasuredEvaluator, placement: Placement, out: Path | None) -> list[Timeline]:

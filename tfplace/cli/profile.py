@@ -5,25 +5,18 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from absl import flags
 from rich import box
 from rich.table import Table
 
 from tfplace.cli import source
+from tfplace.cli.checks import check_addresses, output_file, step_timeout_s
+from tfplace.cli.click_options import command
 from tfplace.cli.console import say, show
-from tfplace.cli.flagset import (
-    asks_for_help,
-    check_addresses,
-    describe_flags,
-    model_flags,
-    model_params,
-    output_file,
-    read_flags,
-    step_timeout_s,
-)
+from tfplace.cli.flags import BuildFlags
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
@@ -31,6 +24,7 @@ from tfplace.errors import InputError, SourceError, UnwrittenError
 from tfplace.files import check_writable, writing
 from tfplace.formatting import format_seconds
 from tfplace.io.archive import is_archive
+from tfplace.option_fields import option
 from tfplace.report.progress import Stages
 
 if TYPE_CHECKING:
@@ -40,48 +34,47 @@ if TYPE_CHECKING:
 NAME = "tfplace profile"
 
 
-def profile_flags() -> flags.FlagValues:
-    """A fresh set of flags, apart from absl's global ones."""
-    fv = flags.FlagValues()
-    text, switch = flags.DEFINE_string, flags.DEFINE_bool
-    text("output", None, "The profile file to write.", flag_values=fv)
-    model_flags(fv, own="the models' own", inference="profile inference")
-    flags.DEFINE_enum("device_type", "CPU", ["CPU", "GPU"], "Which kind of device of this machine.", flag_values=fv)
-    text("cluster", None, "host:port of a worker to use instead.", flag_values=fv)
-    text("device_model", None, "What to call the device's product; by default what the system says.", flag_values=fv)
-    text("cache", None, "Where measurements are kept, or 'none'; by default the user's cache.", flag_values=fv)
-    text("step_timeout", "2min", "What a step may take.", flag_values=fv)
-    switch("again", False, "Measure also what the cache has, and keep that instead.", flag_values=fv)
-    flags.DEFINE_integer("steps", 10, "Traced steps that count.", lower_bound=1, flag_values=fv)
-    switch("quiet", False, "No progress on stderr.", flag_values=fv)
-    return fv
+@dataclass(frozen=True, kw_only=True)
+class ProfileFlags(BuildFlags):
+    """What is measured, on which device, and where it goes."""
+
+    title: ClassVar[str] = "Measuring"
+
+    output: str | None = option(None, "The profile file to write", form="FILE")
+    device_type: str = option(
+        "CPU", "Which kind of device of this machine: CPU, GPU", choices=("CPU", "GPU"), form="TYPE"
+    )
+    cluster: str | None = option(None, "A worker to use instead", form="HOST:PORT")
+    device_model: str | None = option(
+        None, "What to call the device's product", unset="what the system says", form="NAME"
+    )
+    cache: str | None = option(None, "Where measurements are kept, or 'none'", unset="the user's cache", form="FILE")
+    step_timeout: str = option("2min", "What a step may take", form="TIME")
+    again: bool = option(False, "Measure also what the cache has, and keep that instead", kind=bool)
+    steps: int = option(10, "Traced steps that count", kind=int, form="NUMBER", least=1)
+    quiet: bool = option(False, "No progress on stderr", kind=bool)
 
 
-def profile_command(argv: Sequence[str]) -> None:
-    """Runs `tfplace profile` with these flags.
+@command(ProfileFlags, words="MODEL...")
+def profile_command(flags: ProfileFlags, models: Sequence[str]) -> None:
+    """Measures how long models' ops take on one device, and writes it to a file.
 
     Raises:
       InputError: see the exit codes in docs/cli.md.
     """
-    if asks_for_help(argv):
-        say(describe_flags(f"{NAME} MODEL...: measures how long models' ops take on one device.", profile_flags()))
-        return
-    fv = profile_flags()
-    models = read_flags(NAME, fv, argv)
     if not models:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
-    output = output_file(fv, "profile.json", "The file is what `tfplace place --profile` reads.")
-    model_params(fv)
-    step_timeout_s(fv.step_timeout)
-    check_addresses("cluster", [fv.cluster] if fv.cluster else ())
+    output = output_file(flags.output, "profile.json", "The file is what `tfplace place --profile` reads.")
+    step_timeout_s(flags.step_timeout)
+    check_addresses("cluster", [flags.cluster] if flags.cluster else ())
     for model in models:
         source.refuse_workload(model, NAME)
         _refuse_archive(model)
         source.find(model)
-    with Stages(fv.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-        load_tensorflow(gpus=fv.device_type == "GPU")
-        cache = _cache(fv)
-        done = [_profile(fv, stages, model, cache) for model in models]
+    with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        load_tensorflow(gpus=flags.device_type == "GPU")
+        cache = _cache(flags)
+        done = [_profile(flags, stages, model, cache) for model in models]
     profile = Profile()
     for _, outcome in done:
         profile = profile.updated(outcome.device)
@@ -90,7 +83,7 @@ def profile_command(argv: Sequence[str]) -> None:
             profile.save(output)
     finally:
         show(_table(done))
-    say(f"profile    {fv.output}\n")
+    say(f"profile    {flags.output}\n")
 
 
 def _refuse_archive(model: str) -> None:
@@ -102,13 +95,13 @@ def _refuse_archive(model: str) -> None:
         )
 
 
-def _cache(fv: flags.FlagValues) -> Path | None:
+def _cache(flags: ProfileFlags) -> Path | None:
     """Where measurements are kept, if anywhere; known to take a file before anything is measured."""
     from tfplace.measurement.calibration.profile import default_cache
 
-    if fv.cache == "none":
+    if flags.cache == "none":
         return None
-    cache = Path(fv.cache or default_cache())
+    cache = Path(flags.cache or default_cache())
     try:
         check_writable(cache)
     except UnwrittenError as error:
@@ -116,24 +109,24 @@ def _cache(fv: flags.FlagValues) -> Path | None:
     return cache
 
 
-def _profile(fv: flags.FlagValues, stages: Stages, model: str, cache: Path | None) -> tuple[OpGraph, Outcome]:
+def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None) -> tuple[OpGraph, Outcome]:
     from tfplace.measurement.calibration.profile import profile_graph
 
     stages.stage(f"building {model}")
-    built = source.find(model, fv.fetch)(fv.batch, model_params(fv))
+    built = source.find(model, flags.fetch)(flags.batch, flags.param or {})
     stages.stage("reading its graph")
-    graph = source.read_graph(built, inference=fv.inference, fetches=fv.fetch, tell=stages.note)
-    open_backend, device_model = _device(fv)
+    graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
+    open_backend, device_model = _device(flags)
     outcome = profile_graph(
         graph,
         open_backend,
         device_model,
-        device_type=fv.device_type,
+        device_type=flags.device_type,
         batch=built.batch,
         cache=cache,
-        again=fv.again,
-        steps=fv.steps,
-        timeout_s=step_timeout_s(fv.step_timeout),
+        again=flags.again,
+        steps=flags.steps,
+        timeout_s=step_timeout_s(flags.step_timeout),
         progress=stages.stage,
     )
     if outcome.unrun:
@@ -148,18 +141,20 @@ def _profile(fv: flags.FlagValues, stages: Stages, model: str, cache: Path | Non
     return graph, outcome
 
 
-def _device(fv: flags.FlagValues) -> tuple[Callable[[], Backend], str]:
+def _device(flags: ProfileFlags) -> tuple[Callable[[], Backend], str]:
     """What opens the device, and its model."""
     from tfplace.measurement.backends.cluster import Cluster
     from tfplace.measurement.backends.local import LocalDevices
     from tfplace.measurement.calibration.rates import core_model, gpu_model, worker_model
 
-    if fv.cluster:
-        return lambda: Cluster.connect([fv.cluster]), fv.device_model or worker_model(fv.cluster, fv.device_type)
+    if flags.cluster:
+        return lambda: Cluster.connect([flags.cluster]), flags.device_model or worker_model(
+            flags.cluster, flags.device_type
+        )
     # one inter-op thread: ops that ran side by side would count one another's time
-    if fv.device_type == "GPU":
-        return lambda: LocalDevices(inter_op=1), fv.device_model or gpu_model(0)
-    return lambda: Cluster.start(1, inter_op=1), fv.device_model or core_model()
+    if flags.device_type == "GPU":
+        return lambda: LocalDevices(inter_op=1), flags.device_model or gpu_model(0)
+    return lambda: Cluster.start(1, inter_op=1), flags.device_model or core_model()
 
 
 def _table(done: Sequence[tuple[OpGraph, Outcome]]) -> Table:

@@ -11,6 +11,7 @@ from absl import flags
 
 from tfplace.cli import INTERRUPTED
 from tfplace.errors import InputError, TfplaceError
+from tfplace.option_fields import Options
 
 GOES_ON = "Stopped; the same command goes on."
 
@@ -35,6 +36,27 @@ def script(argv: Sequence[str] = (), *, stopped: str = GOES_ON) -> Iterator[None
     except KeyboardInterrupt as stop:
         sys.stderr.write(f"{str(stop) or stopped}\n")
         raise SystemExit(INTERRUPTED) from None
+
+
+def define_flags(options: type[Options]) -> None:
+    """Defines the flags of a command for a script; their texts are read by the command."""
+    script = {"module_name": sys.argv[0]}  # whose --help lists them
+    for one in options.declared().values():
+        if one.flag is None:
+            continue
+        if one.spec.kind is bool:
+            flags.DEFINE_bool(one.flag, one.default, one.text, **script)
+        elif one.spec.repeated:
+            flags.DEFINE_multi_string(one.flag, [], one.text, **script)
+        else:
+            flags.DEFINE_string(one.flag, None, one.text, **script)
+
+
+def given_flags(options: type[Options]) -> list[str]:
+    """What was given of them, as arguments of the command."""
+    names = [one.flag for one in options.declared().values() if one.flag]
+    found = [flags.FLAGS[name] for name in names if flags.FLAGS[name].present]
+    return [text for flag in found for text in flag.serialize().split("\n")]
 
 
 def extracted(folder: str, name: str) -> Path:

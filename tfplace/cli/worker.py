@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
-from absl import flags
-
+from tfplace.cli.checks import flag_value
+from tfplace.cli.click_options import command
 from tfplace.cli.console import complain, say
-from tfplace.cli.flagset import asks_for_help, describe_flags, flag_value, read_only_flags
+from tfplace.cli.flags import Flags
 from tfplace.engines.cores import own_cores
 from tfplace.errors import ClusterError, InputError
+from tfplace.option_fields import option
 from tfplace.units import parse_bytes
 
 NAME = "tfplace worker"
@@ -22,29 +23,40 @@ _RESTARTS = 5
 _SOON_S = 5.0
 
 
-def worker_command(argv: Sequence[str]) -> None:
-    """Runs `tfplace worker` with these flags, until a signal ends it.
+@dataclass(frozen=True, kw_only=True)
+class WorkerFlags(Flags):
+    """Where the worker listens, and what of this machine it uses."""
+
+    port: int = option(
+        0, "Where it listens", unset="a free port, which it prints", kind=int, form="PORT", least=0, most=65535
+    )
+    host: str = option("127.0.0.1", "Name or address others find it by; a loopback address is deaf to others")
+    cores: str = option("", "Cores to pin it to, such as 0 or 2,3", unset="none", form="CORE,CORE")
+    memory_limit: str = option("", "Memory it may allocate once started, such as 4GiB", unset="no limit", form="SIZE")
+    inter_op: int = option(4, "Threads that run ops side by side", kind=int, form="NUMBER", least=1)
+    intra_op: int = option(1, "Threads within an op", kind=int, form="NUMBER", least=1)
+    gpus: str = option("", "GPUs it uses, as CUDA_VISIBLE_DEVICES has them", unset="none", form="GPU,GPU")
+
+
+@command(WorkerFlags, codes=_TRUST)
+def worker_command(flags: WorkerFlags) -> None:
+    """Runs one TensorFlow worker until it is interrupted.
 
     Raises:
       InputError: a wrong flag.
       ClusterError: the worker does not start, or ends again and again.
     """
-    if asks_for_help(argv):
-        say(describe_flags(f"{NAME}: runs one TensorFlow worker until it is interrupted.", _flags(), _TRUST))
-        return
-    fv = _flags()
-    read_only_flags(NAME, fv, argv)
     from tfplace.measurement.backends.processes import WorkerProcesses
     from tfplace.measurement.backends.worker import Settings
 
     settings = Settings(
-        host=fv.host,
-        port=fv.port,
-        cores=tuple(_cores(fv.cores)),
-        memory_limit=flag_value("memory_limit", fv.memory_limit, parse_bytes) if fv.memory_limit else None,
-        inter_op=fv.inter_op,
-        intra_op=fv.intra_op,
-        gpus=fv.gpus,
+        host=flags.host,
+        port=flags.port,
+        cores=tuple(_cores(flags.cores)),
+        memory_limit=flag_value("memory_limit", flags.memory_limit, parse_bytes) if flags.memory_limit else None,
+        inter_op=flags.inter_op,
+        intra_op=flags.intra_op,
+        gpus=flags.gpus,
     )
     signal.signal(signal.SIGTERM, _interrupt)
     processes = WorkerProcesses()
@@ -67,21 +79,6 @@ def worker_command(argv: Sequence[str]) -> None:
 
 def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
-
-
-def _flags() -> flags.FlagValues:
-    fv = flags.FlagValues()
-    number, text = flags.DEFINE_integer, flags.DEFINE_string
-    number("port", 0, "Where it listens; by default a free port, which it prints.", 0, 65535, flag_values=fv)
-    text(
-        "host", "127.0.0.1", "Name or address others find it by; a loopback address is deaf to others.", flag_values=fv
-    )
-    text("cores", "", "Cores to pin it to, such as 0 or 2,3; by default none.", flag_values=fv)
-    text("memory_limit", "", "Memory it may allocate once started, such as 4GiB.", flag_values=fv)
-    number("inter_op", 4, "Threads that run ops side by side.", lower_bound=1, flag_values=fv)
-    number("intra_op", 1, "Threads within an op.", lower_bound=1, flag_values=fv)
-    text("gpus", "", "GPUs it uses, as CUDA_VISIBLE_DEVICES has them; by default none.", flag_values=fv)
-    return fv
 
 
 def _cores(text: str) -> list[int]:

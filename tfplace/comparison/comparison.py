@@ -19,14 +19,15 @@ from tfplace.comparison.journal import Journal
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
+from tfplace.core.stepcost import SIMULATED, StepCost
 from tfplace.errors import InputError, PlacementError
 from tfplace.files import alone_in, write_whole, writing
+from tfplace.options import BASELINES, CompareOptions
 from tfplace.registry import OBJECTIVES, PLACERS, SERVICES
 from tfplace.report.facts import Wording, wording
 from tfplace.search.budget import Budget
 from tfplace.search.objective import check_objective
-from tfplace.search.place import BASELINES, baseline_costs, whole
+from tfplace.search.place import baseline_costs, whole
 from tfplace.search.progress import Progress
 from tfplace.search.search import Search
 
@@ -133,9 +134,9 @@ def compare_placers(
     problem: Problem,
     placers: Sequence[str] | None = None,
     *,
-    objective: str = STEP_TIME,
-    budget: str | float | int | Budget = "30s",
-    seeds: int = 3,
+    objective: str = CompareOptions.objective,
+    budget: str | float | int | Budget = CompareOptions.budget,
+    seeds: int = CompareOptions.seeds,
     groups: int = 0,
     folder: str | Path | None = None,
     tell: Callable[[str], None] = lambda text: None,

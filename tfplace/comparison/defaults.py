@@ -1,6 +1,7 @@
 """Who is compared on one's own problem, by objective. Loads nothing, so that a command can say it at once."""
 
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
+from tfplace.options import COMPARED
 
 ALWAYS = {
     STEP_TIME: ("single", "heft", "random_search", "local_search"),
@@ -8,8 +9,5 @@ ALWAYS = {
 }
 """Run in every comparison: without them nobody knows what a number is worth."""
 
-PLACERS_BY_DEFAULT = {
-    STEP_TIME: ("expert", "m_sct", "metis", "annealing", "placeto", "auto"),
-    THROUGHPUT: ("expert", "metis", "contiguous", "annealing", "auto"),
-}
+PLACERS_BY_DEFAULT = COMPARED
 """Compared, beside those, if no others are named."""

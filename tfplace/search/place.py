@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tfplace.core.arrays import IntArray, digest
-from tfplace.core.engine import Controllers
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, StepCost, bare
-from tfplace.errors import InfeasibleError, InputError, UnknownNameError, UnwrittenError, WorkersError
+from tfplace.errors import InfeasibleError, InputError, UnwrittenError, WorkersError
 from tfplace.local_search.devices import single_device
+from tfplace.options import BASELINES, SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.capabilities import check_controllers, check_extra, check_pretrained, check_warm_start
+from tfplace.search.capabilities import check_controllers
 from tfplace.search.grouped import OnGroups
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
@@ -34,12 +32,6 @@ from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import DEFAULT
 from tfplace.version import versions
-
-BASELINES = ("round_robin", "expert", "heft")
-"""Placers reported beside every placement, after each single device."""
-
-GROUPS = 256
-"""How many groups a grouper is asked for by default."""
 
 _HELPERS: dict[type, str] = {WorkersError: "controllers", UnwrittenError: "the run directory"}
 """Who ends a search by an error, if not its evaluator."""
@@ -54,85 +46,56 @@ _REMEDIES = (
 def search_placement(
     problem: Problem,
     *,
-    placer: str,
-    budget: str | float | int | Budget,
-    seed: int = 0,
-    baselines: Sequence[str] | None = None,
-    progress: Callable[[Progress], None] | None = None,
     evaluator: Evaluator | None = None,
-    grouper: str | None = None,
-    groups: int = GROUPS,
-    init: Placement | str | Path | None = None,
-    run_dir: str | Path | None = None,
-    resume: bool = True,
-    controllers: Controllers | None = None,
-    weights: str | Path | None = None,
-    fine_tune: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
     logged: Callable[[int, Mapping[str, float]], None] | None = None,
+    **options: Any,
 ) -> Placement:
     """Places `problem`; see `tfplace.place`, which this implements.
 
     Args:
       problem: what is placed.
-      placer: its name.
-      budget: seconds or evaluations.
-      seed: of everything random.
-      baselines: names of placers to compare with; `BASELINES` by default.
-      progress: called a few times a second.
       evaluator: tells what placements cost; by default the simulator.
-      grouper: name of the grouper whose groups are placed; None places every unit by itself.
-      groups: how many groups the grouper is asked for.
-      init: what the search goes on from; see `tfplace.search.starts`.
-      run_dir: keeps the search as it goes on, so that it can go on after its process has ended; see `RunDirectory`.
-      resume: whether to go on with a run that is in `run_dir`.
-      controllers: train a policy together.
-      weights: what a policy has learned on other graphs, as its class has it.
-      fine_tune: updates with which such a policy goes on.
+      progress: called a few times a second.
       logged: called with the evaluations so far and what a policy says of its training.
+      **options: those of `SearchOptions`.
 
     Raises:
       InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
-      InputError: fewer than 1 group, a seed that is no number or below 0, one name as `baselines`, `init`, controllers,
-        weights or fine-tuning for a placer that does not support them, or a `run_dir` in use or of another search.
+      InputError: an option is wrong, two do not go together, or `run_dir` is in use or of another search.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
-      UnknownNameError: no such placer or grouper.
+      UnknownNameError: no such placer, grouper or option.
     """
-    seed, groups = whole("seed", seed), whole("groups", groups, 1)
-    fine_tune = None if fine_tune is None else whole("fine_tune", fine_tune)
-    names = _names(BASELINES if baselines is None else baselines)
-    check_extra(placer)
+    wanted = SearchOptions.of("search_placement", options).check()
+    placer, seed, grouper, init = wanted.placer, wanted.seed, wanted.grouper, wanted.init
+    names = BASELINES if wanted.baselines is None else tuple(wanted.baselines)
     method: Placer = PLACERS[placer]()
-    learned = {name: value for name, value in (("weights", weights), ("fine_tune", fine_tune)) if value is not None}
+    learned = {name: getattr(wanted, name) for name in ("weights", "fine_tune") if getattr(wanted, name) is not None}
     if learned:
-        check_pretrained(placer, weights, fine_tune)
         method = PLACERS[placer](**learned)
     accepts_starts, settings = method.accepts_starts, method.settings
-    if grouper is not None:
-        method = OnGroups(method, grouper, groups)
-    limit = Budget.parse(budget)
+    if grouper is not None and wanted.groups is not None:
+        method = OnGroups(method, grouper, wanted.groups)
+    controllers = wanted.together
+    limit = Budget.parse(wanted.budget)
     # Before the search: an interruption during what comes after it would lose the placement found.
     evaluator = evaluator or Simulator(problem)
     if controllers is not None:
         check_controllers(placer, evaluator.source)
     if init is not None:
-        check_warm_start(placer)
         method.starts = (start_from(init, problem, seed, evaluator),)
     simulator = None if evaluator.source == SIMULATED else Simulator(problem)
-    asked = {"placer": placer, "grouper": grouper, "groups": groups if grouper else None, "seed": seed}
+    asked = wanted.record()
     if settings is not None:
         asked["settings"] = repr(settings)
-    if learned:
-        asked |= {"weights": _digest_of(weights), "fine_tune": fine_tune}
-    if controllers is not None:
-        asked |= {"controllers": controllers.engine.count, "asynchronous": controllers.asynchronous}
     with contextlib.ExitStack() as stack:
         run = None
-        if run_dir is not None:
+        if wanted.run_dir is not None:
             starts = method.starts
             config = {**asked, "init": [digest([start]) for start in starts], **_config(problem, limit, evaluator)}
             # Before the baselines, which may take minutes: a directory of another search is refused at once.
-            run = stack.enter_context(RunDirectory(run_dir, config, resume=resume))
+            run = stack.enter_context(RunDirectory(wanted.run_dir, config, resume=wanted.resume))
             if run.scale_s is not None:
                 evaluator.scale_s = run.scale_s  # before anything is measured anew
             goes = limit.seconds is not None and accepts_starts and not run.has_checkpoint
@@ -213,16 +176,6 @@ def whole(what: str, number: int, least: int = 0) -> int:
     return found
 
 
-def _names(baselines: Sequence[str]) -> tuple[str, ...]:
-    """The baselines' names, all of which are placers."""
-    if isinstance(baselines, str):
-        raise InputError(f"baselines={baselines!r}", "a sequence of names", f"Write baselines=({baselines!r},).")
-    for name in baselines:
-        if name not in PLACERS:
-            raise UnknownNameError(PLACERS.kind, name, PLACERS)
-    return tuple(baselines)
-
-
 def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, Any]:
     """What a run is of, as plain data."""
     return {
@@ -234,14 +187,6 @@ def _config(problem: Problem, limit: Budget, evaluator: Evaluator) -> dict[str, 
         "objective": evaluator.objective,
         "versions": versions(),
     } | ({} if evaluator.options in (None, DEFAULT) else {"options": repr(evaluator.options)})
-
-
-def _digest_of(weights: str | Path | None) -> str | None:
-    """Of a file's content, which may change under its name."""
-    if weights is None:
-        return None
-    with Path(weights).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _bound_s(problem: Problem, evaluator: Evaluator) -> float:

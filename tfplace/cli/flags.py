@@ -1,0 +1,181 @@
+"""The flags of placing and comparing: the options of Python, and those that only the command has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tfplace.cli.click_options import once, pairs
+from tfplace.cli.source import SUFFIXES
+from tfplace.core.constraints import Constraints
+from tfplace.core.stepcost import MEASURED
+from tfplace.core.topology import Topology
+from tfplace.errors import InputError
+from tfplace.option_fields import Options, option
+from tfplace.options import CompareOptions, ProblemOptions, SearchOptions
+
+
+class Flags(Options):
+    """Options of a command, which errors spell as flags."""
+
+    def spelled(self, name: str) -> str:
+        """A flag with its value, as the user gave it."""
+        flag, value = self.declared()[name].flag, getattr(self, name)
+        if isinstance(value, Mapping):
+            return " ".join(f"--{flag}={left}={right}" for left, right in value.items())
+        if isinstance(value, bool):
+            value = str(value).lower()
+        return f"--{flag}={','.join(value) if isinstance(value, tuple) else value}"
+
+
+def _params(flag: str, texts: Iterable[str]) -> Mapping[str, str]:
+    return once(flag, pairs(flag, texts, "NAME=VALUE", first=True))
+
+
+def _forbidden(flag: str, texts: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """Devices by pattern; those of one pattern add up."""
+    out: dict[str, list[str]] = {}
+    for pattern, devices in pairs(flag, texts, "PATTERN=DEVICE,..."):
+        out.setdefault(pattern, []).extend(devices.split(","))
+    return out
+
+
+def _together(flag: str, texts: Iterable[str]) -> Sequence[Sequence[str]]:
+    return tuple(text.split(",") for text in texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildFlags(Flags):
+    """How a model is built and read."""
+
+    title: ClassVar[str] = "Model"
+
+    batch: int | None = option(None, "Examples in one step", unset="the model's own", kind=int, form="NUMBER", least=1)
+    param: Mapping[str, str] | None = option(
+        None, "A parameter of the zoo's or your function", kind=dict, form="NAME=VALUE", repeated=True, read=_params
+    )
+    fetch: tuple[str, ...] = option(
+        (), "Graph files: an op that a step must run; SavedModels: the signature", form="NAME", repeated=True
+    )
+    inference: bool = option(False, "Keras models: inference instead of the training step", kind=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFlags(Flags):
+    """Which model is placed."""
+
+    title: ClassVar[str] = "Model"
+
+    model: str | None = option(
+        None,
+        f"A model of the zoo (see `tfplace models`), a SavedModel directory, a file ({', '.join(SUFFIXES)}), or "
+        "module:function",
+        page="models.md",
+        form="MODEL",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleFlags(Flags):
+    """Where ops may go; `tfplace.Constraints` in Python."""
+
+    title: ClassVar[str] = "Rules"
+
+    pin: Mapping[str, str] | None = option(
+        None, "Ops that must be on a device", kind=dict, form="PATTERN=DEVICE", repeated=True
+    )
+    forbid: Mapping[str, Sequence[str]] | None = option(
+        None, "Devices that ops must not be on", form="PATTERN=DEVICE,...", repeated=True, read=_forbidden
+    )
+    colocate: Sequence[Sequence[str]] = option(
+        (), "Ops that stay together", form="PATTERN,PATTERN,...", repeated=True, read=_together
+    )
+    headroom: float = option(0.0, "Fraction of every device's memory to keep free", kind=float, form="FRACTION")
+
+    @property
+    def rules(self) -> Constraints:
+        """What they say.
+
+        Raises:
+          ConstraintError: a rule is wrong.
+        """
+        return Constraints(pin=self.pin or {}, forbid=self.forbid or {}, colocate=self.colocate, headroom=self.headroom)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureFlags(Flags):
+    """On what steps are measured."""
+
+    title: ClassVar[str] = "Measuring"
+
+    workers: int = option(
+        0,
+        "Measure on this many one-core workers of this machine",
+        unset="none",
+        kind=int,
+        form="NUMBER",
+        least=0,
+        page="cluster.md",
+    )
+    cluster: tuple[str, ...] = option(
+        (), "Measure on workers that run already", kind=tuple, form="HOST:PORT,HOST:PORT", page="cluster.md"
+    )
+    step_timeout: str | None = option(None, "What a measured step may take", unset="2min", form="TIME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFlags(Flags):
+    """How results are shown."""
+
+    title: ClassVar[str] = "Output"
+
+    json: bool = option(False, "Print one JSON object instead of tables", kind=bool)
+    quiet: bool = option(False, "No progress and no notes on stderr", kind=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemFlags(ProblemOptions, RuleFlags, BuildFlags, ModelFlags):
+    """What is placed where, and by what rules."""
+
+    def required_model(self) -> str:
+        """What --model names.
+
+        Raises:
+          InputError: it is not given.
+        """
+        if not self.model:
+            expected = "--model=NAME, PATH or module:function"
+            raise InputError("no --model", expected, "See tfplace models for names.")
+        return self.model
+
+    @property
+    def known_topology(self) -> Topology | None:
+        """The topology of checked flags; None for the devices of this machine."""
+        return None if self.topology is None else Topology.load(self.topology)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceFlags(ReportFlags, MeasureFlags, SearchOptions, ProblemFlags):
+    """Everything that `tfplace place` can be told."""
+
+    title: ClassVar[str] = "Output"
+
+    out: str | None = option(
+        None, "Directory for placement, trace, placed graph, topology and report", unset="none", form="DIRECTORY"
+    )
+
+    @property
+    def measures(self) -> bool:
+        """Whether steps are measured."""
+        return self.evaluator == MEASURED
+
+    @property
+    def measures_here(self) -> bool:
+        """Whether steps run on the devices of this process, all of which it then has to see."""
+        return self.measures and not self.workers and not self.cluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareFlags(ReportFlags, CompareOptions, ProblemFlags):
+    """Everything that `tfplace compare` can be told."""

@@ -1,0 +1,302 @@
+"""Every option of placing and comparing, once: type, default, help and spelling.
+
+`tfplace.place`, `tfplace.compare`, `PlacementCallback`, the flags of the `tfplace` command, what a run directory
+records and the tables in docs/ are made from these fields. A new option is a field here, and its use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self, cast
+
+from tfplace.core.constraints import Constraints
+from tfplace.core.engine import Controllers
+from tfplace.core.evaluator import Evaluator
+from tfplace.core.placement import Placement
+from tfplace.core.problem import Problem
+from tfplace.core.stepcost import SIMULATED, STEP_TIME, THROUGHPUT
+from tfplace.core.topology import Topology
+from tfplace.errors import InputError
+from tfplace.option_fields import Options, option
+from tfplace.registry import EVALUATORS, GROUPERS, OBJECTIVES, SERVICES
+
+if TYPE_CHECKING:
+    from tfplace.cost.profile import Profile
+
+BASELINES = ("round_robin", "expert", "heft")
+"""Placers reported beside every placement, after each single device."""
+
+GROUPS = 256
+"""How many groups a grouper makes by default."""
+
+COMPARED = {
+    STEP_TIME: ("expert", "m_sct", "metis", "annealing", "placeto", "auto"),
+    THROUGHPUT: ("expert", "metis", "contiguous", "annealing", "auto"),
+}
+"""Placers that are compared if no others are named, by objective."""
+
+
+def _digest(options: SearchOptions) -> str | None:
+    """Of the weights' content, which may change under its name."""
+    if options.weights is None:
+        return None
+    with Path(options.weights).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemOptions(Options):
+    """What is placed on which devices, by what rules, and for how long: what placing and comparing share."""
+
+    title: ClassVar[str] = "Problem"
+
+    topology: Topology | str | Path | None = option(
+        None,
+        "Devices and links: a preset of `tfplace topologies`, or a topology file",
+        unset="the devices of this machine",
+        page="topology.md",
+        form="NAME|FILE",
+        recorded=False,
+    )
+    profile: Profile | str | Path | None = option(
+        None,
+        "Op times measured by `tfplace profile`",
+        unset="estimates from the topology's rates",
+        page="costs.md",
+        form="FILE",
+        recorded=False,
+    )
+    constraints: Constraints | None = option(
+        None,
+        "`tfplace.Constraints`: pin, forbid and colocate ops by name, keep memory free",
+        unset="none",
+        flag=None,
+        recorded=False,
+    )
+    max_memory: Mapping[str, int | str] | None = option(
+        None,
+        "Memory to use on a device or on those that match a pattern, such as 10GiB on GPU:0",
+        unset="the devices' own memory",
+        kind=dict,
+        form="DEVICE=SIZE",
+        repeated=True,
+        recorded=False,
+    )
+    grouper: str | None = option(
+        None,
+        f"Place whole groups of ops, made by {', '.join(GROUPERS)}",
+        unset="place every unit by itself",
+        page="grouping.md",
+        form="NAME",
+    )
+    groups: int | None = option(
+        None,
+        "Number of groups that the grouper is asked for",
+        unset=str(GROUPS),
+        kind=int,
+        form="NUMBER",
+        least=1,
+        recorded=lambda options: options.groups if options.grouper else None,
+    )
+    objective: str = option(
+        STEP_TIME,
+        f"What to minimize: {' or '.join(OBJECTIVES)} (the largest load of a device in a full pipeline)",
+        page="objectives.md",
+        form="NAME",
+        recorded=False,
+    )
+    budget: str | float | int = option(
+        "30s",
+        "Time to search, such as 30s or 2min, or a number of simulated placements, such as '500 evaluations'",
+        form="BUDGET",
+        recorded=False,
+    )
+    progress: Callable[..., None] | bool = option(
+        True,
+        "Whether to show a bar on a terminal or in a notebook",
+        python="; in `place` also a function that is called with the best so far",
+        flag=None,
+        recorded=False,
+    )
+
+    def check(self) -> Self:
+        """The same options, with files read and numbers as Python's own.
+
+        No model is read, and TensorFlow is not loaded.
+
+        Raises:
+          InputError: an option is wrong, or two do not go together.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(ProblemOptions):
+    """Everything that `tfplace.place` can be told, beside the model."""
+
+    title: ClassVar[str] = "Search"
+
+    placer: str = option(
+        "auto",
+        "Name of a placer (see `tfplace placers`), or module:class of your own",
+        page="placers.md",
+        form="NAME",
+    )
+    seed: int = option(0, "Random seed", kind=int, form="NUMBER", least=0)
+    baselines: Sequence[str] | None = option(
+        None,
+        "Placers to report beside the result",
+        unset=", ".join(BASELINES),
+        kind=tuple,
+        form="NAME,NAME",
+        recorded=False,
+    )
+    evaluator: str | Evaluator | Callable[[Problem], Evaluator] = option(
+        SIMULATED,
+        f"What tells the cost of a placement: {', '.join(EVALUATORS)}",
+        python="; also an evaluator, or a function that makes one for the problem",
+        page="measuring.md",
+        form="NAME",
+        recorded=False,
+    )
+    init: Placement | str | Path | None = option(
+        None,
+        "Warm start: a placement, a file of one, or the name of a placer that makes one",
+        unset="none",
+        page="placers.md",
+        form="FILE|NAME",
+        recorded=False,
+    )
+    run_dir: str | Path | None = option(
+        None,
+        "Checkpoint directory; run the same again to resume",
+        unset="none",
+        page="runs.md",
+        form="DIRECTORY",
+        recorded=False,
+    )
+    resume: bool = option(
+        True, "Resume the search in the run_dir, instead of refusing a run_dir with one", kind=bool, recorded=False
+    )
+    controllers: int | Controllers = option(
+        0,
+        "Number of processes that train a policy together; 0 trains it in this one",
+        page="policies.md",
+        kind=int,
+        form="NUMBER",
+        least=0,
+        recorded=lambda options: options.together and options.together.engine.count,
+    )
+    asynchronous: bool = option(
+        False,
+        "Apply each controller's gradient when it comes, instead of the mean of all",
+        kind=bool,
+        recorded=lambda options: options.together and options.together.asynchronous,
+    )
+    weights: str | Path | None = option(
+        None,
+        "Weights of a pretrained policy, from scripts/train_policy.py",
+        unset="those that come with tfplace",
+        page="pretrained.md",
+        form="FILE",
+        recorded=_digest,
+    )
+    fine_tune: int | None = option(
+        None,
+        "Updates that a pretrained policy makes on this graph",
+        unset="none",
+        page="pretrained.md",
+        kind=int,
+        form="NUMBER",
+        least=0,
+    )
+    tensorboard: str | Path | None = option(
+        None, "Directory for TensorBoard logs", unset="none", form="DIRECTORY", recorded=False
+    )
+
+    @property
+    def together(self) -> Controllers | None:
+        """Who trains a policy together; None for this process alone.
+
+        Raises:
+          InputError: no number of processes, or two answers to whether gradients wait for one another.
+        """
+        if isinstance(self.controllers, Controllers):
+            if self.asynchronous and not self.controllers.asynchronous:
+                raise InputError(f"asynchronous=True with {self.controllers}", "Controllers(..., asynchronous=True)")
+            return self.controllers
+        try:
+            count = operator.index(self.controllers)
+        except TypeError:
+            count = -1
+        if count < 0:
+            expected = "a number of processes, or tfplace.core.engine.Controllers"
+            raise InputError(self.spelled("controllers"), expected)
+        from tfplace.engines.process_workers import ProcessEngine
+
+        return Controllers(ProcessEngine(count), asynchronous=self.asynchronous) if count else None
+
+    def check(self) -> Self:
+        """See `ProblemOptions.check`.
+
+        Raises:
+          InputError: an option is wrong, or two do not go together.
+          MissingExtraError: a package that the placer or TensorBoard needs is not installed.
+        """
+        return cast("Self", SERVICES["check_search"](self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(ProblemOptions):
+    """Everything that `tfplace.compare` can be told, beside the model."""
+
+    title: ClassVar[str] = "Comparison"
+
+    placers: Sequence[str] | None = option(
+        None,
+        "Names of placers, or module:class of your own",
+        unset="; for throughput ".join(map(", ".join, COMPARED.values())),
+        page="placers.md",
+        kind=tuple,
+        form="NAME,NAME",
+    )
+    seeds: int = option(3, "Runs of each placer with random choices", kind=int, form="NUMBER", least=1)
+    folder: str | Path | None = option(
+        None,
+        "Directory for the runs, the best placement and the report; run the same again to resume",
+        unset="none",
+        flag="out",
+        form="DIRECTORY",
+        recorded=False,
+    )
+
+    def check(self) -> Self:
+        """See `ProblemOptions.check`.
+
+        Raises:
+          InputError: an option is wrong, or two do not go together.
+        """
+        return cast("Self", SERVICES["check_comparison"](self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(SearchOptions):
+    """Everything that `PlacementCallback` can be told. Its placements are simulated."""
+
+    title: ClassVar[str] = "Fit"
+    left_out: ClassVar[tuple[str, ...]] = ("evaluator", "progress")
+
+    verbose: int = option(1, "0 prints nothing, 1 the placement's summary and what TensorFlow moved", recorded=False)
+    devices: Mapping[str, str] | None = option(
+        None, "Topology's device name -> TensorFlow device on this machine", unset="the same names", recorded=False
+    )
+    placement: Placement | str | Path | None = option(
+        None,
+        "A placement made earlier for this model and batch, or a file of one, instead of a search",
+        unset="none",
+        recorded=False,
+    )
