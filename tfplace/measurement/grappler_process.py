@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
-import threading
-import weakref
+import pickle
 from collections.abc import Sequence
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from grappler_bridge.errors import GrapplerLostError, GrapplerTimeOutError
 from grappler_bridge.step import Step, StepFigures
+from grappler_bridge.worker import serve
+from tfplace.engines.child_process import ChildEndedError, ChildProcess, ChildTimeoutError
 
-_ROOT = Path(__file__).resolve().parent.parent
-_END_S = 2.0
-_SAID_BYTES = 2000
+_ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+"""Shows no warnings, and leaves GPUs, which virtual devices do not need, to others."""
+
+
+class GrapplerLostError(RuntimeError):
+    """The process in which Grappler ran ended without an answer."""
+
+
+class GrapplerTimeOutError(RuntimeError):
+    """Grappler had no answer in time, and its process was ended."""
 
 
 class GrapplerProcess:
@@ -38,12 +38,17 @@ class GrapplerProcess:
         self._step = step
         self._time_out_s = time_out_s
         self._start_s = start_s
-        self._running: _Running | None = None
+        self._child: ChildProcess | None = None
 
     @property
     def pid(self) -> int | None:
         """Of the process, or None while there is none."""
-        return self._running.process.pid if self._running else None
+        return self._child.pid if self._child else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no process, or one that has ended, which is found when it is asked."""
+        return self._child is None or self._child.ended
 
     def own_s(self, op_device: Sequence[int]) -> float:
         """As `StepGraph.own_s`.
@@ -66,101 +71,33 @@ class GrapplerProcess:
         Raises:
           GrapplerLostError, GrapplerTimeOutError: it did not come up.
         """
-        if self._running and self._running.process.poll() is not None:
+        if self.ended:
             self.close()
-        if self._running is None:
-            self._running = _Running()
-            self._exchange(self._step, self._start_s)
+            self._child = ChildProcess(serve, _ENVIRONMENT)
+            self._exchange(self._child, self._step, self._start_s)
 
     def close(self) -> None:
         """Ends the process, if there is one."""
-        if self._running is not None:
-            self._running.end()
-            self._running = None
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         self.start()
-        done, answer = self._exchange((method, arguments), self._time_out_s)
+        assert self._child is not None
+        done, answer = self._exchange(self._child, (method, arguments), self._time_out_s)
         if done:
             return answer
         raise answer
 
-    def _exchange(self, question: Any, time_out_s: float) -> Any:
+    def _exchange(self, child: ChildProcess, question: Any, time_out_s: float) -> Any:
         """Sends something and waits for what comes back."""
-        assert self._running is not None
-        running, late = self._running, threading.Event()
-
-        def give_up() -> None:
-            late.set()
-            running.process.kill()
-
-        # A process that hangs may not even read the question, so what ends the wait is the end of the process.
-        timer = threading.Timer(time_out_s, give_up)
-        timer.daemon = True
-        timer.start()
         try:
-            running.forget()
-            running.pipe.send(question)
-            return running.pipe.recv()
-        except (EOFError, OSError) as error:
-            status, said = running.process.wait(), running.said()
+            return pickle.loads(child.ask(pickle.dumps(question), timeout_s=time_out_s))
+        except BaseException as error:
             self.close()
-            if late.is_set():
-                raise GrapplerTimeOutError(f"Grappler had no answer within {time_out_s:g} s") from error
-            how = f"by signal {-status}" if status < 0 else f"with status {status}"
-            raise GrapplerLostError(f"the process in which Grappler ran ended {how}{said}") from error
-        except BaseException:  # interrupted: an answer that comes later must not be taken for that of the next question
-            self.close()
+            if isinstance(error, ChildTimeoutError):
+                raise GrapplerTimeOutError(f"Grappler had {error}") from error
+            if isinstance(error, ChildEndedError):
+                raise GrapplerLostError(f"the process in which Grappler ran ended {error}") from error
             raise
-        finally:
-            timer.cancel()
-
-
-class _Running:
-    """A process with the pipe to it and a file of what it says."""
-
-    def __init__(self) -> None:
-        self.pipe, far = Pipe()
-        # Appended to, so that reading it here does not move where the process writes.
-        self._log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (open as long as the process runs)
-        command = [sys.executable, "-P", "-m", "grappler_bridge.worker", str(far.fileno()), str(os.getpid())]
-        self.process = subprocess.Popen(
-            command,
-            pass_fds=[far.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            env=_environment(),
-            start_new_session=True,  # Ctrl-C is for the caller, who closes this
-        )
-        far.close()
-        self.end = weakref.finalize(self, _end, self.process, self.pipe, self._log)
-
-    def forget(self) -> None:
-        """Empties the file, which would grow for ever."""
-        self._log.truncate(0)
-
-    def said(self) -> str:
-        """The last of what the process wrote, for an error message."""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(size - _SAID_BYTES, 0))
-        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        fatal = [line for line in lines if line.startswith("F") or "Error" in line]
-        return f": {(fatal or lines)[-1]}" if lines else ""
-
-
-def _environment() -> dict[str, str]:
-    """Finds this package, shows no warnings, and leaves GPUs, which virtual devices do not need, to others."""
-    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    return {**os.environ, **quiet, "PYTHONPATH": path}
-
-
-def _end(process: subprocess.Popen[bytes], pipe: Connection, log: IO[bytes]) -> None:
-    pipe.close()
-    try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    log.close()
