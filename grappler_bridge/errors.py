@@ -33,14 +33,6 @@ class GrapplerError(RuntimeError):
     """Grappler itself gave up on a graph."""
 
 
-class GrapplerLostError(RuntimeError):
-    """The process in which Grappler ran ended without an answer."""
-
-
-class GrapplerTimeOutError(RuntimeError):
-    """Grappler had no answer in time, and its process was ended."""
-
-
 @contextmanager
 def grappler_errors(what: str) -> Iterator[None]:
     """Errors of native code inside become `GrapplerError`s.

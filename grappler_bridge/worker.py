@@ -1,37 +1,42 @@
-"""The process in which Grappler runs, so that a crash in native code ends no other.
+"""What runs in Grappler's own process, so that a crash in native code ends no other.
 
-    python -m grappler_bridge.worker FILE_DESCRIPTOR PARENT
-
-Started by `grappler_bridge.process`. It reads requests from the descriptor, a `multiprocessing` connection, until that
-is closed, and ends with its parent.
+Whoever starts the process, `tfplace.measurement.grappler_process`, sees to how it starts and ends.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
-import sys
-from multiprocessing.connection import Connection
-from typing import Any
-
-_PR_SET_PDEATHSIG = 1
+import contextlib
+import pickle
+from typing import Any, Protocol
 
 
-def main(descriptor: int, parent: int) -> None:
-    """Answers requests until there are no more."""
-    _end_with(parent)
+class MessagePipe(Protocol):
+    """Where requests come from and answers go to."""
+
+    def send(self, message: bytes, /) -> None:
+        """Sends an answer."""
+
+    def receive(self) -> bytes:
+        """The next request.
+
+        Raises:
+          EOFError: there are no more.
+        """
+
+
+def serve(pipe: MessagePipe) -> None:
+    """Answers requests until there are no more; everything is pickled.
+
+    The first is a `Step`, answered when its `StepGraph` is made; the others are a method's name with its arguments.
+    """
     from grappler_bridge.step import StepGraph
 
-    with Connection(descriptor) as pipe:
-        graph = StepGraph(pipe.recv())
-        pipe.send(True)
+    graph = StepGraph(pickle.loads(pipe.receive()))
+    pipe.send(pickle.dumps(True))
+    with contextlib.suppress(EOFError):
         while True:
-            try:
-                method, arguments = pipe.recv()
-            except EOFError:
-                return
-            pipe.send(_answer(graph, method, arguments))
+            method, arguments = pickle.loads(pipe.receive())
+            pipe.send(pickle.dumps(_answer(graph, method, arguments)))
 
 
 def _answer(graph: Any, method: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
@@ -44,18 +49,3 @@ def _answer(graph: Any, method: str, arguments: tuple[Any, ...]) -> tuple[bool, 
         return False, error
     except Exception as error:
         return False, GrapplerError(f"{type(error).__name__}: {error}")
-
-
-def _end_with(parent: int) -> None:
-    """Lets the kernel end this process when the parent does, also in the middle of native code; Linux only.
-
-    Elsewhere the process ends at its next look at the closed pipe.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it had ended before
-            os._exit(1)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

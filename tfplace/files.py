@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from tfplace.errors import InputError, UnwrittenError
 
@@ -134,11 +135,16 @@ def locked(path: Path) -> Iterator[None]:
     """One process after the other: waits while another is in such a context of the same file, which is made."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        wait_for_lock(file)
         yield
     finally:
         os.close(file)
+
+
+def wait_for_lock(file: int | IO[bytes]) -> None:
+    """Has an open file to oneself until it is closed, once whoever else has it so has closed it."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _lock(file: int, folder: Path) -> None:

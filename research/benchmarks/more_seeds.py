@@ -11,6 +11,7 @@ but for graphs as a whole. Graphs are those of `python scripts/make_zoo.py`; ste
 
 from __future__ import annotations
 
+import functools
 import statistics
 import sys
 from collections import Counter
@@ -122,19 +123,16 @@ def _run():
             todo += tasks([(graphs / f"{pair.case.graph}.npz", pair.case)], runs, budget, journal)
         return sorted(dict.fromkeys(todo), key=lambda task: task.seed)  # everything once before anything twice
 
+    load = functools.partial(load_tensorflow, gpus=False)
     while todo := missing():  # what is behind by one seed is run again
         with Stages(quiet=False) as stages:
             stages.stage(f"{len(todo)} cells of {budget}")
-            failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part, prepare=_load)
+            failed = run_all(todo, journal, jobs=_JOBS.value, progress=stages.part, prepare=load)
         for task, error in failed:
             print(f"{task}: {error!r}", file=sys.stderr)
         if failed:
             raise SystemExit(f"{len(failed)} cells failed, see above; the same command runs them again.")
     print(of_each(complete()))
-
-
-def _load():
-    load_tensorflow(gpus=False)
 
 
 def _page():

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +16,9 @@ from tfplace.core.engine import LOOK_S
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.engines.cores import cores_apart
+from tfplace.engines.process_workers import ProcessEngine, WorkerLostError
 from tfplace.errors import InputError, WorkersError
 from tfplace.search.budget import Budget
-
-_unprepared: list[Exception] = []
-"""Why this process has no cells to run, if it could not be prepared."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ def run_all(
       jobs: processes at a time, at most as many as there are processors; each is pinned to one of its own where the
         system can do that.
       progress: called with the number of cells done and their total.
-      prepare: called in each process before its first cell.
+      prepare: a function of a module, called in each process before its first cell.
 
     Returns:
       What failed with an error that no placer should have; it is not in the journal, and run again the next time.
@@ -120,11 +115,7 @@ def run_all(
       WorkersError: a process was killed; what the others had finished by then is kept.
       KeyboardInterrupt: the same; the processes are ended.
     """
-    context = multiprocessing.get_context("spawn")
     cpus = cores_apart()[:jobs]
-    processors: multiprocessing.Queue[int] = context.Queue()
-    for cpu in cpus:
-        processors.put(cpu)
     rest = iter(todo)
     failed: list[tuple[Task, Exception]] = []
     done = 0
@@ -135,14 +126,14 @@ def run_all(
         if progress is not None:
             progress(done, len(todo))
 
-    others = {*multiprocessing.active_children()}
-    with ProcessPoolExecutor(len(cpus), context, initializer=_begin, initargs=(processors, prepare)) as pool:
+    engine = ProcessEngine(len(cpus), cores=[(cpu,) for cpu in cpus], tries=1)
+    with contextlib.closing(engine.start(prepare or _unprepared)) as workers:
         running: dict[Future[Facts | Run], Task] = {}
         try:
             while True:
                 # no more than run at a time, so that stopping is quick
                 for task in itertools.islice(rest, len(cpus) - len(running)):
-                    running[pool.submit(run_task, task)] = task
+                    running[workers.submit(run_task, task)] = task
                 if not running:
                     return failed
                 wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
@@ -152,23 +143,11 @@ def run_all(
                 for task, error in _failed(running):
                     failed.append((task, error))
                     tell()
-        except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in {*multiprocessing.active_children()} - others:
-                child.terminate()  # they leave Ctrl-C to this process
+        except BaseException:
+            workers.close()
             for result in _finished(running):
                 journal.add(result)
-            if isinstance(error, BrokenExecutor):
-                raise _killed(running.values()) from error
             raise
-
-
-def _killed(cells: Iterable[Task]) -> WorkersError:
-    return WorkersError(
-        f"a process that was killed, perhaps for memory; what ran was {'; '.join(map(str, cells))}",
-        "results of all that ran",
-        "The same command goes on; fewer cells at a time need less memory.",
-    )
 
 
 def _finished(running: dict[Future[Facts | Run], Task]) -> Iterator[Facts | Run]:
@@ -182,23 +161,31 @@ def _failed(running: dict[Future[Facts | Run], Task]) -> Iterator[tuple[Task, Ex
     """The same of what failed.
 
     Raises:
-      BrokenExecutor: a process was killed.
+      WorkersError: a process was killed.
     """
     for future, error in [(f, f.exception()) for f in running if f.done()]:
-        if isinstance(error, BrokenExecutor) or not isinstance(error, Exception | None):
+        if isinstance(error, WorkerLostError):
+            raise WorkersError(
+                f"a process that was killed, perhaps for memory; what ran was {running[future]}",
+                "results of all that ran",
+                "The same command goes on; fewer cells at a time need less memory.",
+            ) from error
+        if not isinstance(error, Exception | None):
             raise error
         if error is not None:  # else it has finished by now
             yield running.pop(future), error
 
 
-def run_task(task: Task) -> Facts | Run:
+def _unprepared() -> None:
+    """A process that needs no preparation."""
+
+
+def run_task(_: None, task: Task) -> Facts | Run:
     """In a child process: one cell, or the facts of a case.
 
     Raises:
-      Exception: what the process could not be prepared for, or an error that no placer should have.
+      Exception: an error that no placer should have.
     """
-    if _unprepared:
-        raise _unprepared[0]
     problem = _problem(task.graph, task.case)
     if not task.placer:
         return facts_of(problem, task.case)
@@ -213,23 +200,3 @@ def _problem(graph: Path, case: Case) -> Problem:
 @functools.lru_cache(maxsize=1)
 def _graph(path: Path) -> OpGraph:
     return OpGraph.load(path)
-
-
-def _begin(processors: multiprocessing.Queue[int], prepare: Callable[[], None] | None) -> None:
-    """One processor for this process, and so one thread for its simulator; it ends when the one that began it does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; one is to say so
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {processors.get()})
-    if prepare is not None:
-        try:
-            prepare()
-        except Exception as error:  # raised here it would end the process, without a word of why
-            _unprepared.append(error)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import multiprocessing
-import signal
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,10 @@ from research.suites.suites import Suite
 from tfplace.comparison.case_results import CaseResults, read_case_results
 from tfplace.comparison.cells import Case
 from tfplace.comparison.journal import Journal
+from tfplace.core.engine import LOOK_S
 from tfplace.core.graph import OpGraph
 from tfplace.core.topology import Topology
+from tfplace.engines.process_workers import ProcessEngine
 from tfplace.errors import TfplaceError, UnknownNameError
 from tfplace.files import check_writable
 from tfplace.registry import PLACERS
@@ -101,15 +102,12 @@ class SuiteRun:
         if not path.exists():
             stage(f"extracting {model}")
             check_writable(path)
-            extract = functools.partial(_extract, self._loads, model, path, dict(parameters))
-            child = multiprocessing.get_context("spawn").Process(target=extract)
-            child.start()
-            try:
-                child.join()
-            finally:
-                child.terminate()  # it leaves Ctrl-C to this process
-            if child.exitcode:
-                raise TfplaceError(f"{model} could not be extracted; see above.")
+            with contextlib.closing(ProcessEngine(1, tries=1).start(self._loads)) as worker:
+                extracting = worker.submit(_extract, model, path, dict(parameters))
+                while not wait([extracting], LOOK_S).done:
+                    continue
+            if error := extracting.exception():
+                raise TfplaceError(f"{model} could not be extracted: {error}") from error
         return path
 
 
@@ -134,9 +132,7 @@ def family_of(model: str) -> str:
     return family if there else ""
 
 
-def _extract(loads: Callable[[], None], model: str, path: Path, parameters: dict[str, Any]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    loads()
+def _extract(_: None, model: str, path: Path, parameters: dict[str, Any]) -> None:
     extracted(model, parameters).save(path)
 
 

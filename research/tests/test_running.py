@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +24,7 @@ from tfplace.comparison.cells import (
     run_cell,
 )
 from tfplace.comparison.journal import Journal
+from tfplace.engines.process_workers import WorkerLostError
 from tfplace.errors import InputError, WorkersError
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
@@ -116,25 +116,29 @@ def test_what_a_process_cannot_be_prepared_for_is_told(tmp_path):
     journal, budget = Journal(tmp_path / "runs.jsonl", HEADER), Budget(evaluations=20)
     todo = tasks([(tmp_path / "g.npz", CASE)], [("single", 0)], budget, journal)
     failed = run_all(todo, journal, prepare=not_prepared)
-    assert [str(error) for _, error in failed] == ["half a TensorFlow"] * len(todo)
+    assert [str(error) for _, error in failed] == ["ImportError in a worker: half a TensorFlow"] * len(todo)
     assert not journal.runs
 
 
 def test_what_has_finished_is_kept_when_another_process_is_killed(tmp_path, monkeypatch):
-    class Pool(ThreadPoolExecutor):
-        def __init__(self, processes, context, **begin):
-            super().__init__(processes)
+    class Engine:
+        def __init__(self, count, *, cores, tries):
+            assert (count, cores, tries) == (3, [(0,), (1,), (2,)], 1)
 
-    def task(asked):
+        def start(self, make):
+            pool = ThreadPoolExecutor(3)
+            return SimpleNamespace(submit=lambda task, asked: pool.submit(task, make(), asked), close=pool.shutdown)
+
+    def task(own, asked):
         if asked.placer == "metis":
-            raise BrokenProcessPool
+            raise WorkerLostError("a worker that ended", "one that finishes")
         return run(asked.placer, 2.0)
 
     def failures_first(futures, timeout, return_when):
         done = sorted(wait(futures).done, key=lambda future: future.exception() is None)
         return SimpleNamespace(done=done)
 
-    monkeypatch.setattr(running, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(running, "ProcessEngine", Engine)
     monkeypatch.setattr(running, "cores_apart", lambda: [0, 1, 2])
     monkeypatch.setattr(running, "run_task", task)
     monkeypatch.setattr(running, "wait", failures_first)
@@ -189,24 +193,27 @@ if __name__ == "__main__":
 """
     (tmp_path / "main.py").write_text(code)
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen([sys.executable, "main.py"], cwd=tmp_path, env=env, start_new_session=True) as main:
+    with subprocess.Popen([sys.executable, "main.py"], cwd=tmp_path, env=env) as main:
         wait_for((tmp_path / "runs.jsonl").exists)  # facts are there: the search has begun
-        group = main.pid
+        children = children_of(main.pid)
         main.kill()
-    try:
-        wait_for(lambda: not alive(group))
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
+    assert children
+    wait_for(lambda: not any(map(alive, children)))
 
 
-def alive(group):
-    """Whether a process group has members that are no zombies."""
+def children_of(parent):
+    found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
-            if int(its_group) == group and state != "Z":
-                return True
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(stat.parent)
+    return found
+
+
+def alive(process):
+    """Whether a process is there, and no zombie."""
+    with contextlib.suppress(OSError):
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
 
 

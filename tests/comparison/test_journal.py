@@ -1,6 +1,5 @@
 """Results on disk: what a journal keeps, refuses, and says of what made them."""
 
-import io
 import json
 import sys
 
@@ -84,34 +83,6 @@ def test_a_journal_has_one_writer(tmp_path):
         late.add(run("auto", 3.0))
     first.add(run("single", 3.0))
     assert Journal(path, HEADER).runs == first.runs
-
-
-def test_a_file_that_lost_results_meanwhile_is_left_as_it_is(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    journal = Journal(path, HEADER)
-    journal.add(run("auto", 2.0))
-    before = path.read_bytes()
-    journal.add(run("single", 2.0))
-    path.write_bytes(before)
-    with pytest.raises(InputError, match="has lost results since it was read"):
-        journal.add(run("heft", 3.0))
-    assert path.read_bytes() == before
-
-
-def test_an_interrupt_when_all_is_written_leaves_the_journal_usable(tmp_path, monkeypatch):
-    class Interrupted(io.FileIO):
-        def write(self, data):
-            super().write(data)
-            raise KeyboardInterrupt
-
-    path = tmp_path / "runs.jsonl"
-    journal = Journal(path, HEADER)
-    journal.add(run("auto", 2.0))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(journal, "_appended", lambda: Interrupted(path, "a+b"))
-        journal.add(run("single", 3.0))
-    journal.add(run("heft", 3.0))
-    assert {placer for _, placer, _ in Journal(path, HEADER).runs} == {"auto", "single", "heft"}
 
 
 def test_a_trail_names_each_stage_once(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import operator
 import os
@@ -203,22 +202,12 @@ def test_who_waits_for_a_task_that_is_cancelled_is_woken(crew):
     assert not wait(futures, 30).not_done
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="elsewhere its pipe stays open")
 def test_a_worker_is_missed_though_what_it_started_goes_on(crew, tmp_path):
     future = crew.submit(tasks.start_another_and_wait, tmp_path / "begun")
     while not (tmp_path / "begun").exists():
         time.sleep(0.01)
     os.kill(int((tmp_path / "begun").read_text()), signal.SIGKILL)
     assert future.result(30) == "done"
-
-
-def test_a_kernel_that_cannot_tell_when_a_process_ends_will_do(monkeypatch):
-    def refused(pid):
-        raise OSError(errno.ENOSYS, "not there")
-
-    monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
-    with contextlib.closing(ProcessEngine(1).start(functools.partial(bytes, 7))) as crew:
-        assert crew.submit(len).result(30) == 7
 
 
 def test_one_that_stands_still_can_be_closed():

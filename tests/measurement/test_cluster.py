@@ -126,7 +126,7 @@ STARTS = """
 import sys, time
 from tfplace.measurement.backends.cluster import Cluster
 cluster = Cluster.start(2, cores=[[{core}], [{core}]])
-print(cluster._processes._process.pid, *cluster.pids, flush=True)
+print(cluster._processes.pid, *cluster.pids, flush=True)
 {then}
 """
 

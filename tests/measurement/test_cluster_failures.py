@@ -67,8 +67,7 @@ def test_a_worker_killed_before_the_session_costs_nothing(cluster):
 
 def test_who_hears_of_an_ended_process_knows_that_it_has_ended():
     processes = WorkerProcesses()
-    processes._process.stdin.write("half a line, which is written when the pipe is closed")
-    os.kill(processes._process.pid, signal.SIGKILL)
+    os.kill(processes.pid, signal.SIGKILL)
     with pytest.raises(ClusterError, match="a process that starts workers, which has ended"):
         while True:  # the pipe may take some more until it is broken
             processes._send({"kill": 0})
@@ -269,4 +268,4 @@ def test_a_worker_may_say_that_it_serves_before_its_parent_says_who_it_is(monkey
     monkeypatch.setattr(WorkerProcesses, "_note", noted)
     with contextlib.closing(WorkerProcesses()) as processes:
         (worker,) = processes.launch([Settings()])
-        assert parent_of(worker.pid) == processes._process.pid
+        assert parent_of(worker.pid) == processes.pid

@@ -272,11 +272,11 @@ def wait_for(condition, seconds=60.0):
 
 
 def test_a_process_that_fails_proves_nothing(monkeypatch):
-    monkeypatch.setattr(cp_process.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     problem = load_workload(WORKLOADS / "thr-layer-bert24-inf.json")
     start = np.ones(problem.num_units, np.int32)
     answer = cp_process.ask(problem, THROUGHPUT, start, 1.0, Limits(None, 0.1, 1))
-    assert (answer.bound_s, answer.found, answer.status) == (0.0, [], "failed (1)")
+    assert (answer.bound_s, answer.found, answer.status) == (0.0, [], "failed (with status 1)")
 
 
 def test_devices_alike():

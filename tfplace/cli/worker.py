@@ -69,7 +69,7 @@ def worker_command(flags: WorkerFlags) -> None:
             status = processes.wait(worker.pid)
             complain(f"the worker ended with exit status {status}; starting it again")
             quick_ends = quick_ends + 1 if time.monotonic() - start < _SOON_S else 0
-            worker = worker.again(processes)
+            worker = worker.respawn(processes)
         raise ClusterError(f"a worker that ended {_RESTARTS} times within {_SOON_S:g} s", "one that stays")
     except KeyboardInterrupt:
         return

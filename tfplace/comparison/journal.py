@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from tfplace.comparison.cells import Case, Facts, Run
 from tfplace.errors import InputError
 from tfplace.files import writing
+from tfplace.io.append_log import AppendLog, whole_lines
 from tfplace.search.budget import Budget
 from tfplace.version import versions
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks; two writers are then not told
-    fcntl = None  # type: ignore[assignment]
 
 
 class Journal:
@@ -47,7 +40,7 @@ class Journal:
         self.facts: dict[Case, Facts] = {}
         self.runs: dict[tuple[Case, str, int], Run] = {}
         self._made_by: dict[str, Any] | None = None
-        self._whole = 0
+        self._log = AppendLog(self.path, whole_lines)
         self._read()
 
     def add(self, result: Facts | Run) -> None:
@@ -60,9 +53,11 @@ class Journal:
         if isinstance(result, Run) and self._is_known_trouble(result):
             return
         line = {"facts": asdict(result)} if isinstance(result, Facts) else {"run": result.to_dict()}
-        first = [] if self._whole else [{"header": self.header}]
+        first = [] if self._log.length else [{"header": self.header}]
         made_by = [] if self._made_by == self._maker else [{"made_by": self._maker}]
-        self._append([*first, *made_by, line])
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._log.append(b"".join(json.dumps(line).encode() + b"\n" for line in [*first, *made_by, line]))
         self._made_by = self._maker
         self._take(result)
 
@@ -94,33 +89,6 @@ class Journal:
         else:
             self.runs[result.case, result.placer, result.seed] = result
 
-    def _append(self, lines: list[dict[str, Any]]) -> None:
-        text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        with writing(self.path), self._appended() as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-            shorter = file.seek(0, os.SEEK_END) < self._whole
-            file.seek(self._whole)
-            if shorter or b"\n" in file.read():
-                raise InputError(
-                    f"{self.path.name}, {'which has lost results' if shorter else 'to which another process has added'}"
-                    " since it was read",
-                    "a file of this process's own",
-                    "Wait for the other one, or name another file, and begin again.",
-                )
-            file.truncate(self._whole)  # a line that was being written when its process was killed
-            try:
-                written = file.write(text)
-            finally:  # an interrupt may come when all is written
-                if os.fstat(file.fileno()).st_size == self._whole + len(text):
-                    self._whole += len(text)
-            if written < len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def _appended(self) -> FileIO:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        return self.path.open("a+b", buffering=0)
-
     def _read(self) -> None:
         lines = self._lines()
         first = next(lines, None)
@@ -151,23 +119,17 @@ class Journal:
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         """Every whole line; one that was being written when its process was killed is left out."""
-        if not self.path.exists():
-            return
         try:
-            opened = self.path.open("rb")
+            whole, torn = self._log.read()
         except OSError as error:
             raise InputError(f"{self.path} ({error.strerror})", "a file of results") from error
-        with opened as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    if not self._whole and not b'{"header": '.startswith(line[:11]):
-                        raise InputError(f"{line[:40]!r} in {self.path.name}", "results", "Name another file.")
-                    return
-                self._whole += len(line)
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise InputError(f"{line[:40]!r} in {self.path.name}", "lines of JSON") from error
+        if not whole and not b'{"header": '.startswith(torn[:11]):
+            raise InputError(f"{torn[:40]!r} in {self.path.name}", "results", "Name another file.")
+        for line in whole.splitlines():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{line[:40]!r} in {self.path.name}", "lines of JSON") from error
 
 
 def _command() -> list[str]:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import pickle
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from tfplace.core.engine import Result
-from tfplace.engines.worker_process import EndedError, Process
+from tfplace.engines.child_process import ChildEndedError
+from tfplace.engines.cores import own_cores
+from tfplace.engines.worker_process import Process
 from tfplace.errors import InputError, WorkersError
 
 _TRIES = 3
 """A task that ends its worker so often is not the victim but the cause."""
+
+
+class WorkerLostError(WorkersError):
+    """A task was given up because the processes that did it ended."""
 
 
 class ProcessEngine:
@@ -26,19 +32,23 @@ class ProcessEngine:
 
     Args:
       count: how many.
+      cores: the processors of each worker; by default an equal part of this process's.
+      tries: how many processes a task may end before it is given up.
 
     Raises:
       InputError: fewer than 1.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, cores: Sequence[Sequence[int]] | None = None, tries: int = _TRIES) -> None:
         if count < 1:
             raise InputError(f"{count} workers", "at least 1")
         self.count = count
+        self._cores = cores if cores is not None else _shares(own_cores(), count)
+        self._tries = tries
 
     def start(self, make: Callable[[], Any]) -> ProcessWorkers:
         """See `Engine.start`."""
-        return ProcessWorkers(make, self.count)
+        return ProcessWorkers(make, self.count, self._cores, self._tries)
 
 
 class ProcessWorkers:
@@ -47,19 +57,24 @@ class ProcessWorkers:
     Args:
       make: see `Engine.start`.
       count: how many at first; see `resize`.
+      cores: the processors of each, counted round.
+      tries: see `ProcessEngine`.
 
     Raises:
       InputError: `make` cannot be sent to another process.
     """
 
-    def __init__(self, make: Callable[[], Any], count: int) -> None:
+    def __init__(
+        self, make: Callable[[], Any], count: int, cores: Sequence[Sequence[int]], tries: int = _TRIES
+    ) -> None:
         self._make = _packed(make)
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._processes: dict[int, Process] = {}
         self._threads: list[threading.Thread] = []
         self._changes = threading.Lock()
         self._closed = False
-        self._shares = count
+        self._cores = cores
+        self._tries = tries
         self._count = 0
         self.resize(count)
 
@@ -86,7 +101,7 @@ class ProcessWorkers:
             self._open()
             for _ in range(self._count, count):
                 number = min({*range(len(self._processes) + 1)} - {*self._processes})
-                self._processes[number] = Process(self._make, number, self._shares)
+                self._processes[number] = Process(self._make, self._cores[number % len(self._cores)])
                 thread = threading.Thread(target=self._serve, args=(number, self._processes[number]), daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -141,14 +156,15 @@ class ProcessWorkers:
         """The answer to a task, by a process that is started anew if it ends.
 
         Raises:
-          WorkersError: the workers are closed, or the task ends every process, or none can be started.
+          WorkerLostError: the task ends every process.
+          WorkersError: the workers are closed, or no process can be started.
           Exception: what the task raised.
         """
         ends: list[str] = []
-        while len(ends) < _TRIES:
+        while len(ends) < self._tries:
             try:
                 fine, answer = process.ask(task)
-            except EndedError as error:
+            except ChildEndedError as error:
                 if self._closed:
                     raise WorkersError("a worker that was closed meanwhile", "one that is at work") from None
                 ends.append(str(error))
@@ -156,9 +172,8 @@ class ProcessWorkers:
             if fine:
                 return answer
             raise answer
-        raise WorkersError(
-            f"a worker that ended {_TRIES} times in one task, the last time {ends[-1]}", "one that finishes it"
-        )
+        times = f"{self._tries} times in one task, the last time" if self._tries > 1 else "in a task"
+        raise WorkerLostError(f"a worker that ended {times} {ends[-1]}", "one that finishes it")
 
 
 class _Task(NamedTuple):
@@ -166,6 +181,11 @@ class _Task(NamedTuple):
 
     future: Future[Any]
     packed: bytes
+
+
+def _shares(cores: Sequence[int], count: int) -> list[Sequence[int]]:
+    """For each of `count` workers its part of the processors; with more workers than those, they share them."""
+    return [cores[number::count] or (cores[number % len(cores)],) for number in range(count)]
 
 
 def _packed(thing: Any) -> bytes:

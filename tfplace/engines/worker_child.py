@@ -1,44 +1,27 @@
-"""The process of a worker.
-
-    python -m tfplace.engines.worker_child FILE_DESCRIPTOR PARENT
-
-Started by `tfplace.engines.worker_process`. It reads from the descriptor, a `multiprocessing` connection, until that is
-closed, and ends with its parent.
-"""
+"""What runs in the process of a worker; `tfplace.engines.worker_process` is the other end."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pickle
-import signal
 import sys
 import traceback
-from multiprocessing.connection import Connection
 from typing import Any
 
+from tfplace.engines.child_process import MessagePipe
 from tfplace.errors import InputError, TfplaceError
 
-_PR_SET_PDEATHSIG = 1
 
-
-def main(descriptor: int, parent: int) -> None:
+def serve(pipe: MessagePipe) -> None:
     """Does tasks until there are no more."""
-    end_with(parent)
-    os.set_inheritable(descriptor, False)  # what a task starts is not to hold it open
-    with Connection(descriptor) as pipe:
-        sys.path[:], cores = pipe.recv()
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, cores)
-        make = pipe.recv_bytes()
-        own: list[Any] = []  # made with the first task, whose answer says what went wrong
+    sys.path[:], cores, make = pickle.loads(pipe.receive())
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+    own: list[Any] = []  # made with the first task, whose answer says what went wrong
+    with contextlib.suppress(EOFError):
         while True:
-            try:
-                task = pipe.recv_bytes()
-            except EOFError:
-                return
-            pipe.send_bytes(_answer(own, make, task))
+            pipe.send(_answer(own, make, pipe.receive()))
 
 
 def _answer(own: list[Any], make: bytes, packed: bytes) -> bytes:
@@ -69,18 +52,3 @@ def _failure(error: BaseException) -> bytes:
     told = TfplaceError(f"{type(error).__name__} in a worker: {error}")
     told.add_note("".join(traceback.format_exception(error)))
     return pickle.dumps((False, told))
-
-
-def end_with(parent: int) -> None:
-    """Lets the kernel end this process when the parent does, also in the middle of native code; Linux only.
-
-    Elsewhere the process ends at its next look at the closed pipe.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it had ended before
-            os._exit(1)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from grappler_bridge.check import check_graph
 from grappler_bridge.cluster import VirtualDevice
-from grappler_bridge.errors import GrapplerError, GrapplerInputError, GrapplerLostError, GrapplerTimeOutError
-from grappler_bridge.process import GrapplerProcess
+from grappler_bridge.errors import GrapplerError, GrapplerInputError
 from grappler_bridge.step import Step, StepFigures
 from grappler_bridge.transfers import Link, Tensor
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
@@ -23,6 +22,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import FAILED_BYTES, GRAPPLER, UNKNOWN_BYTES, Failure, FailureKind, Key, StepCost, failed
 from tfplace.core.topology import Topology
 from tfplace.errors import GraphError, TopologyError
+from tfplace.measurement.grappler_process import GrapplerLostError, GrapplerProcess, GrapplerTimeOutError
 
 _FAILURES: dict[type[Exception], FailureKind] = {
     GrapplerTimeOutError: FailureKind.TIME_OUT,

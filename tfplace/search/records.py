@@ -6,12 +6,13 @@ import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.errors import InputError
+from tfplace.io.append_log import AppendLog, whole_lines, whole_records
 
 RECORD = np.dtype([("over", "<i8"), ("step_s", "<f8"), ("seconds", "<f4"), ("check", "<u4")])
 """Bytes over the limits, step seconds, seconds since the search began, and a checksum of the devices."""
@@ -34,10 +35,9 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.position = 0
         self._path = path
-        path.touch()
-        whole = path.stat().st_size // RECORD.itemsize
-        self.known = np.fromfile(path, RECORD, whole)
-        self._file = _appended(path, whole * RECORD.itemsize)
+        self._log = AppendLog(path, whole_records(RECORD.itemsize))
+        self.known = np.frombuffer(self._log.read()[0], RECORD)
+        self._log.cut()
 
     @property
     def left(self) -> int:
@@ -69,24 +69,24 @@ class Records:
         return records["over"].astype(np.int64), records["step_s"].astype(np.float64), seconds
 
     def add(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray, seconds: float) -> None:
-        """Appends [B] records, on disk with the next `flush` or before."""
+        """Appends [B] records, on disk with the next `flush`."""
         records = np.empty(len(over), RECORD)
         records["over"], records["step_s"], records["seconds"] = over, step_s, seconds
         records["check"] = _checksums(unit_devices)
-        self._file.write(records.tobytes())
+        self._log.add(records.tobytes())
         self.position += len(records)
 
     def flush(self) -> None:
         """Puts everything added on disk."""
-        self._file.flush()
+        self._log.flush()
 
     def skip(self, position: int) -> None:
         """Goes on behind the first `position` records, at most as many as are known, without telling them."""
         self.position = position
 
     def close(self) -> None:
-        """Flushes and closes the file."""
-        self._file.close()
+        """Puts everything added on disk, for the last time."""
+        self._log.flush()
 
 
 class Lines:
@@ -103,41 +103,27 @@ class Lines:
     """
 
     def __init__(self, path: Path) -> None:
-        path.touch()
-        text = path.read_bytes()
-        whole = text.rfind(b"\n") + 1
+        self._log = AppendLog(path, whole_lines)
         try:
-            lines = [json.loads(line) for line in text[:whole].splitlines()]
+            lines = [json.loads(line) for line in self._log.read()[0].splitlines()]
             self.last = max((int(line["evaluations"]) for line in lines), default=-1)
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{path}, which is damaged", "lines of JSON that say their evaluations") from error
-        self._file = _appended(path, whole)
+        self._log.cut()
 
     def add(self, evaluations: int, facts: Mapping[str, Any]) -> None:
         """Appends a line, on disk with the next `flush`, unless one of as many evaluations is there."""
         if evaluations > self.last:
-            self._file.write(json.dumps({"evaluations": evaluations, **facts}).encode() + b"\n")
+            self._log.add(json.dumps({"evaluations": evaluations, **facts}).encode() + b"\n")
             self.last = evaluations
 
     def flush(self) -> None:
         """Puts everything added on disk."""
-        self._file.flush()
+        self._log.flush()
 
     def close(self) -> None:
-        """Flushes and closes the file."""
-        self._file.close()
-
-
-def _appended(path: Path, size: int) -> BinaryIO:
-    """The file, cut to `size` and open at its end."""
-    file = path.open("r+b")
-    _cut(file, size)
-    return file
-
-
-def _cut(file: BinaryIO, size: int) -> None:
-    file.truncate(size)
-    file.seek(size)
+        """Puts everything added on disk, for the last time."""
+        self._log.flush()
 
 
 def _checksums(unit_devices: IntArray) -> np.ndarray[Any, np.dtype[np.uint32]]:

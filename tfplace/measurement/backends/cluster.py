@@ -319,7 +319,7 @@ class Cluster:
         self._processes.last_words()  # no longer news
         for task in tasks:
             self._kill(task)
-            self._workers[task] = self._workers[task].again(self._processes)
+            self._workers[task] = self._workers[task].respawn(self._processes)
             self._addresses[task] = self._workers[task].address
             self._suspects.discard(task)
             self.restarts += 1

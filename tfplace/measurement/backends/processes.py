@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from tfplace.core.engine import LOOK_S
+from tfplace.engines.child_process import ChildProcess
 from tfplace.errors import ClusterError
-from tfplace.measurement.backends.worker import Settings
+from tfplace.measurement.backends.worker import Settings, serve_forks
 
 LOAD_TIMEOUT_S = 120.0
 """Time to import TensorFlow: a few seconds, but more on a cold disk or a busy machine."""
@@ -28,8 +24,6 @@ SERVE_TIMEOUT_S = 30.0
 
 _END_TIMEOUT_S = 10.0
 
-# Only what is installed beside this package is added to the path, and last, so that nothing is hidden by it.
-_CODE = "import sys; sys.path.append(sys.argv[1]); from tfplace.measurement.backends.worker import main; main()"
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
@@ -52,9 +46,8 @@ class WorkerProcesses:
         self._facts: dict[tuple[str, int], Any] = {}
         self._requests = 0
         self._gone = False
-        self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # as long as the processes that write to it
-        fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND | os.O_RDWR)  # wherever it is being read
-        self._process: subprocess.Popen[str] | None = None
+        self._refusal = ""
+        self._child: ChildProcess | None = None
         # Of its own, and to the end: the kernel ends the process when the *thread* that started it ends.
         self._thread = threading.Thread(target=self._run, name="tfplace workers", daemon=True)
         self._thread.start()
@@ -105,54 +98,45 @@ class WorkerProcesses:
                 pass
         return self.ended(pid)
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process that forks workers; None before it was started."""
+        return None if self._child is None else self._child.pid
+
     def last_words(self) -> str:
-        """What the processes have written to stderr, at most its last 4,000 characters, since this was last called."""
-        if self._log.closed:
-            return ""
-        self._log.seek(0)
-        text = self._log.read().decode(errors="replace")
-        self._log.truncate(0)
-        return text[-4000:]
+        """What the processes have written to stderr, at most its last 4,000 bytes, since this was last called."""
+        return self._refusal if self._child is None else self._child.read_log()
 
     def close(self) -> None:
         """Ends all processes and waits for that; calling it again does nothing."""
-        process = self._process
-        if process is None or self._log.closed:
+        if self._child is None:
             return
-        if process.stdin is not None:
-            with contextlib.suppress(OSError):  # it has ended
-                process.stdin.close()
+        self._child.hang_up()
         self._thread.join(_END_TIMEOUT_S)
-        process.kill()
+        self._child.kill()
         self._thread.join(_END_TIMEOUT_S)
-        self._log.close()
 
     # ---- the other process ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         """The thread's life: starts the process, then notes what it says until it ends."""
         try:
-            # what was being written to a process that was killed cannot be, also when its pipe is closed
-            with contextlib.suppress(BrokenPipeError), self._popen() as self._process:
-                for line in self._process.stdout or ():
-                    self._note(json.loads(line))
+            self._child = ChildProcess(serve_forks, {"TF_CPP_MIN_LOG_LEVEL": "2"} | dict(os.environ) | _ONE_THREAD)
+        except OSError as error:
+            self._end(str(error))
+            return
+        try:
+            while True:
+                self._note(json.loads(self._child.receive()))
+        except (EOFError, OSError):
+            self._child.close(_END_TIMEOUT_S)
         finally:
-            with self._changed:
-                self._gone = True
-                self._changed.notify_all()
+            self._end()
 
-    def _popen(self) -> subprocess.Popen[str]:
-        root = str(Path(__file__).parents[3])
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", _CODE, root],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={"TF_CPP_MIN_LOG_LEVEL": "2"} | dict(os.environ) | _ONE_THREAD,
-            text=True,
-            bufsize=1,
-            start_new_session=True,  # so that Ctrl-C is for us alone
-        )
+    def _end(self, refusal: str = "") -> None:
+        with self._changed:
+            self._refusal, self._gone = refusal, True
+            self._changed.notify_all()
 
     def _note(self, event: dict[str, Any]) -> None:
         with self._changed:
@@ -174,8 +158,8 @@ class WorkerProcesses:
 
     def _send(self, request: dict[str, Any]) -> None:
         try:
-            assert self._process is not None and self._process.stdin is not None  # started, since ready
-            self._process.stdin.write(json.dumps(request) + "\n")
+            assert self._child is not None  # started, since ready
+            self._child.send(json.dumps(request).encode())
         except (OSError, ValueError) as error:
             self._thread.join(_END_TIMEOUT_S)  # so that it is known to have ended when this is
             raise self._error("a process that starts workers, which has ended") from error
@@ -230,7 +214,7 @@ class Worker:
         """Kills it and waits for its end."""
         self.processes.kill(self.pid)
 
-    def again(self, processes: WorkerProcesses) -> Worker:
+    def respawn(self, processes: WorkerProcesses) -> Worker:
         """Another in its place, at its address if that is still free: what waits for this one is then answered."""
         port = int(self.address.rpartition(":")[2])
         try:

@@ -1,34 +1,32 @@
 """What runs in worker processes: a TensorFlow server with its cores, threads and memory limit.
 
 Importing TensorFlow takes seconds, so it is done once, in a process that then forks workers as they are asked for
-(`main`). That is sound because this process has a single thread: numpy's is told to start none, and TensorFlow starts
-its own with the first server, in the worker.
+(`serve_forks`). That is sound because this process has a single thread: numpy's is told to start none, and TensorFlow
+starts its own with the first server, in the worker.
 
-Requests come as lines of JSON on stdin, events go as lines of JSON to stdout; `tfplace.measurement.backends.processes`
-is the other end. Nothing here outlives its parent: a closed stdin ends the process that forks, and the kernel ends each
-process whose parent has died, however that died.
+Requests come and events go as JSON; `tfplace.measurement.backends.processes` is the other end. Nothing here outlives
+its parent: a closed pipe ends the process that forks, and the kernel ends each process whose parent has died, however
+that died.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tfplace.engines.child_process import MessagePipe, end_with_parent
 from tfplace.measurement.backends.sockets import hear_loopback_only, is_loopback
 
 BOOT_JOB = "tfplace"
 """The job a server starts under. A session gives it another name and task; TensorFlow refuses to give the same."""
 
-_PR_SET_PDEATHSIG = 1
 _SESSION_THREADS = 16  # a session starts about five
 _STACK_BYTES = 8 * 2**20
 _SETTLE_S = 0.1
@@ -116,11 +114,8 @@ def _limit_memory(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
-def main() -> None:
-    """Forks workers on request until stdin ends."""
-    _end_with_parent(os.getppid())
-    events = os.dup(1)
-    os.dup2(2, 1)  # so that what anything prints is not taken for an event
+def serve_forks(pipe: MessagePipe) -> None:
+    """Forks workers on request until the pipe is closed."""
     import tensorflow  # noqa: F401  # what makes a fork of this process worth having
 
     workers: set[int] = set()
@@ -130,17 +125,18 @@ def main() -> None:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 workers.discard(pid)
-                _tell(events, ended=pid, status=os.waitstatus_to_exitcode(status))
+                _tell(pipe, ended=pid, status=os.waitstatus_to_exitcode(status))
 
     signal.signal(signal.SIGCHLD, report)
-    _tell(events, ready=os.getpid())
-    for line in sys.stdin:
-        request = json.loads(line)
-        with _held_back(signal.SIGCHLD):
-            if "kill" in request:
-                _kill(workers & {request["kill"]})
-            else:
-                workers.add(_fork(events, request))
+    _tell(pipe, ready=os.getpid())
+    with contextlib.suppress(EOFError):
+        while True:
+            request = json.loads(pipe.receive())
+            with _held_back(signal.SIGCHLD):
+                if "kill" in request:
+                    _kill(workers & {request["kill"]})
+                else:
+                    workers.add(_fork(pipe, request))
     with _held_back(signal.SIGCHLD):
         _kill(workers)
         for pid in workers:
@@ -163,40 +159,31 @@ def _kill(pids: set[int]) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _fork(events: int, request: Mapping[str, Any]) -> int:
+def _fork(pipe: MessagePipe, request: Mapping[str, Any]) -> int:
     parent = os.getpid()
     pid = os.fork()
     if not pid:
         try:
-            _work(events, request, parent)
+            _work(pipe, request, parent)
         finally:
             os._exit(1)
-    _tell(events, forked=pid, request=request["request"])
+    _tell(pipe, forked=pid, request=request["request"])
     return pid
 
 
-def _work(events: int, request: Mapping[str, Any], parent: int) -> None:
+def _work(pipe: MessagePipe, request: Mapping[str, Any], parent: int) -> None:
     """A worker's life, in the process just forked."""
-    _end_with_parent(parent)
+    end_with_parent(parent)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         server, address = serve(Settings.from_json(request["settings"]))
     except Exception as error:
-        _tell(events, request=request["request"], refused=f"{type(error).__name__}: {str(error)[:_LONGEST]}")
+        _tell(pipe, request=request["request"], refused=f"{type(error).__name__}: {str(error)[:_LONGEST]}")
         raise
-    _tell(events, request=request["request"], serving=address)
+    _tell(pipe, request=request["request"], serving=address)
     server.join()
 
 
-def _tell(events: int, **event: Any) -> None:
-    os.write(events, (json.dumps(event) + "\n").encode())
-
-
-def _end_with_parent(parent: int) -> None:
-    """Has the kernel kill this process when the thread that made it ends, as it does with its process."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before it could be heard of
-        os._exit(1)
+def _tell(pipe: MessagePipe, **event: Any) -> None:
+    pipe.send(json.dumps(event).encode())

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from grappler_bridge.errors import GrapplerError, GrapplerInputError, GrapplerLostError, GrapplerTimeOutError
-from grappler_bridge.process import GrapplerProcess
+from grappler_bridge.errors import GrapplerError, GrapplerInputError
 from grappler_bridge.step import Step, StepGraph
 from grappler_bridge.transfers import Link, infer_tensors
 from tests.grappler_bridge.graphs import gpus, metagraph, placeholder
+from tfplace.measurement.grappler_process import GrapplerLostError, GrapplerProcess, GrapplerTimeOutError
 
 LAYERS = 4
 
@@ -88,7 +88,7 @@ def test_a_crash_is_an_error_that_says_how_and_the_next_question_is_answered(pro
 
 def test_a_process_that_cannot_start_is_lost(monkeypatch, tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise ImportError('no tensorflow here')")
-    monkeypatch.setattr("grappler_bridge.process._ROOT", f"{tmp_path}:{Path(__file__).parents[2]}")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(GrapplerLostError, match=r"with status 1.*no tensorflow here"):
         GrapplerProcess(chain_step()).own_s(ALTERNATING)
 
@@ -124,8 +124,8 @@ def test_errors_of_the_process_are_raised_here(wrong):
 def test_it_ends_with_a_killed_parent():
     program = (
         "import os, sys, time\n"
-        "from tests.grappler_bridge.test_process import ALTERNATING, chain_step\n"
-        "from grappler_bridge.process import GrapplerProcess\n"
+        "from tests.measurement.test_grappler_process import ALTERNATING, chain_step\n"
+        "from tfplace.measurement.grappler_process import GrapplerProcess\n"
         "process = GrapplerProcess(chain_step())\n"
         "process.own_s(ALTERNATING)\n"
         "os.kill(process.pid, 19)\n"  # stopped: it cannot look at the pipe
