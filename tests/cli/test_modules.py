@@ -36,8 +36,7 @@ def project(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("package", [True, False])
-@pytest.mark.parametrize("env", [{}, {"PYTHONPATH": "."}])
+@pytest.mark.parametrize(("package", "env"), [(True, {}), (False, {"PYTHONPATH": "."})])
 def test_the_users_own_models_come_first(project, package, env):
     if package:
         (project / "models" / "__init__.py").touch()
