@@ -28,7 +28,20 @@ LOAD_TENSORFLOW = {
     "zoo",
 }
 """Directories and files; single tests elsewhere are marked one by one."""
-LOAD_NONE = {}
+LOAD_NONE = {
+    "cli/test_compare.py",
+    "cli/test_init.py",
+    "cli/test_objective.py",
+    "learned/training/test_baselines.py",
+    "learned/training/test_features.py",
+    "learned/training/test_graph_inputs.py",
+    "learned/training/test_learned_move_selector.py",
+    "learned/training/test_sweep_state.py",
+    "measurement/test_detect.py",
+    "measurement/test_presets.py",
+    "measurement/test_processes.py",
+    "measurement/test_sampling.py",
+}
 """Files in those directories that do not load it."""
 
 
@@ -38,15 +51,25 @@ def _loads_tensorflow(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Importing a file of tests may load TensorFlow, so files without a test to run are not imported."""
-    unwanted = "not tensorflow" in config.option.markexpr and collection_path.name.startswith("test_")
-    return True if unwanted and _loads_tensorflow(collection_path) else None
+    """Importing a file of tests may load TensorFlow, so those without a test to run are not imported."""
+    if "not tensorflow" not in config.option.markexpr or not collection_path.is_relative_to(TESTS):
+        return None
+    if collection_path.is_dir():
+        name = collection_path.relative_to(TESTS).as_posix()
+        return True if name in LOAD_TENSORFLOW and not any(file.startswith(f"{name}/") for file in LOAD_NONE) else None
+    return True if collection_path.name.startswith("test_") and _loads_tensorflow(collection_path) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks what loads TensorFlow."""
     if _loads_tensorflow(item.path):
         item.add_marker("tensorflow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps the order of the files, which pytest-xdist would change to that of their sizes."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
