@@ -1,69 +1,78 @@
-"""What every test shares. TensorFlow reads these variables when it loads, so they are set before anything imports it.
+"""Which tests load TensorFlow, and that the others run first; what all share is in `tests.session`."""
 
-All tests of one process share TensorFlow's context, whose devices are fixed at first use. So the one CPU is split into
-logical devices before any test that may start TensorFlow: every test outside the floors that never load it.
-"""
-
-import os
-import signal
-import sys
-from collections.abc import Iterator
-from typing import Any
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-# With wider registers products are summed in another order, and a policy learns something else from the same seed.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+from pathlib import Path
 
 import pytest
 
-from tfplace.registry import PLACERS
+from tests.session import (  # noqa: F401
+    graphs_of_this_file_alone,
+    logical_cpus,
+    placers_of_this_test_alone,
+    split_the_cpu,
+    tensorflow_where_it_is_marked,
+)
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it runs in the background
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt themselves and others
-
-NUM_LOGICAL_CPUS = 4
-FLOORS_WITHOUT_TENSORFLOW = {"core", "io", "group", "cost", "simulation", "schedule", "local_search"}
-FLOORS_WITHOUT_TENSORFLOW |= {"placers", "search", "report", "testing", "engines"}
-
-
-@pytest.fixture(scope="session")
-def logical_cpus() -> list[str]:
-    """Names of the logical CPU devices, "CPU:0" to "CPU:3"."""
-    import tensorflow as tf
-
-    physical = tf.config.list_physical_devices("CPU")[0]
-    split = tf.config.get_logical_device_configuration(physical)
-    if not split or len(split) != NUM_LOGICAL_CPUS:
-        split = [tf.config.LogicalDeviceConfiguration() for _ in range(NUM_LOGICAL_CPUS)]
-        tf.config.set_logical_device_configuration(physical, split)
-    return [f"CPU:{i}" for i in range(len(tf.config.list_logical_devices("CPU")))]
-
-
-@pytest.fixture(autouse=True)
-def _split_the_cpu(request: pytest.FixtureRequest) -> None:
-    floor = request.path.relative_to(request.config.rootpath / "tests").parts[0]
-    if "tensorflow" in sys.modules or floor not in FLOORS_WITHOUT_TENSORFLOW:
-        request.getfixturevalue("logical_cpus")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _graphs_of_this_file_alone() -> Iterator[None]:
-    """TensorFlow keeps the gradient of every custom gradient that was traced, and with it the whole graph, for ever."""
-    registered = set(_gradients())
-    yield
-    for name in {*_gradients()} - registered:
-        if name.startswith("CustomGradient-"):
-            del _gradients()[name]
-
-
-def _gradients() -> dict[str, Any]:
-    ops = sys.modules.get("tensorflow.python.framework.ops")
-    return {} if ops is None else ops.gradient_registry._registry
+TESTS = Path(__file__).parent
+LOAD_TENSORFLOW = {
+    "cli",
+    "conformance/test_policies.py",
+    "e2e",
+    "execution",
+    "extraction",
+    "gpu",
+    "grappler_bridge",
+    "keras",
+    "learned",
+    "measurement",
+    "pretraining",
+    "zoo",
+}
+"""Directories and files; single tests elsewhere are marked one by one."""
+LOAD_NONE = {
+    "cli/test_compare.py",
+    "cli/test_init.py",
+    "cli/test_objective.py",
+    "learned/training/test_baselines.py",
+    "learned/training/test_features.py",
+    "learned/training/test_graph_inputs.py",
+    "learned/training/test_learned_move_selector.py",
+    "learned/training/test_sweep_state.py",
+    "measurement/test_detect.py",
+    "measurement/test_presets.py",
+    "measurement/test_processes.py",
+    "measurement/test_sampling.py",
+}
+"""Files in those directories that do not load it."""
 
 
-@pytest.fixture(autouse=True)
-def _placers_of_this_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kept in ("_targets", "_objects"):
-        monkeypatch.setattr(PLACERS, kept, dict(getattr(PLACERS, kept)))
+def _loads_tensorflow(path: Path) -> bool:
+    name = path.relative_to(TESTS).as_posix()
+    return name not in LOAD_NONE and (name in LOAD_TENSORFLOW or name.partition("/")[0] in LOAD_TENSORFLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Importing a file of tests may load TensorFlow, so those without a test to run are not imported."""
+    if "not tensorflow" not in config.option.markexpr or not collection_path.is_relative_to(TESTS):
+        return None
+    if collection_path.is_dir():
+        name = collection_path.relative_to(TESTS).as_posix()
+        return True if name in LOAD_TENSORFLOW and not any(file.startswith(f"{name}/") for file in LOAD_NONE) else None
+    return True if collection_path.name.startswith("test_") and _loads_tensorflow(collection_path) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks what loads TensorFlow."""
+    if _loads_tensorflow(item.path):
+        item.add_marker("tensorflow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps the order of the files, which pytest-xdist would change to that of their sizes."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What does not load TensorFlow, and so is quick to fail, runs first; files stay whole."""
+    with_it = {item.path for item in items if item.get_closest_marker("tensorflow")}
+    items.sort(key=lambda item: item.path in with_it)

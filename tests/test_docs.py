@@ -75,6 +75,7 @@ def test_the_simulator_is_asked_as_written(tmp_path, monkeypatch):
     assert said[0] > 0 and said[1] is True and len(said[2]) == 9
 
 
+@pytest.mark.tensorflow
 def test_a_model_that_does_not_fit_is_placed_and_trained_as_written(tmp_path, monkeypatch):
     model, fit = re.findall(r"```python\n(.*?)```", text("docs/does_not_fit.md"), re.DOTALL)
     (tmp_path / "net.py").write_text(model)

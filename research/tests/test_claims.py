@@ -22,7 +22,7 @@ from tfplace.learned.training.pretrained import SHIPPED
 from tfplace.registry import PLACERS
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = [sys.executable, "research/reproduce_claims.py"]
+SCRIPT = [sys.executable, "-m", "research.reproduce_claims"]
 ASKED = [*SUITES.values(), *(claim.suite for claim in CLAIMS.values())]
 COMMITTED = sorted({suite.out for suite in ASKED} - {FULL.out})  # that is not finished
 

@@ -164,7 +164,13 @@ def test_a_graph_that_is_not_there_is_asked_for(tmp_path, name, command):
 
 
 def test_the_script_shows_it(ran, graphs):
-    command = [sys.executable, "research/results_page.py", str(results(graphs, ran)), f"--out={graphs / 'page.html'}"]
+    command = [
+        sys.executable,
+        "-m",
+        "research.results_page",
+        str(results(graphs, ran)),
+        f"--out={graphs / 'page.html'}",
+    ]
     subprocess.run([*command, f"--graphs={graphs}"], cwd=ROOT, check=True, timeout=200)
     assert "found again: " in (graphs / "page.html").read_text()
     failed = subprocess.run(

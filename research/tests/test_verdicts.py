@@ -181,7 +181,7 @@ def test_without_results_nothing_is_known(tmp_path):
 def test_a_page_gets_the_table(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- tables: verdicts -->\n<!-- end -->\n")
-    command = [sys.executable, "research/reproduce_claims.py", f"--page={page}"]
+    command = [sys.executable, "-m", "research.reproduce_claims", f"--page={page}"]
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=200).stdout
     table = page.read_text().removeprefix("<!-- tables: verdicts -->\n\n").removesuffix("\n\n<!-- end -->\n")
     assert table.startswith("| claim ") and table in printed

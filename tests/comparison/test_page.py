@@ -8,7 +8,6 @@ import math
 import re
 import shutil
 import subprocess
-import sys
 from html import escape
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from tests.report.test_html import Outline
 from tfplace.comparison import page
 from tfplace.comparison.case_results import CaseResults
 from tfplace.comparison.cells import Case, Facts, Run
-from tfplace.comparison.journal import Journal
 from tfplace.comparison.page import comparison_page
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
 from tfplace.report.charts import _best_so_far, cumulative_chart, curves_chart, steps_chart
@@ -152,45 +150,6 @@ def test_charts_of_what_does_not_fit():
         cumulative_chart({}, "x", []),
     ):
         assert chart.startswith("<img ")
-
-
-def test_the_script_writes_the_page_of_some_files(tmp_path):
-    journal = Journal(tmp_path / "runs.jsonl", {"budget": "2 s", "simulated": True})
-    for row in (results("one"), results("other")):
-        journal.add(row.facts)
-        for each in row.runs.values():
-            for one in each:
-                journal.add(one)
-    command = [
-        sys.executable,
-        "research/results_page.py",
-        str(journal.path),
-        "--cases=one",
-        f"--out={tmp_path / 'p.html'}",
-    ]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=200)
-    text = (tmp_path / "p.html").read_text()
-    assert "one on 2xP100" in text and "other on" not in text
-    assert "Each run had a budget of 2 s." in text
-    (tmp_path / "notes.txt").write_text("mine\n")
-    (tmp_path / "taken").write_text("mine\n")
-    damaged = journal.path.read_text().replace('"step_s": 0.0025', '"step_s": "abc"')
-    (tmp_path / "damaged.jsonl").write_text(damaged)
-    for source, out, said in (
-        ("none.jsonl", "p.html", "none.jsonl"),
-        ("notes.txt", "p.html", "notes.txt, which begins with b'mine"),
-        ("damaged.jsonl", "p.html", "in damaged.jsonl (step_s='abc')"),
-        ("runs.jsonl", "taken/p.html", "could not be written"),
-    ):
-        failed = subprocess.run(
-            [*command[:2], str(tmp_path / source), f"--out={tmp_path / out}"],
-            cwd=ROOT,
-            check=False,
-            text=True,
-            capture_output=True,
-            timeout=200,
-        )
-        assert failed.returncode == 1 and said in failed.stderr and "Traceback" not in failed.stderr
 
 
 SEEN = """

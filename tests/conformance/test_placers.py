@@ -1,4 +1,4 @@
-"""Every registered placer keeps what all placers promise."""
+"""Every registered placer keeps what all placers promise; those that learn are in `test_policies`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.conformance.small_policies import POLICIES
 from tfplace.errors import InfeasibleError, MissingExtraError
 from tfplace.registry import PLACERS
 from tfplace.search.capabilities import check_extra
@@ -15,254 +16,70 @@ from tfplace.simulation.evaluate import Simulator
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices
 from tfplace.testing.placers import PlacerSuite, run_placer
 
-BUILT_IN = (
-    "annealing",
-    "auto",
-    "brkga",
+MODEST = (
     "contiguous",
     "critical_path",
-    "cross_entropy",
     "etf",
-    "exact",
     "expert",
-    "gdp",
     "heft",
-    "hierarchical",
-    "hill_climbing",
     "load_search",
-    "local_search",
     "m_etf",
     "m_sct",
     "m_topo",
     "metis",
     "min_cut",
-    "placeto",
-    "policy_gradient",
-    "post",
-    "post_ce",
-    "post_ppo",
     "random",
     "random_search",
     "round_robin",
     "scotch",
-    "seq2seq",
-    "single",
 )
+"""Do not promise to beat single devices."""
 
-uncounted = pytest.mark.no_cover
-"""Whose lines the tests of the search and of the policies run too: counting takes half as long again."""
+BEAT_SINGLES = ("annealing", "auto", "brkga", "cross_entropy", "hill_climbing", "local_search")
+HERE = (*MODEST, *BEAT_SINGLES, "exact", "single")
+VARIANTS = {"gdp_scratch", "placeto_scratch", "placeto_untrained", "untrained"}
+"""Of a placer that is tested: what it is compared with."""
 
 
-class TestAnnealing(PlacerSuite):
+class TestModestPlacers(PlacerSuite):
+    test_never_worse_than_a_single_device = None
+
+    @pytest.fixture(params=MODEST)
+    def placer(self, request):
+        return PLACERS[request.param]()
+
+
+class TestPlacersThatBeatSingles(PlacerSuite):
     beats_singles = True
 
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["annealing"]()
-
-
-@uncounted
-class TestAuto(PlacerSuite):
-    beats_singles = True
-
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["auto"]()
-
-
-class TestBrkga(PlacerSuite):
-    beats_singles = True
-
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["brkga"]()
-
-
-class TestContiguous(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["contiguous"]()
-
-
-class TestCriticalPath(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["critical_path"]()
-
-
-class TestCrossEntropy(PlacerSuite):
-    beats_singles = True
-
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["cross_entropy"]()
-
-
-class TestEtf(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["etf"]()
+    @pytest.fixture(params=BEAT_SINGLES)
+    def placer(self, request):
+        return PLACERS[request.param]()
 
 
 class TestExact(PlacerSuite):
+    """Every search starts a process and a solver. That the same answer comes twice is in `tests/placers/test_exact`."""
+
     beats_singles = True
+    test_same_seed_and_budget_same_answer = None
 
     @pytest.fixture
     def placer(self):
         return PLACERS["exact"]()
 
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_devices_are_allowed(self, placer, seed):
+        super().test_devices_are_allowed(placer, seed)
 
-class TestExpert(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["expert"]()
-
-
-@uncounted
-class TestGdp(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["gdp"]()
-
-
-class TestHeft(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["heft"]()
-
-
-@uncounted
-class TestHierarchical(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        from tfplace.learned.policies.hierarchical import Hierarchical, HierarchicalSettings
-
-        return Hierarchical(settings=HierarchicalSettings(hidden=8, embedding=4, groups=8))
-
-
-class TestHillClimbing(PlacerSuite):
-    beats_singles = True
-
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["hill_climbing"]()
-
-
-class TestLoadSearch(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["load_search"]()
-
-
-class TestLocalSearch(PlacerSuite):
-    beats_singles = True
-
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["local_search"]()
-
-
-class TestMEtf(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["m_etf"]()
-
-
-class TestMSct(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["m_sct"]()
-
-
-class TestMTopo(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["m_topo"]()
-
-
-class TestMetis(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["metis"]()
-
-
-class TestMinCut(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["min_cut"]()
-
-
-@uncounted
-class TestPlaceto(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["placeto"]()
-
-
-@uncounted
-class TestPolicyGradient(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["policy_gradient"]()
-
-
-@uncounted
-class TestPost(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["post"]()
-
-
-@uncounted
-class TestPostCe(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["post_ce"]()
-
-
-@uncounted
-class TestPostPpo(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["post_ppo"]()
-
-
-class TestRandom(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["random"]()
-
-
-class TestRandomSearch(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["random_search"]()
-
-
-class TestRoundRobin(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["round_robin"]()
-
-
-class TestScotch(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        return PLACERS["scotch"]()
-
-
-@uncounted
-class TestSeq2Seq(PlacerSuite):
-    @pytest.fixture
-    def placer(self):
-        from tfplace.learned.policies.seq2seq import Seq2Seq, Seq2SeqSettings
-
-        return Seq2Seq(settings=Seq2SeqSettings(hidden=8, embedding=4))
+    @pytest.mark.parametrize("seed", [0])
+    def test_never_worse_than_a_single_device(self, placer, seed):
+        super().test_never_worse_than_a_single_device(placer, seed)
 
 
 class TestSingle(PlacerSuite):
-    minds_memory = False
     beats_singles = True
+    minds_memory = False
+    test_memory_is_honoured_where_it_can_be = None
 
     @pytest.fixture
     def placer(self):
@@ -270,9 +87,8 @@ class TestSingle(PlacerSuite):
 
 
 def test_every_built_in_placer_is_here():
-    tested = {name.removeprefix("Test").lower() for name in globals() if name.startswith("Test")}
-    assert tested == {name.replace("_", "") for name in BUILT_IN}
-    assert {*BUILT_IN} <= {*PLACERS}
+    """A new one is added to this list or to that of policies."""
+    assert sorted([*HERE, *POLICIES, *VARIANTS]) == sorted(PLACERS)
 
 
 PACKAGES = {"exact": "ortools", "scotch": "pyscotch"}
@@ -299,7 +115,7 @@ def test_which_placers_learn_and_what_they_need():
     assert declare("supports_controllers") == {"hierarchical", "seq2seq"} < declare("needs_tensorflow")
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", HERE)
 def test_the_host_is_a_last_resort(name):
     topology = make_topology(3, types=["CPU", "GPU", "GPU"])
     graph = make_graph(dict.fromkeys("abcdef", 100), ["a -> b", "b -> c", "c -> d", "d -> e", "e -> f"])
@@ -307,7 +123,7 @@ def test_the_host_is_a_last_resort(name):
     assert 0 not in run_placer(PLACERS[name](), problem)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", HERE)
 def test_nothing_but_constants(name):
     graph = make_graph({"a": 4, "b": 4}, replicable=["a", "b"])
     assert {*search_placement(make_problem(graph, make_topology(2)), placer=name, budget=5).devices} == {"a", "b"}

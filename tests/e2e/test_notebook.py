@@ -45,6 +45,7 @@ def test_placing_a_model(executed, tmp_path):
     assert (tmp_path / "trace.json").exists()
 
 
+@pytest.mark.slow
 def test_from_one_device_to_a_learned_placement(executed):
     shown = executed("from_one_device_to_learned.ipynb")
     pages = [output.data.get("text/html", "") for output in shown if "data" in output]

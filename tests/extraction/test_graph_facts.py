@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -247,24 +244,6 @@ def test_a_mask_as_large_as_attention_scores_is_no_constant(side, folded):
     scores = tf.random.stateless_normal(spec.shape, (1, 2))
     step = tfplace.apply(graph, tfplace.place(graph, placer="single", budget=5, progress=False))
     np.testing.assert_array_equal(step(scores), f(scores))
-
-
-SCRIPT = """
-import tensorflow as tf, tfplace
-from tests.extraction import models
-spec = tf.TensorSpec([3, 5], tf.int32)
-print(tfplace.extract(models.keras_lstm(5), (spec, spec)).fingerprint)
-"""
-
-
-def test_two_processes_extract_the_same_graph(request):
-    prints = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, cwd=request.config.rootpath
-        ).stdout.strip()
-        for _ in range(2)
-    }
-    assert len(prints) == 1 and prints != {""}
 
 
 @pytest.mark.parametrize("shape", [(2, 3), ()])

@@ -96,14 +96,15 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("spoil", "said"), REFUSED, ids=[spoil.__name__ for spoil, _ in REFUSED])
-@pytest.mark.parametrize("ask", [measure_costs, peak_memory])
-def test_spoilt_graphs_are_refused(spoil, said, ask):
+def test_spoilt_graphs_are_refused(spoil, said):
     meta = metagraph(simple)
-    ask(meta, gpus(1))
-    spoil(meta)
-    with pytest.raises(GrapplerInputError, match=r"received .*; expected") as error:
+    for ask in (measure_costs, peak_memory):
         ask(meta, gpus(1))
-    assert said in str(error.value)
+    spoil(meta)
+    for ask in (measure_costs, peak_memory):
+        with pytest.raises(GrapplerInputError) as error:
+            ask(meta, gpus(1))
+        assert said in error.value.received + error.value.expected
 
 
 def calling_graph(kind):

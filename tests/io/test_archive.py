@@ -285,6 +285,7 @@ def test_a_graph_is_no_problem_and_names_end_in_npz(graph, tmp_path):
 # ---- what a loaded graph is good for ---------------------------------------------------------------------------------
 
 
+@pytest.mark.tensorflow
 def test_a_loaded_graph_is_placed_but_not_run(tmp_path):
     problem = random_problem(np.random.default_rng(1), 20, 2)
     problem.graph.save(tmp_path / "g.npz")

@@ -14,9 +14,8 @@ Y = RNG.integers(3, size=22)
 # Grappler fuses the plain step and not the placed one: the last bits differ, and Adam makes them part of its step.
 CLOSE = {"rtol": 2e-3, "atol": 2e-3}
 
-# Coverage is counted with one of them: counting makes tests of TensorFlow half as slow again.
-KERAS_2 = pytest.param("tf_keras", marks=pytest.mark.no_cover)
-both = pytest.mark.parametrize("package", ["keras", KERAS_2])
+both = pytest.mark.parametrize("package", ["keras", "tf_keras"])
+"""For what each Keras does in a way of its own; what is the callback's alone is tested with Keras 3."""
 
 
 def keras_of(package):

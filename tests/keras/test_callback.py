@@ -51,9 +51,8 @@ def test_fit_is_the_same_with_validation_and_a_partial_last_batch(package, steps
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # as Keras says of a plain fit, too
-@both
-def test_data_of_unknown_length_makes_the_steps_that_it_has_batches_for(package):
-    known, unknown = (make_model(package) for _ in range(2))
+def test_data_of_unknown_length_makes_the_steps_that_it_has_batches_for():
+    known, unknown = (make_model("keras") for _ in range(2))
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
     histories = [
         model.fit(batches, epochs=3, shuffle=False, verbose=0, callbacks=[callback()]).history
@@ -64,25 +63,23 @@ def test_data_of_unknown_length_makes_the_steps_that_it_has_batches_for(package)
     assert int(unknown.optimizer.iterations) == 3 * len(data)
 
 
-@both
-def test_variables_live_on_their_devices_during_fit(package):
-    keras = keras_of(package)
+def test_variables_live_on_their_devices_during_fit():
+    keras = keras_of("keras")
     seen = []
 
     class Look(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             seen.append(devices_of(self.model))
 
-    model = make_model(package)
+    model = make_model("keras")
     fit(model, callback(), Look())
     assert all(len(devices) >= 3 for devices in seen)
     assert len(seen) == 12
     assert devices_of(model) == {"CPU:0"}
 
 
-@both
-def test_second_fit_keeps_the_placement_and_goes_on_training(package):
-    plain, placed, call = make_model(package), make_model(package), callback()
+def test_second_fit_keeps_the_placement_and_goes_on_training():
+    plain, placed, call = make_model("keras"), make_model("keras"), callback()
     fit(plain), fit(placed, call)
     first, graph = call.placement, call.graph
     assert_same(fit(plain), fit(placed, call))
@@ -91,14 +88,13 @@ def test_second_fit_keeps_the_placement_and_goes_on_training(package):
     fit(placed, call, batch_size=5)
     assert call.placement is not first
     second = call.placement
-    placed.compile(keras_of(package).optimizers.SGD(0.1), "sparse_categorical_crossentropy")
+    placed.compile(keras_of("keras").optimizers.SGD(0.1), "sparse_categorical_crossentropy")
     fit(placed, call, batch_size=5)
     assert call.placement is not second
 
 
-@both
-def test_plain_fit_before_and_after(package):
-    plain, placed = make_model(package), make_model(package)
+def test_plain_fit_before_and_after():
+    plain, placed = make_model("keras"), make_model("keras")
     for arguments in ((), (callback(),), ()):
         assert_same(fit(plain, validation_data=(X, Y)), fit(placed, *arguments, validation_data=(X, Y)))
     assert_same_weights(plain, placed)
@@ -125,11 +121,10 @@ def test_checkpoints_early_stopping_and_loading(package, tmp_path):
     fit(loaded, callback())
 
 
-@both
-def test_whole_model_saved_in_the_middle_of_a_placed_fit(package, tmp_path):
-    keras = keras_of(package)
+def test_whole_model_saved_in_the_middle_of_a_placed_fit(tmp_path):
+    keras = keras_of("keras")
     checkpoint = keras.callbacks.ModelCheckpoint(str(tmp_path / "{epoch}.keras"))
-    model = make_model(package)
+    model = make_model("keras")
     fit(model, callback(), checkpoint)
     loaded = keras.models.load_model(str(tmp_path / "2.keras"))
     for a, b in zip(model.get_weights(), loaded.get_weights(), strict=True):
@@ -160,7 +155,7 @@ DATA = {
     ("package", "kind"),
     [
         *(("keras", kind) for kind in DATA),
-        *(pytest.param("tf_keras", kind, marks=pytest.mark.no_cover) for kind in ("generator", "class_weight")),
+        *(("tf_keras", kind) for kind in ("generator", "class_weight")),
     ],
 )
 def test_generators_datasets_and_weights(package, kind):
@@ -277,13 +272,12 @@ def test_a_search_is_kept_in_a_directory_and_found_again(tmp_path):
     assert (tmp_path / "evaluations.bin").stat().st_size == size
 
 
-@both
-def test_what_it_prints(package, capsys):
-    fit(make_model(package), callback(verbose=1))
+def test_what_it_prints(capsys):
+    fit(make_model("keras"), callback(verbose=1))
     text = capsys.readouterr().out
     assert "ops ran on 4 devices" in text
     assert "CPU:3" in text
-    fit(make_model(package), callback(verbose=0))
+    fit(make_model("keras"), callback(verbose=0))
     assert capsys.readouterr().out == ""
 
 

@@ -59,9 +59,8 @@ def test_wrong_options_are_refused_when_the_callback_is_created(wrong, error, re
     assert received in refused.value.received
 
 
-@both
-def test_accelerators_that_are_not_here_are_refused_before_the_search(package, monkeypatch):
-    model = make_model(package)
+def test_accelerators_that_are_not_here_are_refused_before_the_search(monkeypatch):
+    model = make_model("keras")
     own = train_function_of(model)
     with monkeypatch.context() as patched:
         patched.setattr(PlacementCallback, "_place", lambda *_: pytest.fail("a batch was placed"))
@@ -93,15 +92,14 @@ def test_an_error_in_a_step_brings_everything_back(package):
     assert np.isfinite(fit(model)["loss"]).all()
 
 
-@both
-def test_an_error_in_another_callback_is_made_good_at_the_next_fit(package):
-    keras = keras_of(package)
+def test_an_error_in_another_callback_is_made_good_at_the_next_fit():
+    keras = keras_of("keras")
 
     class Fails(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
             raise KeyError("stop")
 
-    model, call = make_model(package), callback()
+    model, call = make_model("keras"), callback()
     own = train_function_of(model)
     with pytest.raises(KeyError):
         fit(model, call, Fails())
@@ -113,9 +111,8 @@ def test_an_error_in_another_callback_is_made_good_at_the_next_fit(package):
     assert model.train_function is own and devices_of(model) == {"CPU:0"}
 
 
-@both
-def test_a_placement_that_cannot_be_made_leaves_the_model_training_its_own_weights(package, monkeypatch):
-    model = make_model(package)
+def test_a_placement_that_cannot_be_made_leaves_the_model_training_its_own_weights(monkeypatch):
+    model = make_model("keras")
     fit(model)
     swap, swapped = tf_internals.swap_handle, []
 
@@ -134,15 +131,14 @@ def test_a_placement_that_cannot_be_made_leaves_the_model_training_its_own_weigh
     assert not any(np.array_equal(a, b) for a, b in zip(model.get_weights(), weights, strict=True))
 
 
-@both
-def test_a_model_whose_fit_failed_is_given_back_by_a_fit_of_another(package):
-    keras = keras_of(package)
+def test_a_model_whose_fit_failed_is_given_back_by_a_fit_of_another():
+    keras = keras_of("keras")
 
     class Fails(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
             raise KeyError("stop")
 
-    first, second, call = make_model(package), make_model(package), callback()
+    first, second, call = make_model("keras"), make_model("keras"), callback()
     own = train_function_of(first)
     with pytest.raises(KeyError):
         fit(first, call, Fails())
@@ -155,9 +151,8 @@ def test_a_model_whose_fit_failed_is_given_back_by_a_fit_of_another(package):
         np.testing.assert_array_equal(a, b)
 
 
-@both
-def test_the_train_function_comes_back_even_if_the_variables_do_not(package, monkeypatch):
-    model, call = make_model(package), callback()
+def test_the_train_function_comes_back_even_if_the_variables_do_not(monkeypatch):
+    model, call = make_model("keras"), callback()
     own = train_function_of(model)
 
     def fails(placed):
@@ -194,9 +189,8 @@ def test_refusals_change_nothing_and_name_a_way_out(package):
     assert devices_of(missing) == {"CPU:0"}
 
 
-@both
-def test_one_callback_a_fit(package):
-    model = make_model(package)
+def test_one_callback_a_fit():
+    model = make_model("keras")
     own = train_function_of(model)
     with pytest.raises(ApplyError, match="two PlacementCallbacks in one fit"):
         model.fit(X, Y, batch_size=4, verbose=0, callbacks=[callback(), callback()])
@@ -204,18 +198,16 @@ def test_one_callback_a_fit(package):
     model.fit(X, Y, batch_size=4, verbose=0, callbacks=[callback()])
 
 
-@both
-def test_distribution_strategies_are_refused(package):
+def test_distribution_strategies_are_refused():
     with tf.distribute.OneDeviceStrategy("/cpu:1").scope():
-        model = make_model(package)
+        model = make_model("keras")
     with pytest.raises(SourceError, match="outside strategy"):
         fit(model, callback())
 
 
-@both
 @pytest.mark.filterwarnings("default")
-def test_jit_compile_is_said_plainly(package):
-    model = make_model(package, jit_compile=True)
+def test_jit_compile_is_said_plainly():
+    model = make_model("keras", jit_compile=True)
     with pytest.warns(UserWarning, match="without XLA"):
         history = fit(model, callback())
     assert np.isfinite(history["loss"]).all()
@@ -240,26 +232,24 @@ def test_what_xla_would_run_beside_the_placed_step_runs_op_by_op_meanwhile(packa
     assert np.isfinite(placed.evaluate(X, Y, verbose=0)).all()  # by XLA again
 
 
-@both
-def test_another_fit_after_one_that_failed_outside_of_a_step_is_not_placed(package):
+def test_another_fit_after_one_that_failed_outside_of_a_step_is_not_placed():
     class FailedError(Exception):
         pass
 
     def fail(*_):
         raise FailedError
 
-    model, mine = make_model(package), callback()
+    model, mine = make_model("keras"), callback()
     with pytest.raises(FailedError):
-        fit(model, mine, keras_of(package).callbacks.LambdaCallback(on_epoch_end=fail))
+        fit(model, mine, keras_of("keras").callbacks.LambdaCallback(on_epoch_end=fail))
     history = fit(model, sample_weight=np.ones(len(X), np.float32))
     assert np.isfinite(history["loss"]).all()
     mine.restore()
     assert devices_of(model) == {DEVICES[0]}
 
 
-@both
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_a_fit_within_a_fit_is_not_placed_and_the_outer_one_goes_on(package, epoch):
+def test_a_fit_within_a_fit_is_not_placed_and_the_outer_one_goes_on(epoch):
     weights = np.linspace(0, 1, len(X), dtype=np.float32)
     seen = []
 
@@ -268,11 +258,11 @@ def test_a_fit_within_a_fit_is_not_placed_and_the_outer_one_goes_on(package, epo
             if now == epoch:
                 fit(model, epochs=1, batch_size=5, sample_weight=weights)
 
-        return keras_of(package).callbacks.LambdaCallback(
+        return keras_of("keras").callbacks.LambdaCallback(
             on_epoch_begin=fits, on_train_batch_end=lambda batch, logs=None: seen.append(len(devices_of(model)))
         )
 
-    plain, placed = make_model(package), make_model(package)
+    plain, placed = make_model("keras"), make_model("keras")
     wanted = fit(plain, within(plain), epochs=3)
     assert {*seen} == {1}
     seen.clear()

@@ -148,9 +148,8 @@ def test_a_batch_trained_in_between(package, when):
     assert devices_of(placed) == {"CPU:0"}
 
 
-@both
-def test_a_placed_fit_of_shared_layers_in_between(package):
-    keras = keras_of(package)
+def test_a_placed_fit_of_shared_layers_in_between():
+    keras = keras_of("keras")
     layers = keras.layers
 
     def train(*more):
@@ -173,9 +172,8 @@ def test_a_placed_fit_of_shared_layers_in_between(package):
     assert_same_weights(one, other)
 
 
-@both
-def test_a_train_function_of_ones_own_is_refused(package):
-    keras = keras_of(package)
+def test_a_train_function_of_ones_own_is_refused():
+    keras = keras_of("keras")
 
     class Twice(keras.Sequential):
         def make_train_function(self, force=False):
@@ -193,8 +191,7 @@ def test_a_fit_in_a_session_is_refused(monkeypatch):
         fit(make_model("tf_keras"), callback())
 
 
-@both
-def test_a_subclass_may_have_hooks_and_call_those_above(package):
+def test_a_subclass_may_have_hooks_and_call_those_above():
     said = []
 
     class Telling(type(callback())):
@@ -206,7 +203,7 @@ def test_a_subclass_may_have_hooks_and_call_those_above(package):
             super().on_train_batch_end(batch, logs)
             said.append(f"batch {batch}")
 
-    fit(make_model(package), Telling(placer="round_robin", budget=10, verbose=0), epochs=1, batch_size=11)
+    fit(make_model("keras"), Telling(placer="round_robin", budget=10, verbose=0), epochs=1, batch_size=11)
     assert said == ["batch 0", "batch 1", 0]
 
 

@@ -58,7 +58,10 @@ def test_nothing_is_repaired_where_something_fits():
     assert context.evaluations == 1
 
 
-@pytest.mark.parametrize(("name", "policy", "options"), [("placeto", placeto, {"moves": 0}), ("gdp", gdp, {})])
+@pytest.mark.parametrize(
+    ("name", "policy", "options"),
+    [("placeto", placeto, {"moves": 0}), pytest.param("gdp", gdp, {}, marks=pytest.mark.tensorflow)],
+)
 def test_a_policy_that_learned_where_memory_is_ample_fits_where_it_is_not(name, policy, options, monkeypatch):
     problem = training(40)
     context = context_of(problem)

@@ -7,6 +7,7 @@ from tfplace.measurement.calibration.machine import Machine, read_machine
 MACHINE = Machine("a test processor", cores=8, clock_hz=2e9, flops_per_cycle=32, memory_bytes=16 * 2**30)
 
 
+@pytest.mark.tensorflow
 def test_detects_the_running_logical_devices(logical_cpus):
     topology = Topology.detect()
     assert list(topology.device_names) == logical_cpus

@@ -1,4 +1,4 @@
-"""Solves hundreds of tiny problems with CP-SAT and compares with all placements. Run by test_exact.py, without
+"""Solves many tiny problems with CP-SAT and compares with all placements. Run by test_exact.py, without
 TensorFlow, since OR-Tools does not live in one process with it. Prints how many problems of each kind agreed."""
 
 import itertools

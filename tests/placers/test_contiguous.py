@@ -66,9 +66,7 @@ def contiguous_by_definition(count, pairs, devices, order_of_devices):
     return False
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_brute_force(seed):
-    """The least largest load of all contiguous placements that fit; hosts, memory, two kinds of accelerators."""
+def _check_all(seed):
     rng = np.random.default_rng(seed)
     count = int(rng.integers(2, 7))
     pairs = [(a, b) for b in range(count) for a in range(b) if rng.random() < 0.4]
@@ -92,6 +90,12 @@ def test_brute_force(seed):
         assert key == (0, pytest.approx(best[1], rel=1e-12))
 
 
+def test_brute_force():
+    """The least largest load of all contiguous placements that fit; hosts, memory, two kinds of accelerators."""
+    for seed in range(40):
+        _check_all(seed)
+
+
 def test_by_the_step_time_it_is_evaluated_as_any_placement():
     problem = load_workload(FOLDER / "workloads" / "thr-layer-bert24-inf.json")
     search = Search(problem, Budget(evaluations=5), 0)
@@ -107,9 +111,7 @@ def test_ops_that_only_a_host_can_run_do_not_break_the_pipeline():
     assert over == 0 and load_s < 4.5
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_brute_force_beside_ops_that_only_a_host_can_run(seed):
-    """What these send and are sent costs time and room, wherever the pieces are cut."""
+def _check_beside_hosts(seed):
     rng = np.random.default_rng(seed)
     own, count = 2, int(rng.integers(2, 6))
     others, last = range(own, own + count), own + count
@@ -133,6 +135,12 @@ def test_brute_force_beside_ops_that_only_a_host_can_run(seed):
     key, _ = place(problem)
     if best[0] == 0:
         assert key == (0, pytest.approx(best[1], rel=1e-12))
+
+
+def test_brute_force_beside_ops_that_only_a_host_can_run():
+    """What these send and are sent costs time and room, wherever the pieces are cut."""
+    for seed in range(30):
+        _check_beside_hosts(seed)
 
 
 @pytest.mark.parametrize("devices", [12, 24])

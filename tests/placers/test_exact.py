@@ -59,18 +59,18 @@ def test_equals_brute_force_on_hundreds_of_tiny_problems(objective):
 def test_models_equal_brute_force():
     """Without the short cut of trying all: CP-SAT's optimum and bound, of both models.
 
-    Of 200 problems 178 have a placement that fits and takes time. By the throughput objective all are met. The free
-    order of the schedule is shorter than any simulated step in 7.
+    Of 80 problems 72 have a placement that fits and takes time. By the throughput objective all are met. The free
+    order of the schedule is shorter than any simulated step in 3.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "tests.placers.exact_models", "200"],
+        [sys.executable, "-m", "tests.placers.exact_models", "80"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["178", "171"]
+    assert done.stdout.split() == ["72", "69"]
 
 
 def test_a_public_workload_is_proven():

@@ -1,7 +1,5 @@
 """What a policy learns from a graph does not depend on those that its process has learned from before."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -21,12 +19,15 @@ PUPILS = {
 SIZES = ((70, 3), (40, 3), (55, 4))
 """Ops and devices."""
 
+ORDERS = ((0, 1, 2), (2, 0, 1), (1, 2, 0))
+"""Each comes first, in the middle and last."""
+
 
 @pytest.mark.parametrize("name", PUPILS)
 def test_a_graph_teaches_the_same_first_and_last(name):
     problems = [random_problem(np.random.default_rng(i), *size, ties=False) for i, size in enumerate(SIZES)]
     taught = [{} for _ in SIZES]
-    for order in itertools.permutations(range(len(SIZES))):
+    for order in ORDERS:
         trainable = PUPILS[name]()
         for i in order:
             rows = pick(np.random.default_rng(i).random((1, problems[i].num_units)), device_share(problems[i]))[0]

@@ -94,7 +94,7 @@ def test_any_placer_works_on_groups(name):
     problem.expand(devices)
 
 
-@pytest.mark.parametrize("name", ["auto", "brkga", "cross_entropy", "exact", "local_search"])
+@pytest.mark.parametrize("name", ["auto", "brkga", "cross_entropy", "local_search"])
 def test_what_is_found_with_a_share_of_the_budget_is_the_answer(name):
     problem = random_problem(np.random.default_rng(5), num_ops=50, num_devices=3, unit=1e-3)
     search = Search(problem, Budget(evaluations=700), 0)

@@ -143,6 +143,7 @@ def test_a_placement_of_another_graph_or_against_the_rules(problem, good):
         place(ruled, init=free)
 
 
+@pytest.mark.tensorflow
 def test_policies_on_groups_are_no_worse_than_what_groups_cannot_say(problem, good, logical_cpus):
     search = Search(problem, Budget(evaluations=20), 0)
     known = problem.gather(good.op_device)

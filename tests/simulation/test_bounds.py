@@ -69,7 +69,7 @@ def test_no_placement_that_fits_beats_what_memory_forces():
 
 def test_no_placement_that_fits_has_an_op_where_there_is_no_room_for_it():
     forced = narrowed = 0
-    for seed in range(200):
+    for seed in range(100):
         rng = np.random.default_rng(seed)
         graph = random_graph(rng, 7, loops=0.2, variables=1)
         problem = random_problem(rng, num_devices=3, graph=graph, ties=bool(seed % 2))
@@ -86,8 +86,8 @@ def test_no_placement_that_fits_has_an_op_where_there_is_no_room_for_it():
         narrowed += not inside.all()
         bounds = check_bound(problem, options, every).all
         forced += bounds.get("memory", 0.0) > 1.1 * max(s for kind, s in bounds.items() if kind != "memory")
-    assert narrowed > 50
-    assert forced > 5
+    assert narrowed > 25
+    assert forced > 2
 
 
 def test_what_an_op_holds_is_what_it_reads_and_makes_and_views_count_once():

@@ -37,37 +37,33 @@ def test_the_card_of_moves_is_that_of_the_weights():
     assert known.card["fingerprints"] == Pretrained.shipped("placeto").card["fingerprints"]
 
 
-@pytest.fixture(scope="module")
-def graphs():
-    """One that is held out, of each family, built anew."""
-    found = {}
-    for family in families.names():
-        index = families.split(family)[1][0]
-        keras.backend.clear_session()
-        built = families.member(family, index)
-        found[built.name] = tfplace.extract(built.model, built.batch, name=built.name)
-    return found
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name == "ptb" else [pytest.mark.slow]) for name in families.names()],
+)
+def graph(request):
+    """One that is held out, built anew."""
+    keras.backend.clear_session()
+    built = families.member(request.param, families.split(request.param)[1][0])
+    return tfplace.extract(built.model, built.batch, name=built.name)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_graphs_that_are_held_out_are_placed_as_the_card_says(policy, graphs):
+def test_graphs_that_are_held_out_are_placed_as_the_card_says(policy, graph):
     card = Pretrained.shipped(policy).card
-    assert len(graphs) == 3
-    for name, graph in graphs.items():
-        assert graph.fingerprint == card["fingerprints"][name]
-        row = card["held_out"][f"{name} on 4xP100"]
-        search = Search(problem_of(graph, Case(name, "4xP100")), Budget(evaluations=1), 0)
-        search.run(PLACERS[policy](**POLICIES[policy]), policy)
-        assert search.best_key == (0, pytest.approx(row["once"] * row["best_known_s"], rel=1e-3))
+    assert graph.fingerprint == card["fingerprints"][graph.name]
+    row = card["held_out"][f"{graph.name} on 4xP100"]
+    search = Search(problem_of(graph, Case(graph.name, "4xP100")), Budget(evaluations=1), 0)
+    search.run(PLACERS[policy](**POLICIES[policy]), policy)
+    assert search.best_key == (0, pytest.approx(row["once"] * row["best_known_s"], rel=1e-3))
 
 
-def test_moves_on_graphs_that_are_held_out_are_worth_what_the_benchmark_says(graphs):
+def test_moves_on_graphs_that_are_held_out_are_worth_what_the_benchmark_says(graph):
     """More than half of it, as searches part ways with the last bit."""
     found = json.loads((Path(__file__).parents[3] / "research" / "data" / "move_choice.json").read_text())
-    for name, graph in graphs.items():
-        steps = found[name.rpartition("_")[0]][name]
-        without, chosen = (statistics.median(steps[arm]) for arm in ("no moves", "1,000 chosen"))
-        search = Search(problem_of(graph, Case(name, "4xP100")), Budget(evaluations=2000), 0)
-        search.run(PLACERS["placeto"](moves=1000), "placeto")
-        over, step_s = search.best_key
-        assert not over and step_s < (without + chosen) / 2
+    steps = found[graph.name.rpartition("_")[0]][graph.name]
+    without, chosen = (statistics.median(steps[arm]) for arm in ("no moves", "1,000 chosen"))
+    search = Search(problem_of(graph, Case(graph.name, "4xP100")), Budget(evaluations=2000), 0)
+    search.run(PLACERS["placeto"](moves=1000), "placeto")
+    over, step_s = search.best_key
+    assert not over and step_s < (without + chosen) / 2
