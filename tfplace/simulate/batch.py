@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tfplace.core.by_address import ByAddress
 from tfplace.core.problem import Problem
 from tfplace.simulate import event
 from tfplace.simulate.event import Batch

@@ -36,9 +36,7 @@ NO_WORK = -1
 
 # Without numba's runtime arrays are not reference counted, which each call of a helper would pay for with two atomic
 # operations per array (some twentyfold in all). It forbids allocating arrays here, which nothing does.
-kernel = nb.njit(cache=True, error_model="numpy", _nrt=False)
-inlined = nb.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-entry = nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
+from tfplace.core.kernels import helper as inlined, kernel as entry
 
 
 class Flags(NamedTuple):

@@ -1,0 +1,163 @@
+"""Named tuples of arrays, handed to compiled kernels by their address.
+
+Numba takes a tuple of arrays apart into some seven numbers an array, in every function that it is handed to: for two
+dozen arrays more than a hundred arguments, whose unpacking costs more compile time than what a helper does with them. Here
+a kernel gets one pointer, to a block with the address and the shape of every array, and reads what it needs there.
+
+A block never changes, which the compiler is told, so that it reads nothing twice. Arrays are not reference counted: who
+calls a kernel keeps the `ByAddress` for as long as it runs.
+"""
+
+# Numba's classes and decorators have no types.
+# mypy: disable-error-code="misc, untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.imputils import impl_ret_borrowed
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
+
+Fields = TypeVar("Fields", bound=NamedTuple)
+
+_LAYOUT = 1
+"""Part of the name of every type: what numba has compiled and kept for another layout is not taken for this one."""
+
+_WORD = 8
+_NUMBERS = {int: types.int64, bool: types.boolean, float: types.float64}
+
+
+class Block(types.Type):
+    """The numba type of a pointer to a block.
+
+    Attributes:
+      fields: name, type and first word of each field. An array has a word for its address and one for each axis, a
+        number has one, a block within has one for its address.
+    """
+
+    def __init__(self, name: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
+        self.fields: dict[str, tuple[types.Type, int]] = {}
+        at = 0
+        for field, kind in fields:
+            self.fields[field] = kind, at
+            at += 1 + kind.ndim if isinstance(kind, types.Array) else 1
+        self.words = at
+        inside = ", ".join(f"{field}: {kind.name}" for field, kind in fields)
+        super().__init__(f"Block{_LAYOUT}({name}, {inside})")
+
+
+class ByAddress(Generic[Fields]):
+    """A named tuple as a kernel takes it; its fields are those of the tuple.
+
+    Args:
+      fields: contiguous arrays, numbers, or others of this class. Kernels see what is written into the arrays.
+    """
+
+    __slots__ = ("_block", "_numba_type_", "address", "fields")
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        kinds = tuple((name, _kind(value)) for name, value in zip(fields._fields, fields, strict=True))
+        self._numba_type_ = Block(type(fields).__name__, kinds)
+        self._block = np.zeros(self._numba_type_.words, np.int64)
+        self.address = self._block.ctypes.data
+        for value, (kind, at) in zip(fields, self._numba_type_.fields.values(), strict=True):
+            if isinstance(kind, types.Array):
+                self._block[at : at + 1 + kind.ndim] = value.ctypes.data, *value.shape
+            elif isinstance(kind, Block):
+                self._block[at] = value.address
+            else:
+                self._block[at : at + 1].view(np.float64 if kind is types.float64 else np.int64)[0] = value
+
+
+def _kind(value: Any) -> types.Type:
+    if isinstance(value, np.ndarray):
+        if not value.flags.c_contiguous or not value.flags.aligned:
+            raise ValueError(f"an array of {value.dtype} that is not contiguous; expected a contiguous one")
+        return types.Array(_dtype(value.dtype), value.ndim, "C")
+    return value._numba_type_ if isinstance(value, ByAddress) else _NUMBERS[type(value)]
+
+
+def _dtype(dtype: np.dtype[Any]) -> types.Type:
+    from numba.np import numpy_support
+
+    return numpy_support.from_dtype(dtype)
+
+
+register_model(Block)(models.OpaqueModel)
+
+
+@infer_getattr
+class _Attributes(AttributeTemplate):
+    key = Block
+
+    def generic_resolve(self, block: Block, name: str) -> types.Type | None:
+        """The type of a field."""
+        return block.fields[name][0] if name in block.fields else None
+
+
+@lower_getattr_generic(Block)
+def _read(context: Any, builder: Any, block: Block, pointer: Any, name: str) -> Any:
+    """What a kernel does to read a field."""
+    kind, at = block.fields[name]
+    word = ir.IntType(64)
+
+    def load(index: int, as_type: ir.Type) -> Any:
+        base = builder.bitcast(pointer, as_type.as_pointer())
+        found = builder.load(builder.gep(base, [ir.Constant(word, index)]), align=_WORD)
+        found.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return found
+
+    if isinstance(kind, Block):
+        return load(at, context.get_value_type(kind))
+    if kind is types.boolean:
+        return builder.trunc(load(at, word), ir.IntType(1))
+    if not isinstance(kind, types.Array):
+        return load(at, context.get_value_type(kind))
+    structure = context.get_value_type(kind)
+    data_type, shape_type, strides_type = structure.elements[4:7]
+    itemsize = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    shape = [load(at + 1 + axis, word) for axis in range(kind.ndim)]
+    size: Any = ir.Constant(word, itemsize)
+    strides = []
+    for extent in reversed(shape):
+        strides.insert(0, size)
+        size = builder.mul(size, extent)
+    count = shape[0]
+    for extent in shape[1:]:
+        count = builder.mul(count, extent)
+    parts = [None, None, count, ir.Constant(word, itemsize), load(at, data_type)]
+    array: Any = ir.Constant(structure, None)  # without an owner
+    for index, part in enumerate(parts):
+        if part is not None:
+            array = builder.insert_value(array, part, index)
+    for axis in range(kind.ndim):
+        array = builder.insert_value(array, shape[axis], (5, axis))
+        array = builder.insert_value(array, strides[axis], (6, axis))
+    assert len(shape_type) == len(strides_type) == kind.ndim
+    return impl_ret_borrowed(context, builder, kind, array)
+
+
+@unbox(Block)
+def _unbox(block: Block, value: Any, c: Any) -> NativeValue:
+    address = c.pyapi.object_getattr_string(value, "address")
+    pointer = c.pyapi.long_as_voidptr(address)
+    c.pyapi.decref(address)
+    return NativeValue(pointer)
+
+
+@typeof_impl.register(ByAddress)
+def _typeof(value: ByAddress[Any], c: Any) -> Block:
+    return value._numba_type_

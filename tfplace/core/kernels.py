@@ -1,0 +1,74 @@
+"""How kernels are compiled by numba: helpers become a part of the kernel that calls them, and nothing of their own.
+
+Numba makes every function a module of its own that can be called from Python, optimizes it, and optimizes it again, with
+all that it calls, in every function that calls it. Helpers call helpers, so most of the compile time goes into code that
+is thrown away. Here a helper stops at unoptimized code. What is optimized, once, and kept by numba's cache, is the kernel
+with all the helpers in it, which LLVM then inlines, or not, as it sees fit.
+"""
+
+# Numba's classes have no types.
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+
+
+class _Nowhere:
+    """Stands for the code generator where nothing was generated."""
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Of objects of Python that a function mentions, which helpers do not."""
+
+
+class _Part(JITCodeLibrary):
+    """The code of a helper, which goes into that of a kernel."""
+
+    codegen = _Nowhere()
+
+    def finalize(self) -> None:
+        """Leaves it as it is."""
+        self._raise_if_finalized()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """None: there is no machine code."""
+        return 0
+
+
+class _Whole(JITCodeLibrary):
+    """The code of a kernel, with all parts that it and they call."""
+
+    def finalize(self) -> None:
+        """Optimizes all of it together."""
+        for library in self._linking_libraries:  # grows
+            if isinstance(library, _Part):
+                self._linking_libraries += [one for one in library._linking_libraries if one not in self._linking_libraries]
+        super().finalize()
+
+
+class _HelperCompiler(Compiler):
+    def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
+        super().__init__(typing, target, library or _Part(target.codegen(), "helper"), *rest)
+
+
+class _KernelCompiler(Compiler):
+    def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
+        if library is None:
+            library = _Whole(target.codegen(), "kernel")
+            library.enable_object_caching()
+        super().__init__(typing, target, library, *rest)
+
+
+# Without numba's runtime arrays are not reference counted, which each call of a helper would pay for with two atomic
+# operations per array (some twentyfold in all). It forbids allocating arrays here, which nothing does.
+kernel = nb.njit(
+    cache=True, error_model="numpy", nogil=True, _nrt=False, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler
+)
+helper = nb.njit(
+    error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=_HelperCompiler
+)
