@@ -13,6 +13,8 @@ calls a kernel keeps the `ByAddress` for as long as it runs.
 
 from __future__ import annotations
 
+import functools
+import zlib
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,6 +31,7 @@ from numba.extending import (
     typeof_impl,
     unbox,
 )
+from numba.np.numpy_support import from_dtype
 
 Fields = TypeVar("Fields", bound=NamedTuple)
 
@@ -55,7 +58,8 @@ class Block(types.Type):
             at += 1 + kind.ndim if isinstance(kind, types.Array) else 1
         self.words = at
         inside = ", ".join(f"{field}: {kind.name}" for field, kind in fields)
-        super().__init__(f"Block{_LAYOUT}({name}, {inside})")
+        # short, as the names of compiled functions consist of those of their arguments' types
+        super().__init__(f"{name}_{zlib.crc32(f'{_LAYOUT} {inside}'.encode()):x}")
 
 
 class ByAddress(Generic[Fields]):
@@ -69,8 +73,7 @@ class ByAddress(Generic[Fields]):
 
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
-        kinds = tuple((name, _kind(value)) for name, value in zip(fields._fields, fields, strict=True))
-        self._numba_type_ = Block(type(fields).__name__, kinds)
+        self._numba_type_ = _block(type(fields).__name__, fields._fields, tuple(_kind(value) for value in fields))
         self._block = np.zeros(self._numba_type_.words, np.int64)
         self.address = self._block.ctypes.data
         for value, (kind, at) in zip(fields, self._numba_type_.fields.values(), strict=True):
@@ -82,18 +85,18 @@ class ByAddress(Generic[Fields]):
                 self._block[at : at + 1].view(np.float64 if kind is types.float64 else np.int64)[0] = value
 
 
-def _kind(value: Any) -> types.Type:
+def _kind(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         if not value.flags.c_contiguous or not value.flags.aligned:
             raise ValueError(f"an array of {value.dtype} that is not contiguous; expected a contiguous one")
-        return types.Array(_dtype(value.dtype), value.ndim, "C")
+        return value.dtype, value.ndim
     return value._numba_type_ if isinstance(value, ByAddress) else _NUMBERS[type(value)]
 
 
-def _dtype(dtype: np.dtype[Any]) -> types.Type:
-    from numba.np import numpy_support
-
-    return numpy_support.from_dtype(dtype)
+@functools.cache
+def _block(name: str, fields: tuple[str, ...], kinds: tuple[Any, ...]) -> Block:
+    found = [types.Array(from_dtype(kind[0]), kind[1], "C") if isinstance(kind, tuple) else kind for kind in kinds]
+    return Block(name, tuple(zip(fields, found, strict=True)))
 
 
 register_model(Block)(models.OpaqueModel)

@@ -45,10 +45,19 @@ class _Whole(JITCodeLibrary):
 
     def finalize(self) -> None:
         """Optimizes all of it together."""
-        for library in self._linking_libraries:  # grows
-            if isinstance(library, _Part):
-                self._linking_libraries += [one for one in library._linking_libraries if one not in self._linking_libraries]
+        last_first: dict[JITCodeLibrary, None] = {}
+        for library in self._linking_libraries:
+            _visit(library, last_first)
+        self._linking_libraries = [*reversed(last_first)]
         super().finalize()
+
+
+def _visit(library: JITCodeLibrary, last_first: dict[JITCodeLibrary, None]) -> None:
+    """Adds what a part calls, then itself: LLVM takes out of a module only what those before it have asked for."""
+    if library not in last_first:
+        for called in library._linking_libraries if isinstance(library, _Part) else ():
+            _visit(called, last_first)
+        last_first[library] = None
 
 
 class _HelperCompiler(Compiler):

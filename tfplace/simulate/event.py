@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.kernels import helper, kernel
 from tfplace.core.stepcost import FAILED_BYTES
 from tfplace.simulate.options import ORDERS, OVERHEAD_ORDERS, Options
 from tfplace.simulate.program import Program, Scratch
@@ -33,11 +33,6 @@ SENT, HEAP, CHANGES, MOVED, ABORTED, TOUCHED, WIRED = range(7)
 FIFO, LIFO, INLINE, RANDOM = range(len(ORDERS))
 FIRST, IN_TURN, PREEMPT = range(len(OVERHEAD_ORDERS))
 NO_WORK = -1
-
-# Without numba's runtime arrays are not reference counted, which each call of a helper would pay for with two atomic
-# operations per array (some twentyfold in all). It forbids allocating arrays here, which nothing does.
-from tfplace.core.kernels import helper as inlined, kernel as entry
-
 
 class Flags(NamedTuple):
     """Options as the kernel reads them.
@@ -103,7 +98,7 @@ def slots_of(flags: Flags) -> int:
 # ---- entry points ----------------------------------------------------------------------------------------------------
 
 
-@entry
+@kernel
 def run_plain(p: Program, s: Scratch) -> float:
     """Simulates one step, by the default rules, with the devices in `s.device`; returns its seconds.
 
@@ -112,13 +107,13 @@ def run_plain(p: Program, s: Scratch) -> float:
     return _simulate(p, s, PLAIN_RECORD, np.inf)
 
 
-@entry
+@kernel
 def run_any(p: Program, s: Scratch, o: Flags) -> float:
     """`run_plain` by any rules."""
     return _simulate(p, s, o, np.inf)
 
 
-@entry
+@kernel
 def keys_plain(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
     """Keys of some placements by the default rules.
 
@@ -135,7 +130,7 @@ def keys_plain(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int,
         _note_key(p, s, batch, b, _simulate(p, s, PLAIN, np.inf), np.inf)
 
 
-@entry
+@kernel
 def keys_working(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
     """`keys_plain` with the work of transfers."""
     for b in range(first, end):
@@ -143,7 +138,7 @@ def keys_working(p: Program, s: Scratch, batch: Batch, limit_s: float, first: in
         _note_key(p, s, batch, b, _simulate(p, s, WORKING, np.inf), np.inf)
 
 
-@entry
+@kernel
 def keys_limited(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
     """`keys_plain`, giving up on steps longer than `limit_s`: their key is (FAILED_BYTES, infinite)."""
     for b in range(first, end):
@@ -151,7 +146,7 @@ def keys_limited(p: Program, s: Scratch, batch: Batch, limit_s: float, first: in
         _note_key(p, s, batch, b, _simulate(p, s, PLAIN_LIMITED, limit_s), limit_s)
 
 
-@entry
+@kernel
 def keys_any(p: Program, s: Scratch, o: Flags, batch: Batch, limit_s: float, first: int, end: int) -> None:
     """`keys_plain`, or `keys_limited` if the flags say so, by any rules."""
     for b in range(first, end):
@@ -159,7 +154,7 @@ def keys_any(p: Program, s: Scratch, o: Flags, batch: Batch, limit_s: float, fir
         _note_key(p, s, batch, b, _simulate(p, s, o, limit_s), limit_s)
 
 
-@inlined
+@helper
 def _note_key(p: Program, s: Scratch, batch: Batch, b: int, seconds: float, limit_s: float) -> None:
     if seconds <= limit_s:
         batch.over[b] = _excess(p, s)
@@ -169,7 +164,7 @@ def _note_key(p: Program, s: Scratch, batch: Batch, b: int, seconds: float, limi
         batch.step_s[b] = np.inf
 
 
-@inlined
+@helper
 def _spread(p: Program, s: Scratch, units: IntArray, b: int) -> None:
     """Writes the device of every op, given that of every unit, into the scratch."""
     for v in range(len(s.device)):
@@ -177,7 +172,7 @@ def _spread(p: Program, s: Scratch, units: IntArray, b: int) -> None:
         s.device[v] = units[b, unit] if unit >= 0 else 0
 
 
-@inlined
+@helper
 def _excess(p: Program, s: Scratch) -> int:
     """Bytes over the limits, summed over devices."""
     total = 0
@@ -189,7 +184,7 @@ def _excess(p: Program, s: Scratch) -> int:
 # ---- one step --------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _simulate(p: Program, s: Scratch, o: Flags, limit_s: float) -> float:
     """Seconds of a step with the devices in `s.device`; infinite if given up. Rule 6 of "Time"."""
     # Bounds are sums of the same numbers in another order, so they may differ in the last digits.
@@ -228,7 +223,7 @@ def _simulate(p: Program, s: Scratch, o: Flags, limit_s: float) -> float:
             _arrive(p, s, o, _pop(s, o), now)
 
 
-@inlined
+@helper
 def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
     s.refs[:] = 0
     s.counter[:] = 0
@@ -271,7 +266,7 @@ def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
             _make_ready(p, s, o, v, 0.0)
 
 
-@inlined
+@helper
 def _reset_device(s: Scratch, d: int) -> None:
     device = s.devices[d]
     device.touched = 0
@@ -291,7 +286,7 @@ def _reset_device(s: Scratch, d: int) -> None:
     device.left = 0.0
 
 
-@inlined
+@helper
 def _soonest(s: Scratch) -> int:
     """The slot whose task finishes next; of several that of the lowest op, works after ops."""
     found = 0
@@ -301,13 +296,13 @@ def _soonest(s: Scratch) -> int:
     return found
 
 
-@inlined
+@helper
 def _sooner(s: Scratch, q: int, r: int) -> bool:
     a, b = s.slots[q], s.slots[r]
     return a.until < b.until or (a.until == b.until and a.task < b.task)
 
 
-@inlined
+@helper
 def _touch(s: Scratch, d: int) -> None:
     """Something has changed for the device: it may start something, and its memory in use may be another."""
     if not s.devices[d].touched:
@@ -316,7 +311,7 @@ def _touch(s: Scratch, d: int) -> None:
         s.counter[TOUCHED] += 1
 
 
-@inlined
+@helper
 def _settle(s: Scratch, o: Flags, now: float) -> None:
     """The instant is over: what is in use now counts."""
     for i in range(s.counter[TOUCHED]):
@@ -339,7 +334,7 @@ def _settle(s: Scratch, o: Flags, now: float) -> None:
 # ---- what a device does next -----------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _fill(p: Program, s: Scratch, o: Flags, d: int, now: float, limit: float) -> None:
     """Starts what the device can start now. Rule 3 of "Time"."""
     base = d * (o.parallel + (o.work == PREEMPT))
@@ -353,7 +348,7 @@ def _fill(p: Program, s: Scratch, o: Flags, d: int, now: float, limit: float) ->
             _start_next(p, s, o, d, q, now, limit)
 
 
-@inlined
+@helper
 def _start_next(p: Program, s: Scratch, o: Flags, d: int, q: int, now: float, limit: float) -> None:
     v = _next_op(s, o, d, q)
     if o.work in (FIRST, IN_TURN):
@@ -366,7 +361,7 @@ def _start_next(p: Program, s: Scratch, o: Flags, d: int, q: int, now: float, li
         _start(p, s, o, d, q, v, now, limit)
 
 
-@inlined
+@helper
 def _start(p: Program, s: Scratch, o: Flags, d: int, q: int, v: int, now: float, limit: float) -> None:
     device = s.devices[d]
     seconds = p.seconds[v, d]
@@ -394,7 +389,7 @@ def _start(p: Program, s: Scratch, o: Flags, d: int, q: int, v: int, now: float,
             device.in_use += p.messages[m].size
 
 
-@inlined
+@helper
 def _share(s: Scratch, o: Flags, d: int, now: float) -> None:
     """Moves the end of tasks whose number on the device has changed: n at once run at 1/n of the speed."""
     base = d * (o.parallel + (o.work == PREEMPT))
@@ -406,7 +401,7 @@ def _share(s: Scratch, o: Flags, d: int, now: float) -> None:
             slot.share = tasks
 
 
-@inlined
+@helper
 def _finish(p: Program, s: Scratch, o: Flags, q: int, now: float) -> None:
     slot = s.slots[q]
     task = slot.task
@@ -423,7 +418,7 @@ def _finish(p: Program, s: Scratch, o: Flags, q: int, now: float) -> None:
         _finish_work(p, s, o, d, task - len(s.device), now)
 
 
-@inlined
+@helper
 def _finish_op(p: Program, s: Scratch, o: Flags, q: int, d: int, v: int, now: float) -> None:
     if o.record:
         s.finish[v] = now
@@ -470,7 +465,7 @@ def _finish_op(p: Program, s: Scratch, o: Flags, q: int, d: int, v: int, now: fl
             _put_front(s, d, kept, now)
 
 
-@inlined
+@helper
 def _note(s: Scratch, to: int, away: int) -> int:
     """Adds a device to the sorted list of those that a message must be sent to; returns its new length."""
     i = away
@@ -481,7 +476,7 @@ def _note(s: Scratch, to: int, away: int) -> int:
     return away + 1
 
 
-@inlined
+@helper
 def _release(p: Program, s: Scratch, m: int, d: int) -> None:
     """One holder less of the copy of message m on d; a freed alias lets go of what it stands for."""
     while True:
@@ -498,7 +493,7 @@ def _release(p: Program, s: Scratch, m: int, d: int) -> None:
 # ---- ready ops -------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _make_ready(p: Program, s: Scratch, o: Flags, v: int, now: float) -> None:
     d = s.device[v]
     _touch(s, d)
@@ -514,7 +509,7 @@ def _make_ready(p: Program, s: Scratch, o: Flags, v: int, now: float) -> None:
         _put_by_rank(p, s, d, v)
 
 
-@inlined
+@helper
 def _next_op(s: Scratch, o: Flags, d: int, q: int) -> int:
     """The op the slot would start next, or -1."""
     if o.order in (FIFO, RANDOM):
@@ -524,7 +519,7 @@ def _next_op(s: Scratch, o: Flags, d: int, q: int) -> int:
     return s.devices[d].front
 
 
-@inlined
+@helper
 def _take(p: Program, s: Scratch, o: Flags, d: int, q: int) -> None:
     """Removes the op that `_next_op` gave."""
     if o.order == FIFO:
@@ -537,7 +532,7 @@ def _take(p: Program, s: Scratch, o: Flags, d: int, q: int) -> None:
         s.devices[d].front = s.next_op[s.devices[d].front]
 
 
-@inlined
+@helper
 def _put_in_order(s: Scratch, d: int, v: int, now: float) -> None:
     device = s.devices[d]
     i = device.tail
@@ -550,7 +545,7 @@ def _put_in_order(s: Scratch, d: int, v: int, now: float) -> None:
     device.tail += 1
 
 
-@inlined
+@helper
 def _put_on_top(s: Scratch, d: int, v: int, now: float) -> None:
     """Before the ops that were ready earlier, but after those of the same instant with a lower index."""
     before = -1
@@ -565,7 +560,7 @@ def _put_on_top(s: Scratch, d: int, v: int, now: float) -> None:
         s.next_op[before] = v
 
 
-@inlined
+@helper
 def _put_front(s: Scratch, d: int, v: int, now: float) -> None:
     device = s.devices[d]
     s.ready[v] = now
@@ -575,7 +570,7 @@ def _put_front(s: Scratch, d: int, v: int, now: float) -> None:
     device.front = v
 
 
-@inlined
+@helper
 def _put_back(s: Scratch, d: int, v: int) -> None:
     device = s.devices[d]
     s.next_op[v] = -1
@@ -586,7 +581,7 @@ def _put_back(s: Scratch, d: int, v: int) -> None:
     device.back = v
 
 
-@inlined
+@helper
 def _keep(s: Scratch, q: int, v: int, now: float) -> None:
     """Puts the op at the end of what this slot runs before anything from the pool."""
     slot = s.slots[q]
@@ -599,7 +594,7 @@ def _keep(s: Scratch, q: int, v: int, now: float) -> None:
     slot.back = v
 
 
-@inlined
+@helper
 def _hand_on(p: Program, s: Scratch, q: int, d: int, v: int, kept: int, now: float) -> int:
     """What an executor does with an op that its own op made ready; returns the last expensive one, not yet put away."""
     if p.cheap[v, d]:
@@ -610,7 +605,7 @@ def _hand_on(p: Program, s: Scratch, q: int, d: int, v: int, kept: int, now: flo
     return v
 
 
-@inlined
+@helper
 def _put_by_rank(p: Program, s: Scratch, d: int, v: int) -> None:
     device = s.devices[d]
     i = device.tail - device.head
@@ -625,7 +620,7 @@ def _put_by_rank(p: Program, s: Scratch, d: int, v: int) -> None:
     s.queue[device.head + i].op = v
 
 
-@inlined
+@helper
 def _drop_first_rank(p: Program, s: Scratch, d: int) -> None:
     device = s.devices[d]
     device.tail -= 1
@@ -650,7 +645,7 @@ def _drop_first_rank(p: Program, s: Scratch, d: int) -> None:
 # ---- transfers -------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _request(p: Program, s: Scratch, o: Flags, m: int, to: int, now: float, copy: bool) -> None:
     """Asks for message m to be sent to a device, or copied into the other memory of `to`, its own."""
     d = s.device[p.messages[m].maker]
@@ -674,7 +669,7 @@ def _request(p: Program, s: Scratch, o: Flags, m: int, to: int, now: float, copy
         _transmit(p, s, o, x, now)
 
 
-@inlined
+@helper
 def _transmit(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     """Puts the transfer on its channels, after all that were put there before."""
     transfer = s.transfers[x]
@@ -708,7 +703,7 @@ def _transmit(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
         s.transfers[blocker].blocks = x
 
 
-@inlined
+@helper
 def _depart(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     transfer = s.transfers[x]
     if not (o.host and transfer.copy):
@@ -722,7 +717,7 @@ def _depart(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     _push(s, o, x)
 
 
-@inlined
+@helper
 def _arrive(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     transfer = s.transfers[x]
     if o.record:
@@ -744,7 +739,7 @@ def _arrive(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     _release(p, s, transfer.message, home)
 
 
-@inlined
+@helper
 def _deliver(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     """The message is available to its readers there."""
     m = s.transfers[x].message
@@ -763,7 +758,7 @@ def _deliver(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
 # ---- work that transfers make ----------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _work_seconds(p: Program, s: Scratch, x: int, d: int) -> float:
     """Seconds for which the transfer occupies one of its ends."""
     transfer = s.transfers[x]
@@ -775,7 +770,7 @@ def _work_seconds(p: Program, s: Scratch, x: int, d: int) -> float:
     return trips * link.receive_s + message.volume * link.receive_s_per_byte
 
 
-@inlined
+@helper
 def _ask_for_work(s: Scratch, d: int, x: int, now: float) -> None:
     _touch(s, d)
     device = s.devices[d]
@@ -788,7 +783,7 @@ def _ask_for_work(s: Scratch, d: int, x: int, now: float) -> None:
     device.work_tail = x
 
 
-@inlined
+@helper
 def _start_work(p: Program, s: Scratch, d: int, q: int, now: float) -> float:
     device = s.devices[d]
     x = device.work_head
@@ -803,7 +798,7 @@ def _start_work(p: Program, s: Scratch, d: int, q: int, now: float) -> float:
     return seconds
 
 
-@inlined
+@helper
 def _interrupt(p: Program, s: Scratch, o: Flags, d: int, base: int, now: float) -> None:
     """Work starts at once, and all that runs on the device waits for it."""
     if o.parallel > 1:
@@ -814,7 +809,7 @@ def _interrupt(p: Program, s: Scratch, o: Flags, d: int, base: int, now: float) 
         s.slots[q].until += seconds
 
 
-@inlined
+@helper
 def _finish_work(p: Program, s: Scratch, o: Flags, d: int, x: int, now: float) -> None:
     if d == s.transfers[x].src:
         _transmit(p, s, o, x, now)
@@ -825,7 +820,7 @@ def _finish_work(p: Program, s: Scratch, o: Flags, d: int, x: int, now: float) -
 # ---- the heap of transfers under way ---------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _earlier(s: Scratch, o: Flags, x: int, y: int) -> bool:
     a, b = s.transfers[x], s.transfers[y]
     if a.end != b.end:
@@ -833,7 +828,7 @@ def _earlier(s: Scratch, o: Flags, x: int, y: int) -> bool:
     return x < y if o.work == NO_WORK else a.order < b.order
 
 
-@inlined
+@helper
 def _push(s: Scratch, o: Flags, x: int) -> None:
     i = s.counter[HEAP]
     s.counter[HEAP] += 1
@@ -846,7 +841,7 @@ def _push(s: Scratch, o: Flags, x: int) -> None:
     s.heap[i] = x
 
 
-@inlined
+@helper
 def _pop(s: Scratch, o: Flags) -> int:
     top: int = s.heap[0]
     s.counter[HEAP] -= 1
