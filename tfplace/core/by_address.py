@@ -14,13 +14,13 @@ calls a kernel keeps the `ByAddress` for as long as it runs.
 from __future__ import annotations
 
 import functools
-import zlib
+import hashlib
+from collections.abc import Collection
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.imputils import impl_ret_borrowed
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
@@ -32,6 +32,7 @@ from numba.extending import (
     unbox,
 )
 from numba.np.numpy_support import from_dtype
+from numpy.typing import NDArray
 
 Fields = TypeVar("Fields", bound=NamedTuple)
 
@@ -59,36 +60,52 @@ class Block(types.Type):
         self.words = at
         inside = ", ".join(f"{field}: {kind.name}" for field, kind in fields)
         # short, as the names of compiled functions consist of those of their arguments' types
-        super().__init__(f"{name}_{zlib.crc32(f'{_LAYOUT} {inside}'.encode()):x}")
+        super().__init__(f"{name}_{hashlib.blake2b(f'{_LAYOUT} {inside}'.encode(), digest_size=8).hexdigest()}")
 
 
 class ByAddress(Generic[Fields]):
     """A named tuple as a kernel takes it; its fields are those of the tuple.
 
     Args:
-      fields: contiguous arrays, numbers, or others of this class. Kernels see what is written into the arrays.
+      fields: contiguous arrays, numbers, or tuples of them. Kernels see what is written into the arrays.
+      fixed: names of integers that kernels are compiled for: what they do for other ones is not in the machine code.
+
+    Attributes:
+      fields: the same.
+      address: of the block.
     """
 
-    __slots__ = ("_block", "_numba_type_", "address", "fields")
+    __slots__ = ("_block", "_inner", "_numba_type_", "address", "fields")
 
-    def __init__(self, fields: Fields) -> None:
+    def __init__(self, fields: Fields, fixed: Collection[str] = ()) -> None:
         self.fields = fields
-        self._numba_type_ = _block(type(fields).__name__, fields._fields, tuple(_kind(value) for value in fields))
+        self._inner = [ByAddress(value) if isinstance(value, tuple) else value for value in fields]
+        kinds = [
+            types.literal(value) if name in fixed else _kind(value)
+            for name, value in zip(fields._fields, self._inner, strict=True)
+        ]
+        self._numba_type_ = _block(type(fields).__name__, fields._fields, tuple(kinds))
         self._block = np.zeros(self._numba_type_.words, np.int64)
-        self.address = self._block.ctypes.data
-        for value, (kind, at) in zip(fields, self._numba_type_.fields.values(), strict=True):
+        self.address = _address(self._block)
+        for value, (kind, at) in zip(self._inner, self._numba_type_.fields.values(), strict=True):
             if isinstance(kind, types.Array):
-                self._block[at : at + 1 + kind.ndim] = value.ctypes.data, *value.shape
+                self._block[at : at + 1 + kind.ndim] = _address(value), *value.shape
             elif isinstance(kind, Block):
                 self._block[at] = value.address
-            else:
+            elif not isinstance(kind, types.Literal):
                 self._block[at : at + 1].view(np.float64 if kind is types.float64 else np.int64)[0] = value
 
 
+def _address(array: NDArray[Any]) -> int:
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
 def _kind(value: Any) -> Any:
+    """What tells the type of a field."""
     if isinstance(value, np.ndarray):
-        if not value.flags.c_contiguous or not value.flags.aligned:
-            raise ValueError(f"an array of {value.dtype} that is not contiguous; expected a contiguous one")
+        if not value.flags.c_contiguous:
+            raise ValueError(f"an array of shape {value.shape} and strides {value.strides}; expected a contiguous one")
         return value.dtype, value.ndim
     return value._numba_type_ if isinstance(value, ByAddress) else _NUMBERS[type(value)]
 
@@ -116,6 +133,8 @@ def _read(context: Any, builder: Any, block: Block, pointer: Any, name: str) -> 
     """What a kernel does to read a field."""
     kind, at = block.fields[name]
     word = ir.IntType(64)
+    if isinstance(kind, types.Literal):
+        return ir.Constant(context.get_value_type(kind), kind.literal_value)
 
     def load(index: int, as_type: ir.Type) -> Any:
         base = builder.bitcast(pointer, as_type.as_pointer())
@@ -130,7 +149,6 @@ def _read(context: Any, builder: Any, block: Block, pointer: Any, name: str) -> 
     if not isinstance(kind, types.Array):
         return load(at, context.get_value_type(kind))
     structure = context.get_value_type(kind)
-    data_type, shape_type, strides_type = structure.elements[4:7]
     itemsize = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     shape = [load(at + 1 + axis, word) for axis in range(kind.ndim)]
     size: Any = ir.Constant(word, itemsize)
@@ -141,7 +159,7 @@ def _read(context: Any, builder: Any, block: Block, pointer: Any, name: str) -> 
     count = shape[0]
     for extent in shape[1:]:
         count = builder.mul(count, extent)
-    parts = [None, None, count, ir.Constant(word, itemsize), load(at, data_type)]
+    parts = [None, None, count, ir.Constant(word, itemsize), load(at, structure.elements[4])]
     array: Any = ir.Constant(structure, None)  # without an owner
     for index, part in enumerate(parts):
         if part is not None:
@@ -149,8 +167,7 @@ def _read(context: Any, builder: Any, block: Block, pointer: Any, name: str) -> 
     for axis in range(kind.ndim):
         array = builder.insert_value(array, shape[axis], (5, axis))
         array = builder.insert_value(array, strides[axis], (6, axis))
-    assert len(shape_type) == len(strides_type) == kind.ndim
-    return impl_ret_borrowed(context, builder, kind, array)
+    return array
 
 
 @unbox(Block)

@@ -11,6 +11,7 @@ with all the helpers in it, which LLVM then inlines, or not, as it sees fit.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numba as nb
@@ -36,8 +37,8 @@ class _Part(JITCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
-        """None: there is no machine code."""
-        return 0
+        """What Python is to call, as there is no machine code: it sets a TypeError and returns null."""
+        return ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value or 0
 
 
 class _Whole(JITCodeLibrary):
@@ -73,11 +74,22 @@ class _KernelCompiler(Compiler):
         super().__init__(typing, target, library, *rest)
 
 
-# Without numba's runtime arrays are not reference counted, which each call of a helper would pay for with two atomic
-# operations per array (some twentyfold in all). It forbids allocating arrays here, which nothing does.
-kernel = nb.njit(
-    cache=True, error_model="numpy", nogil=True, _nrt=False, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler
-)
-helper = nb.njit(
-    error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=_HelperCompiler
-)
+def _options(*, helper: bool, allocates: bool) -> dict[str, Any]:
+    """What numba is told. Without its runtime arrays are not reference counted, which would take much time."""
+    common = {"error_model": "numpy", "_nrt": allocates, "no_cfunc_wrapper": True}
+    if helper:
+        return {**common, "no_cpython_wrapper": True, "forceinline": True, "pipeline_class": _HelperCompiler}
+    return {**common, "cache": True, "nogil": True, "pipeline_class": _KernelCompiler}
+
+
+kernel = nb.njit(**_options(helper=False, allocates=False))
+"""What Python calls. Numba's cache does not see changes to functions of other files, so its helpers are in its own."""
+
+helper = nb.njit(**_options(helper=True, allocates=False))
+"""What kernels and other helpers call; from Python it is a TypeError."""
+
+allocating_kernel = nb.njit(**_options(helper=False, allocates=True))
+"""A kernel that makes arrays or lists, or takes a random generator."""
+
+allocating_helper = nb.njit(**_options(helper=True, allocates=True))
+"""A helper that does."""

@@ -20,10 +20,6 @@ _CHUNKS = 4
 """Parts per thread of a batch: enough that no thread waits long for the others."""
 
 
-_OWN = {event.PLAIN: event.keys_plain, event.WORKING: event.keys_working}
-"""Flags that have machine code of their own: the defaults."""
-
-
 class Kernel:
     """The simulation kernel for one problem and some options.
 
@@ -37,34 +33,32 @@ class Kernel:
         self.options = options
         self.program = compile_problem(problem, options)
         self.flags = event.make_flags(self.program, options)
-        self._own = _OWN.get(self.flags)
+        self._plain, self._limited, self._record = (
+            event.by_address(self.flags._replace(**{flag: True for flag in flags})) for flags in ((), ("limited",), ("record",))
+        )
+        self.at = ByAddress(self.program)
+        self._none = ByAddress(Batch(np.zeros((0, 0), np.int32), np.zeros(0, np.int64), np.zeros(0)))
 
     @cached_property
-    def _limited(self) -> Program:
+    def _with_rest(self) -> ByAddress[Program]:
         """The program with what a limit needs to know, which takes a while to find out."""
         seconds = any_seconds(self.problem)
-        return self.program._replace(rest=seconds + after_s(self.problem, seconds, self.options))
+        return ByAddress(self.program._replace(rest=seconds + after_s(self.problem, seconds, self.options)))
 
-    def scratch(self) -> Scratch:
+    def scratch(self) -> ByAddress[Scratch]:
         """Arrays for one run at a time."""
-        return make_scratch(self.program, event.slots_of(self.flags))
+        return ByAddress(make_scratch(self.program, event.slots_of(self.flags)))
 
-    def run(self, scratch: Scratch) -> float:
+    def run(self, scratch: ByAddress[Scratch]) -> float:
         """Simulates a step with the devices in the scratch, which then tells all; returns its seconds."""
-        if self.flags == event.PLAIN:
-            return float(event.run_plain(self.program, scratch))
-        return float(event.run_any(self.program, scratch, self.flags._replace(record=True)))
+        return float(event.simulate(self.at, scratch, self._record, self._none, np.inf, 0, 0))
 
-    def keys(self, scratch: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
+    def keys(self, scratch: ByAddress[Scratch], batch: ByAddress[Batch], limit_s: float, first: int, end: int) -> None:
         """Writes the keys of the placements `first` to `end` of the batch."""
         limited = limit_s < np.inf
-        program = self._limited if limited else self.program
-        if limited and self.flags == event.PLAIN:
-            event.keys_limited(program, scratch, batch, limit_s, first, end)
-        elif not limited and self._own is not None:
-            self._own(program, scratch, batch, limit_s, first, end)
-        else:
-            event.keys_any(program, scratch, self.flags._replace(limited=limited), batch, limit_s, first, end)
+        program, flags = (self._with_rest, self._limited) if limited else (self.at, self._plain)
+        if first < end:
+            event.simulate(program, scratch, flags, batch, limit_s, first, end)
 
 
 class Threads:
@@ -79,13 +73,13 @@ class Threads:
         self._kernel = kernel
         self._count = count
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="tfplace-simulate")
-        self._free: queue.SimpleQueue[Scratch] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[ByAddress[Scratch]] = queue.SimpleQueue()
         for _ in range(count):
             self._free.put(kernel.scratch())
 
-    def keys(self, batch: Batch, limit_s: float) -> None:
+    def keys(self, batch: ByAddress[Batch], limit_s: float) -> None:
         """`Kernel.keys` of the whole batch."""
-        size = len(batch.units)
+        size = len(batch.fields.units)
         bounds = np.linspace(0, size, min(size, self._count * _CHUNKS) + 1).astype(int).tolist()
 
         def part(first: int, end: int) -> None:

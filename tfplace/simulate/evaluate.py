@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.by_address import ByAddress
 from tfplace.core.cores import own_cores
 from tfplace.core.critical_path import CriticalPath
 from tfplace.core.problem import Problem
@@ -45,8 +46,8 @@ class Simulator:
         self.threads = len(own_cores()) if threads is None else threads
         self._kernel = Kernel(problem, options)
         self._scratch = self._kernel.scratch()
-        # The kernel is compiled anew for each kind of array (other integers, read-only), so it only ever sees these.
-        self._one = Batch(np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1))
+        # The kernel is compiled anew for each kind of array (other integers), so it only ever sees these.
+        self._one = ByAddress(Batch(np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1)))
         self._pool: Threads | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -69,10 +70,11 @@ class Simulator:
             `(FAILED_BYTES, infinite)`, which loses against every placement that was simulated to its end; the key of
             any other step is the same as without a limit.
         """
-        self._one.units[0] = unit_device
+        one = self._one.fields
+        one.units[0] = unit_device
         self._kernel.keys(self._scratch, self._one, limit_s, 0, 1)
         self.calls += 1
-        return int(self._one.over[0]), float(self._one.step_s[0])
+        return int(one.over[0]), float(one.step_s[0])
 
     def keys(self, unit_devices: ArrayLike, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
         """`key` of every row of [B, U]: bytes over the limits [B] and step seconds [B]; on several threads.
@@ -86,10 +88,10 @@ class Simulator:
         batch = Batch(units, np.zeros(len(units), np.int64), np.zeros(len(units)))
         self.calls += len(units)
         if self.threads < 2 or len(units) < 2:
-            self._kernel.keys(self._scratch, batch, limit_s, 0, len(units))
+            self._kernel.keys(self._scratch, ByAddress(batch), limit_s, 0, len(units))
         else:
             self._pool = self._pool or Threads(self._kernel, self.threads)
-            self._pool.keys(batch, limit_s)
+            self._pool.keys(ByAddress(batch), limit_s)
         return batch.over, batch.step_s
 
     def critical_path(self, unit_device: ArrayLike) -> tuple[CriticalPath, Key]:
@@ -98,8 +100,8 @@ class Simulator:
         As with `key`, nothing is checked.
         """
         step_s = self._run(self.problem.spread(np.asarray(unit_device, np.int32)))
-        over = np.maximum(self._scratch.devices["peak"] - self._kernel.program.limit, 0).sum()
-        path = critical_path(self._kernel.program, self._scratch, self.problem.num_units)
+        over = np.maximum(self._scratch.fields.devices["peak"] - self._kernel.program.limit, 0).sum()
+        path = critical_path(self._kernel.at, self._scratch, self.problem.num_units)
         return path, (int(over), step_s)
 
     @cached_property
@@ -128,7 +130,7 @@ class Simulator:
     def timeline(self, op_device: ArrayLike) -> Timeline:
         """When everything happens with op v on device `op_device[v]`; [V] indices."""
         self._run(self._checked(op_device, self.problem.graph.num_ops))
-        s, p, graph = self._scratch, self._kernel.program, self.problem.graph
+        s, p, graph = self._scratch.fields, self._kernel.program, self.problem.graph
         transfers = s.transfers[: s.counter[SENT]]
         changes = s.changes[: s.counter[CHANGES]]
         makers = p.messages["maker"][transfers["message"]]
@@ -154,7 +156,7 @@ class Simulator:
 
     def _run(self, op_device: IntArray) -> float:
         self.calls += 1
-        self._scratch.device[:] = op_device
+        self._scratch.fields.device[:] = op_device
         return self._kernel.run(self._scratch)
 
     def _checked(self, devices: ArrayLike, length: int) -> IntArray:
@@ -166,7 +168,7 @@ class Simulator:
         return array
 
     def _cost(self, step_s: float) -> StepCost:
-        devices = self._scratch.devices
+        devices = self._scratch.fields.devices
         compute: FloatArray = devices["compute"].copy()
         peak: LongArray = devices["peak"].copy()
         return StepCost(
@@ -176,7 +178,7 @@ class Simulator:
             idle_s=np.maximum(step_s - compute - devices["work"], 0.0),
             peak_bytes=peak,
             limit_bytes=self._kernel.program.limit.copy(),
-            moved_bytes=int(self._scratch.counter[MOVED]),
+            moved_bytes=int(self._scratch.fields.counter[MOVED]),
         )
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.by_address import ByAddress
 from tfplace.core.kernels import helper, kernel
 from tfplace.core.stepcost import FAILED_BYTES
 from tfplace.simulate.options import ORDERS, OVERHEAD_ORDERS, Options
@@ -69,10 +70,11 @@ class Batch(NamedTuple):
 
 
 PLAIN = Flags(FIFO, NO_WORK, 1, False, False, False)
-PLAIN_LIMITED = Flags(FIFO, NO_WORK, 1, False, True, False)
-PLAIN_RECORD = Flags(FIFO, NO_WORK, 1, False, False, True)
 WORKING = Flags(FIFO, IN_TURN, 1, False, False, False)
-"""The default options with overheads. Written out, since numba's cache would not see a change of the options' file."""
+"""The default options, with overheads. Written out, since numba's cache would not see a change of the options' file."""
+
+_FIXED = ("order", "work", "parallel", "host")
+"""Options for whose default values there is machine code of its own. The others are looked at as a step is simulated."""
 
 
 def make_flags(p: Program, options: Options) -> Flags:
@@ -90,68 +92,46 @@ def make_flags(p: Program, options: Options) -> Flags:
     )
 
 
+def by_address(flags: Flags) -> ByAddress[Flags]:
+    """As the kernel takes them."""
+    fixed = flags._replace(limited=False, record=False) in {PLAIN, WORKING}
+    return ByAddress(flags, _FIXED if fixed else ())
+
+
 def slots_of(flags: Flags) -> int:
     """Tasks a device can have at once: its ops, and in PREEMPT the work that interrupts them."""
     return flags.parallel + (flags.work == PREEMPT)
 
 
-# ---- entry points ----------------------------------------------------------------------------------------------------
+# ---- the entry point ------------------------------------------------------------------------------------------------
 
 
 @kernel
-def run_plain(p: Program, s: Scratch) -> float:
-    """Simulates one step, by the default rules, with the devices in `s.device`; returns its seconds.
-
-    Everything else is in the scratch afterwards.
-    """
-    return _simulate(p, s, PLAIN_RECORD, np.inf)
-
-
-@kernel
-def run_any(p: Program, s: Scratch, o: Flags) -> float:
-    """`run_plain` by any rules."""
-    return _simulate(p, s, o, np.inf)
-
-
-@kernel
-def keys_plain(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
-    """Keys of some placements by the default rules.
+def simulate(p: Program, s: Scratch, o: Flags, batch: Batch, limit_s: float, first: int, end: int) -> float:
+    """Simulates one step of some placements, or of the one whose devices are in the scratch.
 
     Args:
       p: the compiled problem.
-      s: overwritten.
+      s: overwritten; afterwards it tells everything of the last step, if that is recorded.
+      o: the rules.
       batch: the placements, and where their keys go.
-      limit_s: not looked at.
+      limit_s: steps longer than that are given up if the flags say so: their key is (FAILED_BYTES, infinite).
       first: of the placements to simulate.
-      end: where they end.
+      end: where they end. If there are none, the step is that of the devices in `s.device`.
+
+    Returns:
+      Seconds of the last step.
     """
-    for b in range(first, end):
-        _spread(p, s, batch.units, b)
-        _note_key(p, s, batch, b, _simulate(p, s, PLAIN, np.inf), np.inf)
-
-
-@kernel
-def keys_working(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
-    """`keys_plain` with the work of transfers."""
-    for b in range(first, end):
-        _spread(p, s, batch.units, b)
-        _note_key(p, s, batch, b, _simulate(p, s, WORKING, np.inf), np.inf)
-
-
-@kernel
-def keys_limited(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
-    """`keys_plain`, giving up on steps longer than `limit_s`: their key is (FAILED_BYTES, infinite)."""
-    for b in range(first, end):
-        _spread(p, s, batch.units, b)
-        _note_key(p, s, batch, b, _simulate(p, s, PLAIN_LIMITED, limit_s), limit_s)
-
-
-@kernel
-def keys_any(p: Program, s: Scratch, o: Flags, batch: Batch, limit_s: float, first: int, end: int) -> None:
-    """`keys_plain`, or `keys_limited` if the flags say so, by any rules."""
-    for b in range(first, end):
-        _spread(p, s, batch.units, b)
-        _note_key(p, s, batch, b, _simulate(p, s, o, limit_s), limit_s)
+    b = first
+    while True:
+        if first < end:
+            _spread(p, s, batch.units, b)
+        seconds = _simulate(p, s, o, limit_s)
+        if first < end:
+            _note_key(p, s, batch, b, seconds, limit_s)
+        b += 1
+        if b >= end:
+            return seconds
 
 
 @helper
