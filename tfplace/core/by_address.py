@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import struct
 from collections.abc import Collection
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -57,7 +58,6 @@ class Block(types.Type):
         for field, kind in fields:
             self.fields[field] = kind, at
             at += 1 + kind.ndim if isinstance(kind, types.Array) else 1
-        self.words = at
         inside = ", ".join(f"{field}: {kind.name}" for field, kind in fields)
         # short, as the names of compiled functions consist of those of their arguments' types
         super().__init__(f"{name}_{hashlib.blake2b(f'{_LAYOUT} {inside}'.encode(), digest_size=8).hexdigest()}")
@@ -85,20 +85,24 @@ class ByAddress(Generic[Fields]):
             for name, value in zip(fields._fields, self._inner, strict=True)
         ]
         self._numba_type_ = _block(type(fields).__name__, fields._fields, tuple(kinds))
-        self._block = np.zeros(self._numba_type_.words, np.int64)
+        words: list[int] = []
+        for value in self._inner:
+            words += _words(value)
+        self._block = np.array(words, np.int64)
         self.address = _address(self._block)
-        for value, (kind, at) in zip(self._inner, self._numba_type_.fields.values(), strict=True):
-            if isinstance(kind, types.Array):
-                self._block[at : at + 1 + kind.ndim] = _address(value), *value.shape
-            elif isinstance(kind, Block):
-                self._block[at] = value.address
-            elif not isinstance(kind, types.Literal):
-                self._block[at : at + 1].view(np.float64 if kind is types.float64 else np.int64)[0] = value
+
+
+def _words(value: Any) -> tuple[int, ...]:
+    """What a field has in the block."""
+    if isinstance(value, np.ndarray):
+        return _address(value), *value.shape
+    if isinstance(value, ByAddress):
+        return (value.address,)
+    return struct.unpack("q", struct.pack("d", value)) if isinstance(value, float) else (int(value),)
 
 
 def _address(array: NDArray[Any]) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
+    return array.ctypes.data
 
 
 def _kind(value: Any) -> Any:

@@ -15,6 +15,7 @@ import ctypes
 from typing import Any
 
 import numba as nb
+from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
@@ -74,22 +75,53 @@ class _KernelCompiler(Compiler):
         super().__init__(typing, target, library, *rest)
 
 
-def _options(*, helper: bool, allocates: bool) -> dict[str, Any]:
-    """What numba is told. Without its runtime arrays are not reference counted, which would take much time."""
-    common = {"error_model": "numpy", "_nrt": allocates, "no_cfunc_wrapper": True}
-    if helper:
-        return {**common, "no_cpython_wrapper": True, "forceinline": True, "pipeline_class": _HelperCompiler}
-    return {**common, "cache": True, "nogil": True, "pipeline_class": _KernelCompiler}
+def _kernel(*, allocates: bool) -> Any:
+    return nb.njit(
+        cache=True, nogil=True, pipeline_class=_KernelCompiler, no_cfunc_wrapper=True, **_common(allocates=allocates)
+    )
 
 
-kernel = nb.njit(**_options(helper=False, allocates=False))
+def _helper(*, allocates: bool = False, inlined: bool = False) -> Any:
+    compiled = nb.njit(
+        pipeline_class=_HelperCompiler,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        forceinline=inlined,
+        **_common(allocates=allocates),
+    )
+
+    def decorate(function: Any) -> Any:
+        dispatcher = compiled(function)
+        template = dispatcher.get_call_template
+        dispatcher.get_call_template = lambda args, kws: template(tuple(map(_wide, args)), kws)
+        return dispatcher
+
+    return decorate
+
+
+def _wide(kind: types.Type) -> types.Type:
+    """The type for which a helper is compiled: once for all integers, not for each size and every constant."""
+    if isinstance(kind, types.Integer | types.IntegerLiteral):
+        return types.int64
+    return types.boolean if isinstance(kind, types.BooleanLiteral) else kind
+
+
+def _common(*, allocates: bool) -> dict[str, Any]:
+    """Without numba's runtime arrays are not reference counted, which would take much time."""
+    return {"error_model": "numpy", "_nrt": allocates}
+
+
+kernel = _kernel(allocates=False)
 """What Python calls. Numba's cache does not see changes to functions of other files, so its helpers are in its own."""
 
-helper = nb.njit(**_options(helper=True, allocates=False))
-"""What kernels and other helpers call; from Python it is a TypeError."""
-
-allocating_kernel = nb.njit(**_options(helper=False, allocates=True))
+allocating_kernel = _kernel(allocates=True)
 """A kernel that makes arrays or lists, or takes a random generator."""
 
-allocating_helper = nb.njit(**_options(helper=True, allocates=True))
-"""A helper that does."""
+helper = _helper()
+"""What kernels and other helpers call; from Python it is a TypeError."""
+
+allocating_helper = _helper(allocates=True)
+"""A helper that makes arrays or lists, or takes a random generator."""
+
+inlined = _helper(inlined=True)
+"""A helper that LLVM has to inline wherever it is called, where the kernel is slower if it chooses."""

@@ -37,7 +37,7 @@ class Kernel:
             event.by_address(self.flags._replace(**{flag: True for flag in flags})) for flags in ((), ("limited",), ("record",))
         )
         self.at = ByAddress(self.program)
-        self._none = ByAddress(Batch(np.zeros((0, 0), np.int32), np.zeros(0, np.int64), np.zeros(0)))
+        self._none = Batch(np.zeros((0, 0), np.int32), np.zeros(0, np.int64), np.zeros(0))
 
     @cached_property
     def _with_rest(self) -> ByAddress[Program]:
@@ -51,14 +51,14 @@ class Kernel:
 
     def run(self, scratch: ByAddress[Scratch]) -> float:
         """Simulates a step with the devices in the scratch, which then tells all; returns its seconds."""
-        return float(event.simulate(self.at, scratch, self._record, self._none, np.inf, 0, 0))
+        return float(event.simulate(self.at, scratch, self._record, *self._none, np.inf, 0, 0))
 
-    def keys(self, scratch: ByAddress[Scratch], batch: ByAddress[Batch], limit_s: float, first: int, end: int) -> None:
+    def keys(self, scratch: ByAddress[Scratch], batch: Batch, limit_s: float, first: int, end: int) -> None:
         """Writes the keys of the placements `first` to `end` of the batch."""
         limited = limit_s < np.inf
         program, flags = (self._with_rest, self._limited) if limited else (self.at, self._plain)
         if first < end:
-            event.simulate(program, scratch, flags, batch, limit_s, first, end)
+            event.simulate(program, scratch, flags, *batch, limit_s, first, end)
 
 
 class Threads:
@@ -77,9 +77,9 @@ class Threads:
         for _ in range(count):
             self._free.put(kernel.scratch())
 
-    def keys(self, batch: ByAddress[Batch], limit_s: float) -> None:
+    def keys(self, batch: Batch, limit_s: float) -> None:
         """`Kernel.keys` of the whole batch."""
-        size = len(batch.fields.units)
+        size = len(batch.units)
         bounds = np.linspace(0, size, min(size, self._count * _CHUNKS) + 1).astype(int).tolist()
 
         def part(first: int, end: int) -> None:

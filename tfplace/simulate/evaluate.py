@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.core.by_address import ByAddress
 from tfplace.core.cores import own_cores
 from tfplace.core.critical_path import CriticalPath
 from tfplace.core.problem import Problem
@@ -47,7 +46,7 @@ class Simulator:
         self._kernel = Kernel(problem, options)
         self._scratch = self._kernel.scratch()
         # The kernel is compiled anew for each kind of array (other integers), so it only ever sees these.
-        self._one = ByAddress(Batch(np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1)))
+        self._one = Batch(np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1))
         self._pool: Threads | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -70,11 +69,10 @@ class Simulator:
             `(FAILED_BYTES, infinite)`, which loses against every placement that was simulated to its end; the key of
             any other step is the same as without a limit.
         """
-        one = self._one.fields
-        one.units[0] = unit_device
+        self._one.units[0] = unit_device
         self._kernel.keys(self._scratch, self._one, limit_s, 0, 1)
         self.calls += 1
-        return int(one.over[0]), float(one.step_s[0])
+        return int(self._one.over[0]), float(self._one.step_s[0])
 
     def keys(self, unit_devices: ArrayLike, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
         """`key` of every row of [B, U]: bytes over the limits [B] and step seconds [B]; on several threads.
@@ -88,10 +86,10 @@ class Simulator:
         batch = Batch(units, np.zeros(len(units), np.int64), np.zeros(len(units)))
         self.calls += len(units)
         if self.threads < 2 or len(units) < 2:
-            self._kernel.keys(self._scratch, ByAddress(batch), limit_s, 0, len(units))
+            self._kernel.keys(self._scratch, batch, limit_s, 0, len(units))
         else:
             self._pool = self._pool or Threads(self._kernel, self.threads)
-            self._pool.keys(ByAddress(batch), limit_s)
+            self._pool.keys(batch, limit_s)
         return batch.over, batch.step_s
 
     def critical_path(self, unit_device: ArrayLike) -> tuple[CriticalPath, Key]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.by_address import ByAddress
-from tfplace.core.kernels import helper, kernel
+from tfplace.core.kernels import inlined, kernel
 from tfplace.core.stepcost import FAILED_BYTES
 from tfplace.simulate.options import ORDERS, OVERHEAD_ORDERS, Options
 from tfplace.simulate.program import Program, Scratch
@@ -107,14 +107,19 @@ def slots_of(flags: Flags) -> int:
 
 
 @kernel
-def simulate(p: Program, s: Scratch, o: Flags, batch: Batch, limit_s: float, first: int, end: int) -> float:
+def simulate(
+    p: Program, s: Scratch, o: Flags, units: IntArray, over: LongArray, step_s: FloatArray, limit_s: float, first: int,
+    end: int,
+) -> float:  # fmt: skip
     """Simulates one step of some placements, or of the one whose devices are in the scratch.
 
     Args:
       p: the compiled problem.
       s: overwritten; afterwards it tells everything of the last step, if that is recorded.
       o: the rules.
-      batch: the placements, and where their keys go.
+      units: see `Batch`.
+      over: where keys go.
+      step_s: where keys go.
       limit_s: steps longer than that are given up if the flags say so: their key is (FAILED_BYTES, infinite).
       first: of the placements to simulate.
       end: where they end. If there are none, the step is that of the devices in `s.device`.
@@ -125,26 +130,17 @@ def simulate(p: Program, s: Scratch, o: Flags, batch: Batch, limit_s: float, fir
     b = first
     while True:
         if first < end:
-            _spread(p, s, batch.units, b)
+            _spread(p, s, units, b)
         seconds = _simulate(p, s, o, limit_s)
         if first < end:
-            _note_key(p, s, batch, b, seconds, limit_s)
+            step_s[b] = seconds if seconds <= limit_s else np.inf
+            over[b] = _excess(p, s) if seconds <= limit_s else FAILED_BYTES
         b += 1
         if b >= end:
             return seconds
 
 
-@helper
-def _note_key(p: Program, s: Scratch, batch: Batch, b: int, seconds: float, limit_s: float) -> None:
-    if seconds <= limit_s:
-        batch.over[b] = _excess(p, s)
-        batch.step_s[b] = seconds
-    else:
-        batch.over[b] = FAILED_BYTES
-        batch.step_s[b] = np.inf
-
-
-@helper
+@inlined
 def _spread(p: Program, s: Scratch, units: IntArray, b: int) -> None:
     """Writes the device of every op, given that of every unit, into the scratch."""
     for v in range(len(s.device)):
@@ -152,7 +148,7 @@ def _spread(p: Program, s: Scratch, units: IntArray, b: int) -> None:
         s.device[v] = units[b, unit] if unit >= 0 else 0
 
 
-@helper
+@inlined
 def _excess(p: Program, s: Scratch) -> int:
     """Bytes over the limits, summed over devices."""
     total = 0
@@ -164,7 +160,7 @@ def _excess(p: Program, s: Scratch) -> int:
 # ---- one step --------------------------------------------------------------------------------------------------------
 
 
-@helper
+@inlined
 def _simulate(p: Program, s: Scratch, o: Flags, limit_s: float) -> float:
     """Seconds of a step with the devices in `s.device`; infinite if given up. Rule 6 of "Time"."""
     # Bounds are sums of the same numbers in another order, so they may differ in the last digits.
@@ -203,7 +199,7 @@ def _simulate(p: Program, s: Scratch, o: Flags, limit_s: float) -> float:
             _arrive(p, s, o, _pop(s, o), now)
 
 
-@helper
+@inlined
 def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
     s.refs[:] = 0
     s.counter[:] = 0
@@ -246,7 +242,7 @@ def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
             _make_ready(p, s, o, v, 0.0)
 
 
-@helper
+@inlined
 def _reset_device(s: Scratch, d: int) -> None:
     device = s.devices[d]
     device.touched = 0
@@ -266,7 +262,7 @@ def _reset_device(s: Scratch, d: int) -> None:
     device.left = 0.0
 
 
-@helper
+@inlined
 def _soonest(s: Scratch) -> int:
     """The slot whose task finishes next; of several that of the lowest op, works after ops."""
     found = 0
@@ -276,13 +272,13 @@ def _soonest(s: Scratch) -> int:
     return found
 
 
-@helper
+@inlined
 def _sooner(s: Scratch, q: int, r: int) -> bool:
     a, b = s.slots[q], s.slots[r]
     return a.until < b.until or (a.until == b.until and a.task < b.task)
 
 
-@helper
+@inlined
 def _touch(s: Scratch, d: int) -> None:
     """Something has changed for the device: it may start something, and its memory in use may be another."""
     if not s.devices[d].touched:
@@ -291,7 +287,7 @@ def _touch(s: Scratch, d: int) -> None:
         s.counter[TOUCHED] += 1
 
 
-@helper
+@inlined
 def _settle(s: Scratch, o: Flags, now: float) -> None:
     """The instant is over: what is in use now counts."""
     for i in range(s.counter[TOUCHED]):
@@ -314,7 +310,7 @@ def _settle(s: Scratch, o: Flags, now: float) -> None:
 # ---- what a device does next -----------------------------------------------------------------------------------------
 
 
-@helper
+@inlined
 def _fill(p: Program, s: Scratch, o: Flags, d: int, now: float, limit: float) -> None:
     """Starts what the device can start now. Rule 3 of "Time"."""
     base = d * (o.parallel + (o.work == PREEMPT))
@@ -328,7 +324,7 @@ def _fill(p: Program, s: Scratch, o: Flags, d: int, now: float, limit: float) ->
             _start_next(p, s, o, d, q, now, limit)
 
 
-@helper
+@inlined
 def _start_next(p: Program, s: Scratch, o: Flags, d: int, q: int, now: float, limit: float) -> None:
     v = _next_op(s, o, d, q)
     if o.work in (FIRST, IN_TURN):
@@ -341,7 +337,7 @@ def _start_next(p: Program, s: Scratch, o: Flags, d: int, q: int, now: float, li
         _start(p, s, o, d, q, v, now, limit)
 
 
-@helper
+@inlined
 def _start(p: Program, s: Scratch, o: Flags, d: int, q: int, v: int, now: float, limit: float) -> None:
     device = s.devices[d]
     seconds = p.seconds[v, d]
@@ -369,7 +365,7 @@ def _start(p: Program, s: Scratch, o: Flags, d: int, q: int, v: int, now: float,
             device.in_use += p.messages[m].size
 
 
-@helper
+@inlined
 def _share(s: Scratch, o: Flags, d: int, now: float) -> None:
     """Moves the end of tasks whose number on the device has changed: n at once run at 1/n of the speed."""
     base = d * (o.parallel + (o.work == PREEMPT))
@@ -381,7 +377,7 @@ def _share(s: Scratch, o: Flags, d: int, now: float) -> None:
             slot.share = tasks
 
 
-@helper
+@inlined
 def _finish(p: Program, s: Scratch, o: Flags, q: int, now: float) -> None:
     slot = s.slots[q]
     task = slot.task
@@ -398,7 +394,7 @@ def _finish(p: Program, s: Scratch, o: Flags, q: int, now: float) -> None:
         _finish_work(p, s, o, d, task - len(s.device), now)
 
 
-@helper
+@inlined
 def _finish_op(p: Program, s: Scratch, o: Flags, q: int, d: int, v: int, now: float) -> None:
     if o.record:
         s.finish[v] = now
@@ -445,7 +441,7 @@ def _finish_op(p: Program, s: Scratch, o: Flags, q: int, d: int, v: int, now: fl
             _put_front(s, d, kept, now)
 
 
-@helper
+@inlined
 def _note(s: Scratch, to: int, away: int) -> int:
     """Adds a device to the sorted list of those that a message must be sent to; returns its new length."""
     i = away
@@ -456,7 +452,7 @@ def _note(s: Scratch, to: int, away: int) -> int:
     return away + 1
 
 
-@helper
+@inlined
 def _release(p: Program, s: Scratch, m: int, d: int) -> None:
     """One holder less of the copy of message m on d; a freed alias lets go of what it stands for."""
     while True:
@@ -473,7 +469,7 @@ def _release(p: Program, s: Scratch, m: int, d: int) -> None:
 # ---- ready ops -------------------------------------------------------------------------------------------------------
 
 
-@helper
+@inlined
 def _make_ready(p: Program, s: Scratch, o: Flags, v: int, now: float) -> None:
     d = s.device[v]
     _touch(s, d)
@@ -489,7 +485,7 @@ def _make_ready(p: Program, s: Scratch, o: Flags, v: int, now: float) -> None:
         _put_by_rank(p, s, d, v)
 
 
-@helper
+@inlined
 def _next_op(s: Scratch, o: Flags, d: int, q: int) -> int:
     """The op the slot would start next, or -1."""
     if o.order in (FIFO, RANDOM):
@@ -499,7 +495,7 @@ def _next_op(s: Scratch, o: Flags, d: int, q: int) -> int:
     return s.devices[d].front
 
 
-@helper
+@inlined
 def _take(p: Program, s: Scratch, o: Flags, d: int, q: int) -> None:
     """Removes the op that `_next_op` gave."""
     if o.order == FIFO:
@@ -512,7 +508,7 @@ def _take(p: Program, s: Scratch, o: Flags, d: int, q: int) -> None:
         s.devices[d].front = s.next_op[s.devices[d].front]
 
 
-@helper
+@inlined
 def _put_in_order(s: Scratch, d: int, v: int, now: float) -> None:
     device = s.devices[d]
     i = device.tail
@@ -525,7 +521,7 @@ def _put_in_order(s: Scratch, d: int, v: int, now: float) -> None:
     device.tail += 1
 
 
-@helper
+@inlined
 def _put_on_top(s: Scratch, d: int, v: int, now: float) -> None:
     """Before the ops that were ready earlier, but after those of the same instant with a lower index."""
     before = -1
@@ -540,7 +536,7 @@ def _put_on_top(s: Scratch, d: int, v: int, now: float) -> None:
         s.next_op[before] = v
 
 
-@helper
+@inlined
 def _put_front(s: Scratch, d: int, v: int, now: float) -> None:
     device = s.devices[d]
     s.ready[v] = now
@@ -550,7 +546,7 @@ def _put_front(s: Scratch, d: int, v: int, now: float) -> None:
     device.front = v
 
 
-@helper
+@inlined
 def _put_back(s: Scratch, d: int, v: int) -> None:
     device = s.devices[d]
     s.next_op[v] = -1
@@ -561,7 +557,7 @@ def _put_back(s: Scratch, d: int, v: int) -> None:
     device.back = v
 
 
-@helper
+@inlined
 def _keep(s: Scratch, q: int, v: int, now: float) -> None:
     """Puts the op at the end of what this slot runs before anything from the pool."""
     slot = s.slots[q]
@@ -574,7 +570,7 @@ def _keep(s: Scratch, q: int, v: int, now: float) -> None:
     slot.back = v
 
 
-@helper
+@inlined
 def _hand_on(p: Program, s: Scratch, q: int, d: int, v: int, kept: int, now: float) -> int:
     """What an executor does with an op that its own op made ready; returns the last expensive one, not yet put away."""
     if p.cheap[v, d]:
@@ -585,7 +581,7 @@ def _hand_on(p: Program, s: Scratch, q: int, d: int, v: int, kept: int, now: flo
     return v
 
 
-@helper
+@inlined
 def _put_by_rank(p: Program, s: Scratch, d: int, v: int) -> None:
     device = s.devices[d]
     i = device.tail - device.head
@@ -600,7 +596,7 @@ def _put_by_rank(p: Program, s: Scratch, d: int, v: int) -> None:
     s.queue[device.head + i].op = v
 
 
-@helper
+@inlined
 def _drop_first_rank(p: Program, s: Scratch, d: int) -> None:
     device = s.devices[d]
     device.tail -= 1
@@ -625,7 +621,7 @@ def _drop_first_rank(p: Program, s: Scratch, d: int) -> None:
 # ---- transfers -------------------------------------------------------------------------------------------------------
 
 
-@helper
+@inlined
 def _request(p: Program, s: Scratch, o: Flags, m: int, to: int, now: float, copy: bool) -> None:
     """Asks for message m to be sent to a device, or copied into the other memory of `to`, its own."""
     d = s.device[p.messages[m].maker]
@@ -649,7 +645,7 @@ def _request(p: Program, s: Scratch, o: Flags, m: int, to: int, now: float, copy
         _transmit(p, s, o, x, now)
 
 
-@helper
+@inlined
 def _transmit(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     """Puts the transfer on its channels, after all that were put there before."""
     transfer = s.transfers[x]
@@ -683,7 +679,7 @@ def _transmit(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
         s.transfers[blocker].blocks = x
 
 
-@helper
+@inlined
 def _depart(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     transfer = s.transfers[x]
     if not (o.host and transfer.copy):
@@ -697,7 +693,7 @@ def _depart(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     _push(s, o, x)
 
 
-@helper
+@inlined
 def _arrive(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     transfer = s.transfers[x]
     if o.record:
@@ -719,7 +715,7 @@ def _arrive(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     _release(p, s, transfer.message, home)
 
 
-@helper
+@inlined
 def _deliver(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
     """The message is available to its readers there."""
     m = s.transfers[x].message
@@ -738,7 +734,7 @@ def _deliver(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
 # ---- work that transfers make ----------------------------------------------------------------------------------------
 
 
-@helper
+@inlined
 def _work_seconds(p: Program, s: Scratch, x: int, d: int) -> float:
     """Seconds for which the transfer occupies one of its ends."""
     transfer = s.transfers[x]
@@ -750,7 +746,7 @@ def _work_seconds(p: Program, s: Scratch, x: int, d: int) -> float:
     return trips * link.receive_s + message.volume * link.receive_s_per_byte
 
 
-@helper
+@inlined
 def _ask_for_work(s: Scratch, d: int, x: int, now: float) -> None:
     _touch(s, d)
     device = s.devices[d]
@@ -763,7 +759,7 @@ def _ask_for_work(s: Scratch, d: int, x: int, now: float) -> None:
     device.work_tail = x
 
 
-@helper
+@inlined
 def _start_work(p: Program, s: Scratch, d: int, q: int, now: float) -> float:
     device = s.devices[d]
     x = device.work_head
@@ -778,7 +774,7 @@ def _start_work(p: Program, s: Scratch, d: int, q: int, now: float) -> float:
     return seconds
 
 
-@helper
+@inlined
 def _interrupt(p: Program, s: Scratch, o: Flags, d: int, base: int, now: float) -> None:
     """Work starts at once, and all that runs on the device waits for it."""
     if o.parallel > 1:
@@ -789,7 +785,7 @@ def _interrupt(p: Program, s: Scratch, o: Flags, d: int, base: int, now: float) 
         s.slots[q].until += seconds
 
 
-@helper
+@inlined
 def _finish_work(p: Program, s: Scratch, o: Flags, d: int, x: int, now: float) -> None:
     if d == s.transfers[x].src:
         _transmit(p, s, o, x, now)
@@ -800,7 +796,7 @@ def _finish_work(p: Program, s: Scratch, o: Flags, d: int, x: int, now: float) -
 # ---- the heap of transfers under way ---------------------------------------------------------------------------------
 
 
-@helper
+@inlined
 def _earlier(s: Scratch, o: Flags, x: int, y: int) -> bool:
     a, b = s.transfers[x], s.transfers[y]
     if a.end != b.end:
@@ -808,7 +804,7 @@ def _earlier(s: Scratch, o: Flags, x: int, y: int) -> bool:
     return x < y if o.work == NO_WORK else a.order < b.order
 
 
-@helper
+@inlined
 def _push(s: Scratch, o: Flags, x: int) -> None:
     i = s.counter[HEAP]
     s.counter[HEAP] += 1
@@ -821,7 +817,7 @@ def _push(s: Scratch, o: Flags, x: int) -> None:
     s.heap[i] = x
 
 
-@helper
+@inlined
 def _pop(s: Scratch, o: Flags) -> int:
     top: int = s.heap[0]
     s.counter[HEAP] -= 1

@@ -55,7 +55,7 @@ class Outlook:
         unit_s, devices = self._seconds.fields.unit, now.devices
         load = _sums(devices, unit_s[np.arange(len(devices)), devices], unit_s.shape[1])
         out = np.zeros((count, len(FEATURES)))
-        look(self._edges, self._seconds, self._schedule, self._marks, ByAddress(now), load, done, out)
+        look(self._edges, self._seconds, self._schedule, self._marks, now, load, done, out)
         return out
 
 
