@@ -1,8 +1,8 @@
 """Named tuples of arrays, handed to compiled kernels by their address.
 
 Numba takes a tuple of arrays apart into some seven numbers an array, in every function that it is handed to: for two
-dozen arrays more than a hundred arguments, whose unpacking costs more compile time than what a helper does with them. Here
-a kernel gets one pointer, to a block with the address and the shape of every array, and reads what it needs there.
+dozen arrays more than a hundred arguments, whose unpacking costs more compile time than what a helper does with them.
+Here a kernel gets one pointer, to a block with the address and the shape of every array, and reads what it needs there.
 
 A block never changes, which the compiler is told, so that it reads nothing twice. Arrays are not reference counted: who
 calls a kernel keeps the `ByAddress` for as long as it runs.

@@ -1,9 +1,11 @@
 """How kernels are compiled by numba: helpers become a part of the kernel that calls them, and nothing of their own.
 
-Numba makes every function a module of its own that can be called from Python, optimizes it, and optimizes it again, with
-all that it calls, in every function that calls it. Helpers call helpers, so most of the compile time goes into code that
-is thrown away. Here a helper stops at unoptimized code. What is optimized, once, and kept by numba's cache, is the kernel
-with all the helpers in it, which LLVM then inlines, or not, as it sees fit.
+Numba makes every function a module of its own that can be called from Python, optimizes it, and optimizes it again,
+with all that it calls, in every function that calls it. Helpers call helpers, so most of the compile time goes into
+code that is thrown away. Here a helper stops at unoptimized code. What is optimized, once, and kept by numba's cache,
+is the kernel with all the helpers in it.
+
+A function that numba compiles in another way must not call a helper: it would not get what the helper calls.
 """
 
 # Numba's classes have no types.
@@ -75,9 +77,9 @@ class _KernelCompiler(Compiler):
         super().__init__(typing, target, library, *rest)
 
 
-def _kernel(*, allocates: bool) -> Any:
+def _kernel(*, allocates: bool, kept: bool = True) -> Any:
     return nb.njit(
-        cache=True, nogil=True, pipeline_class=_KernelCompiler, no_cfunc_wrapper=True, **_common(allocates=allocates)
+        cache=kept, nogil=True, pipeline_class=_KernelCompiler, no_cfunc_wrapper=True, **_common(allocates=allocates)
     )
 
 
@@ -116,6 +118,9 @@ kernel = _kernel(allocates=False)
 
 allocating_kernel = _kernel(allocates=True)
 """A kernel that makes arrays or lists, or takes a random generator."""
+
+passing_kernel = _kernel(allocates=True, kept=False)
+"""An allocating kernel that is not kept, so that it may have helpers of other files: for tests of these."""
 
 helper = _helper()
 """What kernels and other helpers call; from Python it is a TypeError."""

@@ -30,6 +30,7 @@ from tfplace.schedule.tasks import Tasks, Units
 FORCED, PLANNED, STALE = range(3)
 NEVER = 2
 
+
 class Rule(NamedTuple):
     """What distinguishes the methods.
 

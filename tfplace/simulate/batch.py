@@ -33,9 +33,9 @@ class Kernel:
         self.options = options
         self.program = compile_problem(problem, options)
         self.flags = event.make_flags(self.program, options)
-        self._plain, self._limited, self._record = (
-            event.by_address(self.flags._replace(**{flag: True for flag in flags})) for flags in ((), ("limited",), ("record",))
-        )
+        self._plain = event.by_address(self.flags)
+        self._limited = event.by_address(self.flags._replace(limited=True))
+        self._record = event.by_address(self.flags._replace(record=True))
         self.at = ByAddress(self.program)
         self._none = Batch(np.zeros((0, 0), np.int32), np.zeros(0, np.int64), np.zeros(0))
 

@@ -35,6 +35,7 @@ FIFO, LIFO, INLINE, RANDOM = range(len(ORDERS))
 FIRST, IN_TURN, PREEMPT = range(len(OVERHEAD_ORDERS))
 NO_WORK = -1
 
+
 class Flags(NamedTuple):
     """Options as the kernel reads them.
 
@@ -74,7 +75,7 @@ WORKING = Flags(FIFO, IN_TURN, 1, False, False, False)
 """The default options, with overheads. Written out, since numba's cache would not see a change of the options' file."""
 
 _FIXED = ("order", "work", "parallel", "host")
-"""Options for whose default values there is machine code of its own. The others are looked at as a step is simulated."""
+"""Options for whose default values there is machine code of its own. The others are looked at in every step."""
 
 
 def make_flags(p: Program, options: Options) -> Flags:
