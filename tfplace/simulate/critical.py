@@ -1,5 +1,7 @@
 """The critical path of a simulated step, back from its end, from what the kernel has written down."""
 
+# Kernels take plain arguments, of which there are many.
+# ruff: noqa: PLR0917
 # mypy: disallow-untyped-decorators=False
 
 from __future__ import annotations
@@ -24,15 +26,17 @@ def critical_path(program: ByAddress[Program], scratch: ByAddress[Scratch], unit
     s = scratch.fields
     most = len(s.device) + len(s.transfers)
     unit, reader, seconds = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
-    count = _walk_back(program, scratch, unit, reader, seconds)
     start, finish = np.full(units, np.inf), np.zeros(units)
-    _span(program, scratch, start, finish)
+    count = _walk_back(program, scratch, unit, reader, seconds, start, finish)
     return CriticalPath(unit[:count], reader[:count], seconds[:count], np.minimum(start, finish), finish)
 
 
 @kernel
-def _walk_back(p: Program, s: Scratch, unit: IntArray, reader: IntArray, seconds: FloatArray) -> int:
-    """Writes the path's ops that take time and its transfers; returns how many."""
+def _walk_back(
+    p: Program, s: Scratch, unit: IntArray, reader: IntArray, seconds: FloatArray, start: FloatArray, finish: FloatArray
+) -> int:
+    """Writes the path's ops that take time and its transfers, and each unit's span; returns how long the path is."""
+    _span(p, s, start, finish)
     ops = len(s.device)
     task = -1
     for v in range(ops):
@@ -75,7 +79,7 @@ def _reader(p: Program, s: Scratch, message: int, device: int) -> int:
     return -1
 
 
-@kernel
+@helper
 def _span(p: Program, s: Scratch, start: FloatArray, finish: FloatArray) -> None:
     """Writes when each unit's first op starts and its last ends."""
     for v in range(len(s.device)):

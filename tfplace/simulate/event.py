@@ -1,11 +1,11 @@
 """The simulation kernel: docs/simulator.md, event by event, on the flat arrays of `Program` and `Scratch`.
 
 Compiled by numba and cached. Everything is in this one file because numba's cache does not see changes to functions of
-other files; and without the cached helpers each new entry point would take a quarter of a minute to compile, not half a
-second. What keeps it quick:
+other files; and there is one entry point, since each would be compiled with all the helpers. What keeps it quick:
 
-- The options are `Flags`, which every helper is given. Helpers are inlined, so where an entry point gives constants,
-  as the default ones do, the branches of all other options are not there in its machine code.
+- The options are `Flags`, which every helper is given. Where the default ones are constants (`by_address`), the branches
+  of all other options are not there in the machine code; a limit and a record are looked at at run time.
+- Helpers are inlined wherever they are called; left to LLVM, a step takes a tenth longer.
 - In "fifo" order a device's ready queue needs no heap. Time only grows, so an op that becomes ready goes to the end of
   the queue, before at most the ops that became ready at the same instant and have a higher index.
 - A transfer that has to wait starts exactly when one requested before it ends, so it hangs on that one's list until
