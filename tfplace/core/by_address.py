@@ -17,10 +17,10 @@ import functools
 import hashlib
 import struct
 from collections.abc import Collection
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
@@ -35,7 +35,7 @@ from numba.extending import (
 from numba.np.numpy_support import from_dtype
 from numpy.typing import NDArray
 
-Fields = TypeVar("Fields", bound=NamedTuple)
+Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
 _LAYOUT = 1
 """Part of the name of every type: what numba has compiled and kept for another layout is not taken for this one."""
@@ -79,12 +79,13 @@ class ByAddress(Generic[Fields]):
 
     def __init__(self, fields: Fields, fixed: Collection[str] = ()) -> None:
         self.fields = fields
+        names: tuple[str, ...] = type(fields)._fields  # type: ignore[attr-defined]
         self._inner = [ByAddress(value) if isinstance(value, tuple) else value for value in fields]
         kinds = [
             types.literal(value) if name in fixed else _kind(value)
-            for name, value in zip(fields._fields, self._inner, strict=True)
+            for name, value in zip(names, self._inner, strict=True)
         ]
-        self._numba_type_ = _block(type(fields).__name__, fields._fields, tuple(kinds))
+        self._numba_type_ = _block(type(fields).__name__, names, tuple(kinds))
         words: list[int] = []
         for value in self._inner:
             words += _words(value)
@@ -156,7 +157,7 @@ def _read(context: Any, builder: Any, block: Block, pointer: Any, name: str) -> 
     itemsize = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     shape = [load(at + 1 + axis, word) for axis in range(kind.ndim)]
     size: Any = ir.Constant(word, itemsize)
-    strides = []
+    strides: list[Any] = []
     for extent in reversed(shape):
         strides.insert(0, size)
         size = builder.mul(size, extent)

@@ -47,6 +47,8 @@ class _Part(JITCodeLibrary):
 class _Whole(JITCodeLibrary):
     """The code of a kernel, with all parts that it and they call."""
 
+    _linking_libraries: list[JITCodeLibrary]
+
     def finalize(self) -> None:
         """Optimizes all of it together."""
         last_first: dict[JITCodeLibrary, None] = {}

@@ -3,8 +3,8 @@
 Compiled by numba and cached. Everything is in this one file because numba's cache does not see changes to functions of
 other files; and there is one entry point, since each would be compiled with all the helpers. What keeps it quick:
 
-- The options are `Flags`, which every helper is given. Where the default ones are constants (`by_address`), the branches
-  of all other options are not there in the machine code; a limit and a record are looked at at run time.
+- The options are `Flags`, which every helper is given. The default ones are constants (`by_address`), so that branches
+  of all others are not there in the machine code; whether there is a limit or a record is looked at in every step.
 - Helpers are inlined wherever they are called; left to LLVM, a step takes a tenth longer.
 - In "fifo" order a device's ready queue needs no heap. Time only grows, so an op that becomes ready goes to the end of
   the queue, before at most the ops that became ready at the same instant and have a higher index.
