@@ -11,7 +11,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from tfplace.core.notices import LISTENERS
 from tfplace.formatting import format_seconds
-from tfplace.units import format_seconds
 
 if TYPE_CHECKING:
     from tfplace.search.progress import Progress as SearchProgress
