@@ -8,8 +8,8 @@ import sys
 import pytest
 
 KERNELS = {
-    "schedule.kernel.by_order", "schedule.kernel.by_start", "schedule.ranks._upward", "simulate.critical._walk_back",
-    "simulate.event.simulate", "simulate.joint._heads", "context.move_kernel.draw",
+    "schedule.kernel.by_order", "schedule.kernel.by_start", "schedule.ranks._upward", "simulation.critical._walk_back",
+    "simulation.event.simulate", "simulation.joint._heads", "local_search.move_kernel.draw",
 }  # fmt: skip
 """What is optimized and kept. Each has machine code of its own, with that of all its helpers."""
 
