@@ -7,6 +7,8 @@ import pytest
 
 from tests.group.test_unit_sets import unrolled
 from tests.local_search.plain_moves import PlainMoves
+from tfplace.core.by_address import ByAddress
+from tfplace.core.kernels import passing_kernel
 from tfplace.group.vicinity import Vicinity
 from tfplace.local_search.move_kernel import Lists, around
 from tfplace.local_search.moves import Moves
@@ -55,6 +57,11 @@ def plain_region(neighbours, devices, unit):
     return rings[:-1]
 
 
+@passing_kernel
+def around_one(near, devices, unit, seen, out):
+    return around(near, devices, unit, seen, out)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_regions_are_rings_on_one_device(seed):
     rng = np.random.default_rng(seed)
@@ -66,7 +73,7 @@ def test_regions_are_rings_on_one_device(seed):
     for size in (1, 2, 5, 20, problem.num_units):
         unit = int(rng.integers(problem.num_units))
         out = np.zeros(min(size, problem.num_units), np.int32)
-        found = out[: around(Lists(near.first, near.near), devices, unit, seen, out)].tolist()
+        found = out[: around_one(ByAddress(Lists(near.first, near.near)), devices, unit, seen, out)].tolist()
         assert not seen.any()
         rings = plain_region(neighbours, devices, unit)
         assert len(found) == len({*found}) == min(size, sum(map(len, rings)))

@@ -9,6 +9,8 @@ import pytest
 
 from tests.group.test_unit_sets import unrolled
 from tests.local_search.plain_moves import PlainMoves
+from tfplace.core.by_address import ByAddress
+from tfplace.core.kernels import passing_kernel
 from tfplace.group.unit_sets import UnitSets
 from tfplace.local_search.move_features_kernel import FEATURES
 from tfplace.local_search.move_kernel import ACROSS, BORDER, CRITICAL, SWAP, _of_set, one
@@ -27,16 +29,26 @@ def plain_moves_of(problem):
     return PlainMoves(Search(problem, Budget(evaluations=10_000), 0).context("x"))
 
 
+@passing_kernel
+def draw_one(of, path, now, rng, done, kind):  # noqa: PLR0917
+    one(of, path, now, rng, done, kind, 0)
+
+
+@passing_kernel
+def draw_of_set(of, now, rng, unit, device):
+    _of_set(of, now, rng, 0, unit, device)
+
+
 def of_kind(moves, kind, devices):
     now = moves.at(devices, 1)
-    one(moves.parts, moves.path, now, moves.context.rng, moves.done, kind, 0)
+    draw_one(ByAddress(moves.parts), ByAddress(moves.path), ByAddress(now), moves.context.rng, moves.done, kind)
     return drawn(now, 0)
 
 
 def of_set(moves, devices, unit, device):
     now = moves.at(devices, 1)
     now.size[0] = 0
-    _of_set(moves.parts, now, moves.context.rng, 0, unit, device)
+    draw_of_set(ByAddress(moves.parts), ByAddress(now), moves.context.rng, unit, device)
     return drawn(now, 0)
 
 

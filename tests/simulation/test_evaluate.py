@@ -176,10 +176,10 @@ def test_aliases(kind, slot, position):
 def test_any_array_of_integers_is_taken_without_compiling_again(problem):
     sim = Simulator(problem)
     expected = sim.key(np.array([1, 0], np.int32))
-    compiled = len(event.keys_plain.signatures)
+    compiled = len(event.simulate.signatures)
     frozen = np.array([1, 0], np.int32)
     frozen.setflags(write=False)
     for devices in (frozen, np.array([1, 0]), np.array([1, 5, 0, 5])[::2], [1, 0]):
         assert sim.key(devices) == expected
         assert sim(devices).key == expected
-    assert len(event.keys_plain.signatures) == compiled
+    assert len(event.simulate.signatures) == compiled

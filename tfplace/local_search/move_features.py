@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.by_address import ByAddress
 from tfplace.core.critical_path import CriticalPath
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
@@ -24,22 +25,22 @@ class MoveFeatures:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._edges = edges_of(problem)
+        self._edges = ByAddress(edges_of(problem))
         unit_s = np.where(problem.allowed, problem.unit_seconds, 0.0)
-        self._seconds = Seconds(np.ascontiguousarray(unit_s), *link_seconds(problem))
-        self._marks = Marks(np.zeros(problem.num_units, np.bool_), np.zeros(problem.num_units, np.int32))
-        self._schedule: Schedule | None = None
+        self._seconds = ByAddress(Seconds(np.ascontiguousarray(unit_s), *link_seconds(problem)))
+        self._marks = ByAddress(Marks(np.zeros(problem.num_units, np.bool_), np.zeros(problem.num_units, np.int32)))
+        self._schedule: ByAddress[Schedule] | None = None
 
     def learn(self, devices: IntArray, path: CriticalPath) -> None:
         """Of a step: its placement [U], and what made it as long as it is."""
         computes = path.reader < 0
         critical = _sums(path.unit[computes], path.seconds[computes], len(devices))
         step_s = float(path.finish.max(initial=0.0))
-        busy = np.zeros((self._seconds.unit.shape[1], _PARTS + 1))
+        busy = np.zeros((self._seconds.fields.unit.shape[1], _PARTS + 1))
         self._schedule = None
         if step_s > 0:
-            fill_busy(path.start, path.finish, self._seconds.unit, np.asarray(devices, np.int32), step_s, busy)
-            self._schedule = Schedule(path.start, path.finish, critical, busy, step_s)
+            fill_busy(path.start, path.finish, self._seconds.fields.unit, np.asarray(devices, np.int32), step_s, busy)
+            self._schedule = ByAddress(Schedule(path.start, path.finish, critical, busy, step_s))
 
     def of(self, now: Now, count: int, done: float) -> FloatArray | None:
         """[N, F] of the first moves of a placement, `FEATURES`; None as long as no step that takes time is known.
@@ -51,7 +52,7 @@ class MoveFeatures:
         """
         if self._schedule is None:
             return None
-        unit_s, devices = self._seconds.unit, now.devices
+        unit_s, devices = self._seconds.fields.unit, now.devices
         load = _sums(devices, unit_s[np.arange(len(devices)), devices], unit_s.shape[1])
         out = np.zeros((count, len(FEATURES)))
         look(self._edges, self._seconds, self._schedule, self._marks, now, load, done, out)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
+from tfplace.core.kernels import allocating_helper, allocating_kernel, helper, kernel
 from tfplace.local_search.move_kernel import Now
 
 FEATURES = (
@@ -48,8 +48,6 @@ that gain and lose most. An edge waits from its producer's end to its consumer's
 _SUMS = 13
 _BEFORE, _AFTER, _LATE, _LATEST, _EARLY, _EARLIEST, _CUT, _CUTS_BEFORE, _CUTS_AFTER = range(9)
 _READ, _READ_FROM, _MADE, _MADE_FOR = range(9, _SUMS)
-
-kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
 
 
 class Edges(NamedTuple):
@@ -140,7 +138,7 @@ def fill_busy(
             busy[d, i + 1] += busy[d, i]
 
 
-@kernel
+@allocating_kernel
 def look(
     edges: Edges, seconds: Seconds, schedule: Schedule, marks: Marks, now: Now, load: FloatArray, done: float,
     out: FloatArray,
@@ -164,7 +162,7 @@ def look(
         out[row, -1] = done
 
 
-@kernel
+@allocating_helper
 def _look(
     edges: Edges, seconds: Seconds, schedule: Schedule, marks: Marks, devices: IntArray, load: FloatArray,
     units: IntArray, targets: IntArray, out: FloatArray,
@@ -256,7 +254,7 @@ def _look(
     out[24] = sums[_CUTS_AFTER]
 
 
-@kernel
+@helper
 def _edge(before: float, after: float, slack: float, was_cut: bool, is_cut: bool, sums: FloatArray) -> None:
     """Adds what becomes of an edge: seconds of its transfer before and after, and for how long its data can wait."""
     sums[_CUTS_BEFORE] += was_cut

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import BoolArray, IntArray, LongArray
+from tfplace.core.kernels import allocating_helper, allocating_kernel, helper
 
 _ANY_DEVICE = 0.02
 _SPREAD = 0.3
@@ -21,8 +21,6 @@ _IDLE_DRAWS = 10_000
 
 CLUSTER, SWAP, BORDER, ACROSS, SET, CRITICAL = range(6)
 """Kinds of moves; see `tfplace.local_search.moves`."""
-
-kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
 
 
 class Levels(NamedTuple):
@@ -128,7 +126,7 @@ def lists(rows: Sequence[Sequence[int]]) -> Lists:
     return Lists(first.astype(np.int64), np.array([v for row in rows for v in row], np.int32))
 
 
-@kernel
+@allocating_kernel
 def draw(
     of: Parts, path: Path, now: Now, rng: Any, done: float, critical: float, so_far: tuple[int, int, int], stale: bool,
     asked: bool,
@@ -165,7 +163,7 @@ def draw(
     return count, draws, good, False
 
 
-@kernel
+@allocating_helper
 def one(of: Parts, path: Path, now: Now, rng: Any, done: float, kind: int, row: int) -> None:
     """Draws a move of a kind: its units, none if the draw found none, and where they go, in a row of `now`."""
     now.size[row] = 0
@@ -191,7 +189,7 @@ def one(of: Parts, path: Path, now: Now, rng: Any, done: float, kind: int, row: 
             _whole(of, now, row, level, of.clusters.label[level, unit], device)
 
 
-@kernel
+@allocating_helper
 def _critical(of: Parts, path: Path, now: Now, rng: Any, done: float, row: int) -> None:
     at = np.searchsorted(path.until, rng.random() * path.until[-1], "right")
     at = min(at, len(path.unit) - 1)
@@ -210,7 +208,7 @@ def _critical(of: Parts, path: Path, now: Now, rng: Any, done: float, row: int) 
         _region(of, now, rng, done, row, unit, device)
 
 
-@kernel
+@allocating_helper
 def _swap(of: Parts, now: Now, rng: Any, done: float, row: int) -> None:
     level = _level(of, rng, done)
     one, other = rng.integers(0, _sets(of.clusters, level)), rng.integers(0, _sets(of.clusters, level))
@@ -221,7 +219,7 @@ def _swap(of: Parts, now: Now, rng: Any, done: float, row: int) -> None:
         _whole(of, now, row, level, other, here)
 
 
-@kernel
+@helper
 def _whole(of: Parts, now: Now, row: int, level: int, cluster: int, device: int) -> None:
     """Adds a cluster to the move."""
     first, last = _span(of.clusters, level, cluster)
@@ -229,7 +227,7 @@ def _whole(of: Parts, now: Now, row: int, level: int, cluster: int, device: int)
         _add(now, row, of.clusters.member[level, i], device)
 
 
-@kernel
+@allocating_helper
 def _of_set(of: Parts, now: Now, rng: Any, row: int, unit: int, device: int) -> None:
     """Adds the set that a unit is in: all of it that may go, or what is on its device, or a stretch of either."""
     level = rng.integers(0, len(of.sets.label))
@@ -252,7 +250,7 @@ def _of_set(of: Parts, now: Now, rng: Any, row: int, unit: int, device: int) -> 
         now.size[row] = max(end - begin, 0)
 
 
-@kernel
+@allocating_helper
 def _region(of: Parts, now: Now, rng: Any, done: float, row: int, unit: int, device: int) -> None:
     """Adds what is around a unit on its device, nearest first."""
     level = _level(of, rng, done)
@@ -263,7 +261,7 @@ def _region(of: Parts, now: Now, rng: Any, done: float, row: int, unit: int, dev
         now.device[row, i] = device
 
 
-@kernel
+@helper
 def around(near: Lists, devices: IntArray, unit: int, seen: BoolArray, out: IntArray) -> int:
     """Up to as many units as there is room for around one, nearest first, on its device and connected by units there.
 
@@ -293,7 +291,7 @@ def around(near: Lists, devices: IntArray, unit: int, seen: BoolArray, out: IntA
     return count
 
 
-@kernel
+@allocating_helper
 def _elsewhere(of: Parts, now: Now, rng: Any, unit: int) -> int:
     """The device of a neighbour of the unit, or a random one."""
     first, last = of.near.first[unit], of.near.first[unit + 1]
@@ -305,7 +303,7 @@ def _elsewhere(of: Parts, now: Now, rng: Any, unit: int) -> int:
     return choice.value[first + rng.integers(0, last - first)]
 
 
-@kernel
+@allocating_helper
 def _at_border(of: Parts, now: Now, rng: Any) -> tuple[int, int]:
     """A unit with an edge to another device, and that device; (-1, -1) if there is none."""
     if now.cuts[0] < 0:
@@ -324,7 +322,7 @@ def _at_border(of: Parts, now: Now, rng: Any) -> tuple[int, int]:
     return unit, now.devices[other]
 
 
-@kernel
+@allocating_helper
 def _level(of: Parts, rng: Any, done: float) -> int:
     """A level near the one whose turn it is: the coarsest at first, single units at the end."""
     count = len(of.clusters.label)
@@ -332,7 +330,7 @@ def _level(of: Parts, rng: Any, done: float) -> int:
     return min(max(int(np.rint(turn)), 0), count - 1)
 
 
-@kernel
+@helper
 def _changes(of: Parts, now: Now, row: int) -> bool:
     """Whether a move is allowed and changes something."""
     changes = False
@@ -344,18 +342,18 @@ def _changes(of: Parts, now: Now, row: int) -> bool:
     return changes
 
 
-@kernel
+@helper
 def _sets(of: Levels, level: int) -> int:
     return of.begin[level + 1] - of.begin[level] - 1
 
 
-@kernel
+@helper
 def _span(of: Levels, level: int, number: int) -> tuple[int, int]:
     at = of.begin[level] + number
     return of.first[at], of.first[at + 1]
 
 
-@kernel
+@helper
 def _add(now: Now, row: int, unit: int, device: int) -> None:
     i = now.size[row]
     now.unit[row, i] = unit

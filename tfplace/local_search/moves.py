@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.by_address import ByAddress
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.group.unit_sets import UnitSets
@@ -54,7 +55,6 @@ class Moves:
     Attributes:
       done: part of a cycle that is over, from 0 to 1; clusters and regions get smaller with it.
       parts: what moves are made of.
-      path: the critical path, as it was last asked for.
     """
 
     def __init__(self, context: SearchContext, selector: MoveSelector | None = None) -> None:
@@ -62,13 +62,14 @@ class Moves:
         self.selector = selector
         self.done = 0.0
         self.parts = _parts(context.problem)
-        self.path = Path(np.zeros((0, 2), np.int32), np.zeros(0))
+        self._path = ByAddress(Path(np.zeros((0, 2), np.int32), np.zeros(0)))
         self._among = 1 if selector is None else selector.among
         self._move_features = None if selector is None else MoveFeatures(context.problem)
         self._picked = False
         self._good = 0
         self._of: IntArray | None = None
-        self._now = _room(self.parts, 1)
+        self._parts = ByAddress(self.parts)
+        self._now = ByAddress(_room(self.parts, 1))
         self._devices: IntArray | None = None
 
     def draw(self, devices: IntArray, count: int = 1) -> list[Move]:
@@ -86,7 +87,7 @@ class Moves:
         while ask:
             stale = devices is not self._of
             found, draws, self._good, ask = draw(
-                self.parts, self.path, now, self.context.rng, self.done, _CRITICAL, so_far, stale, asked
+                self._parts, self._path, self._now, self.context.rng, self.done, _CRITICAL, so_far, stale, asked
             )
             if ask:
                 self.ask(devices)
@@ -108,16 +109,22 @@ class Moves:
         if self.selector is not None and self._picked:
             self.selector.tell(1.0 - energies / energy)
 
+    @property
+    def path(self) -> Path:
+        """The critical path, as it was last asked for."""
+        return self._path.fields
+
     def at(self, devices: IntArray, count: int) -> Now:
         """The placement [U], with room for so many moves."""
-        if len(self._now.size) != count:
-            self._now = _room(self.parts, count)
+        if len(self._now.fields.size) != count:
+            self._now = ByAddress(_room(self.parts, count))
             self._devices = None
+        now = self._now.fields
         if devices is not self._devices:
             self._devices = devices
-            self._now.devices[:] = devices
-            self._now.cuts[0] = -1
-        return self._now
+            now.devices[:] = devices
+            now.cuts[0] = -1
+        return now
 
     def ask(self, devices: IntArray) -> None:
         """For the critical path of the placement [U].
@@ -130,7 +137,8 @@ class Moves:
         if path is not None and self._move_features is not None:
             self._move_features.learn(devices, path)
         if path is not None:
-            self.path = Path(np.stack([path.unit, path.reader], axis=1).astype(np.int32), np.cumsum(path.seconds))
+            unit = np.stack([path.unit, path.reader], axis=1).astype(np.int32, order="C")
+            self._path = ByAddress(Path(unit, np.cumsum(path.seconds)))
 
 
 def drawn(now: Now, row: int) -> Move:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from tfplace.core.notices import LISTENERS
 from tfplace.formatting import format_seconds
 
 if TYPE_CHECKING:
@@ -52,12 +53,14 @@ class Stages:
         return self._console.is_terminal or self._console.is_jupyter
 
     def __enter__(self) -> Stages:
+        LISTENERS.append(self.note)
         self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        LISTENERS.remove(self.note)
         self._close()
         self._bar.stop()
 

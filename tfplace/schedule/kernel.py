@@ -21,19 +21,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.kernels import helper, kernel
 from tfplace.schedule.tasks import Tasks, Units
 
 FORCED, PLANNED, STALE = range(3)
 NEVER = 2
-
-# As in tfplace/simulation/event.py: without numba's runtime arrays are not reference counted.
-inlined = nb.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-kernel = nb.njit(cache=True, error_model="numpy", _nrt=False)
-entry = nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
 
 
 class Rule(NamedTuple):
@@ -132,7 +127,7 @@ class Queues(NamedTuple):
 # ---- entry points ----------------------------------------------------------------------------------------------------
 
 
-@entry
+@kernel
 def by_order(t: Tasks, u: Units, p: Plan, order: IntArray, rule: Rule) -> None:
     """Plans ops in a given order, each where it finishes earliest, in the first idle stretch long enough.
 
@@ -157,7 +152,7 @@ def by_order(t: Tasks, u: Units, p: Plan, order: IntArray, rule: Rule) -> None:
         _occupy(p, d, p.start[v], p.finish[v])
 
 
-@entry
+@kernel
 def by_start(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, rule: Rule) -> None:
     """Plans, again and again, the ready op that can start earliest on the device where it can.
 
@@ -202,7 +197,7 @@ def by_start(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, rule: Rule
 # ---- both kernels ----------------------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _begin(t: Tasks, u: Units, p: Plan) -> None:
     for m in range(len(t.root)):
         p.readers[m] = t.messages[m + 1].reader_first - t.messages[m].reader_first
@@ -213,7 +208,7 @@ def _begin(t: Tasks, u: Units, p: Plan) -> None:
             _take(p, u.fixed[unit], u.persistent[unit])
 
 
-@inlined
+@helper
 def _arrival(t: Tasks, u: Units, p: Plan, v: int, d: int, serial: bool) -> float:
     """When all that op v reads can be on device d."""
     ready = 0.0
@@ -231,7 +226,7 @@ def _arrival(t: Tasks, u: Units, p: Plan, v: int, d: int, serial: bool) -> float
     return ready
 
 
-@inlined
+@helper
 def _transfer(t: Tasks, u: Units, p: Plan, m: int, d: int, channel: FloatArray, serial: bool) -> float:
     """When message m is on device d if it is sent now; takes the channels until then."""
     maker = t.messages[m].maker
@@ -249,13 +244,13 @@ def _transfer(t: Tasks, u: Units, p: Plan, m: int, d: int, channel: FloatArray, 
     return at + seconds
 
 
-@inlined
+@helper
 def _take(p: Plan, d: int, size: int) -> None:
     p.room[d] -= size
     p.lowest[d] = min(p.lowest[d], p.room[d])
 
 
-@inlined
+@helper
 def _fits(t: Tasks, u: Units, p: Plan, v: int, unit: int, d: int) -> bool:
     """Whether device d has room for the unit's variables, what op v makes and what it reads from elsewhere."""
     need = u.persistent[unit]
@@ -268,7 +263,7 @@ def _fits(t: Tasks, u: Units, p: Plan, v: int, unit: int, d: int) -> bool:
     return p.room[d] >= need
 
 
-@inlined
+@helper
 def _roomiest(u: Units, p: Plan, unit: int) -> int:
     """The device with the most memory free of those the unit may be on."""
     found = -1
@@ -278,7 +273,7 @@ def _roomiest(u: Units, p: Plan, unit: int) -> int:
     return found
 
 
-@inlined
+@helper
 def _decide(u: Units, p: Plan, unit: int, d: int, rule: Rule) -> None:
     p.unit_device[unit] = d
     _take(p, d, u.persistent[unit])
@@ -286,7 +281,7 @@ def _decide(u: Units, p: Plan, unit: int, d: int, rule: Rule) -> None:
         p.promised[d] += u.seconds[unit, d]
 
 
-@inlined
+@helper
 def _commit(t: Tasks, u: Units, p: Plan, v: int, d: int, start: float, rule: Rule) -> None:
     """Op v runs on device d, its unit's, from `start` on or when its inputs have really come, if that is later."""
     ready = start
@@ -310,7 +305,7 @@ def _commit(t: Tasks, u: Units, p: Plan, v: int, d: int, start: float, rule: Rul
         _release(t, u, p, t.input[i])
 
 
-@inlined
+@helper
 def _release(t: Tasks, u: Units, p: Plan, m: int) -> None:
     """One more reader of message m is planned; the last one frees its copies, and the memory it shares."""
     p.readers[m] -= 1
@@ -325,7 +320,7 @@ def _release(t: Tasks, u: Units, p: Plan, m: int) -> None:
         p.room[p.unit_device[u.of_op[t.messages[root].maker]]] += t.messages[root].size
 
 
-@kernel
+@helper
 def _inbound(t: Tasks, u: Units, p: Plan, v: int, unit: int, d: int) -> float:
     """Seconds of the transfers that the unit's ops other than v would ask of decided units on other devices."""
     seconds = 0.0
@@ -345,7 +340,7 @@ def _inbound(t: Tasks, u: Units, p: Plan, v: int, unit: int, d: int) -> float:
 # ---- by a given order ------------------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _choose(t: Tasks, u: Units, p: Plan, v: int, unit: int, rule: Rule) -> int:
     """The device on which op v, or with `whole` its unit, finishes earliest of the best tier with room."""
     for tier in range(NEVER):
@@ -364,7 +359,7 @@ def _choose(t: Tasks, u: Units, p: Plan, v: int, unit: int, rule: Rule) -> int:
     return _roomiest(u, p, unit)
 
 
-@inlined
+@helper
 def _gap(p: Plan, d: int, ready: float, seconds: float) -> float:
     """The earliest start of at least `ready` at which the device is idle for so long."""
     low, high = 0, p.stretches[d]
@@ -380,7 +375,7 @@ def _gap(p: Plan, d: int, ready: float, seconds: float) -> float:
     return ready
 
 
-@inlined
+@helper
 def _occupy(p: Plan, d: int, start: float, finish: float) -> None:
     """Takes an idle stretch, joined with the ones it touches."""
     if finish <= start:
@@ -403,7 +398,7 @@ def _occupy(p: Plan, d: int, start: float, finish: float) -> None:
         p.ends[d, i] = finish
 
 
-@inlined
+@helper
 def _shift(p: Plan, d: int, first: int, by: int) -> None:
     """Moves the stretches from `first` on by one."""
     count = p.stretches[d]
@@ -421,14 +416,14 @@ def _shift(p: Plan, d: int, first: int, by: int) -> None:
 # ---- by the earliest start -------------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _begin_queues(t: Tasks, q: Queues, order: IntArray) -> None:
     for i in range(len(order)):
         q.place[order[i]] = i
         q.missing[order[i]] = t.ops[order[i] + 1].input_first - t.ops[order[i]].input_first
 
 
-@inlined
+@helper
 def _least(p: Plan, q: Queues, d: int) -> float:
     """The start of the first op of a queue, by its estimate; infinite without one."""
     if q.freed[d] > 0 or (q.waiting[d] > 0 and q.wait_s[d, 0] <= p.tail[d]):
@@ -436,12 +431,12 @@ def _least(p: Plan, q: Queues, d: int) -> float:
     return q.wait_s[d, 0] if q.waiting[d] > 0 else np.inf
 
 
-@inlined
+@helper
 def _top(q: Queues, d: int) -> int:
     return q.free[d, 0] if q.freed[d] > 0 else q.wait[d, 0]
 
 
-@inlined
+@helper
 def _pop(q: Queues, d: int) -> None:
     """Takes the first op out of a queue."""
     if q.freed[d] > 0:
@@ -450,7 +445,7 @@ def _pop(q: Queues, d: int) -> None:
         _pop_wait(q, d)
 
 
-@kernel
+@helper
 def _front(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, d: int, rule: Rule) -> bool:
     """Brings the front of a device's queue up to date; whether there is one."""
     while True:
@@ -473,7 +468,7 @@ def _front(t: Tasks, u: Units, p: Plan, q: Queues, order: IntArray, d: int, rule
         _push_wait(q, d, arrival, place)
 
 
-@kernel
+@helper
 def _offer(t: Tasks, u: Units, p: Plan, q: Queues, v: int, tier: int, rule: Rule) -> None:
     """Puts a ready op into the queue of its unit's device, or into those of the devices of a tier."""
     unit = u.of_op[v]
@@ -487,7 +482,7 @@ def _offer(t: Tasks, u: Units, p: Plan, q: Queues, v: int, tier: int, rule: Rule
             _push_wait(q, d, _arrival(t, u, p, v, d, rule.serial), q.place[v])
 
 
-@inlined
+@helper
 def _turn_away(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) -> None:
     """The first op of a device's queue has no room there; when it has none in its tier, the next one is asked."""
     _pop(q, d)
@@ -496,7 +491,7 @@ def _turn_away(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rul
         _offer(t, u, p, q, v, q.stage[v] + 1, rule)
 
 
-@kernel
+@helper
 def _run(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) -> None:
     """Plans op v on device d, and offers the ops that waited for nothing else."""
     unit = u.of_op[v]
@@ -521,7 +516,7 @@ def _run(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) -> 
                 _offer(t, u, p, q, w, 0, rule)
 
 
-@inlined
+@helper
 def _gather(t: Tasks, u: Units, p: Plan, q: Queues, unit: int, d: int, rule: Rule) -> None:
     """Puts the other ready ops of a unit into the queue of its device, which may have turned them away before."""
     for i in range(u.first[unit], u.first[unit + 1]):
@@ -533,7 +528,7 @@ def _gather(t: Tasks, u: Units, p: Plan, q: Queues, unit: int, d: int, rule: Rul
 # ---- favourite children ----------------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _watch(u: Units, p: Plan, q: Queues, v: int, d: int) -> None:
     """Device d has run op v and stays awake for its favourite child, while that could start nowhere earlier."""
     child = q.favourite[v]
@@ -545,7 +540,7 @@ def _watch(u: Units, p: Plan, q: Queues, v: int, d: int) -> None:
             q.until[d] = p.finish[v] + q.favour_s[v]
 
 
-@kernel
+@helper
 def _held(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) -> float:
     """When op v may start on device d if that is awake for another: when it is urgent, or the other may go anywhere."""
     child = q.awaited[d]
@@ -561,7 +556,7 @@ def _held(t: Tasks, u: Units, p: Plan, q: Queues, v: int, d: int, rule: Rule) ->
     return min(q.until[d], urgent)
 
 
-@kernel
+@helper
 def _expected(t: Tasks, u: Units, p: Plan, q: Queues, best_s: float, rule: Rule) -> int:
     """A device whose awaited op is ready, starts there no later than anywhere else and than `best_s`; -1 if none."""
     found = -1
@@ -587,7 +582,7 @@ def _expected(t: Tasks, u: Units, p: Plan, q: Queues, best_s: float, rule: Rule)
 # ---- heaps -----------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@helper
 def _push_wait(q: Queues, d: int, estimate: float, place: int) -> None:
     i = q.waiting[d]
     q.waiting[d] += 1
@@ -602,7 +597,7 @@ def _push_wait(q: Queues, d: int, estimate: float, place: int) -> None:
     q.wait[d, i] = place
 
 
-@inlined
+@helper
 def _pop_wait(q: Queues, d: int) -> None:
     last = q.waiting[d] - 1
     q.waiting[d] = last
@@ -621,13 +616,13 @@ def _pop_wait(q: Queues, d: int) -> None:
     q.wait[d, i] = place
 
 
-@inlined
+@helper
 def _sooner(q: Queues, d: int, i: int, j: int) -> bool:
     a, b = q.wait_s[d, i], q.wait_s[d, j]
     return a < b or (a == b and q.wait[d, i] < q.wait[d, j])
 
 
-@inlined
+@helper
 def _push_free(q: Queues, d: int, place: int) -> None:
     i = q.freed[d]
     q.freed[d] += 1
@@ -637,7 +632,7 @@ def _push_free(q: Queues, d: int, place: int) -> None:
     q.free[d, i] = place
 
 
-@inlined
+@helper
 def _pop_free(q: Queues, d: int) -> None:
     last = q.freed[d] - 1
     q.freed[d] = last

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import heapq
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.kernels import kernel
 from tfplace.schedule.tasks import Tasks
-
-kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
 
 
 def upward_rank(t: Tasks) -> FloatArray:

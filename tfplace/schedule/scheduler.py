@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.by_address import ByAddress
 from tfplace.core.problem import Problem
 from tfplace.schedule import kernel
 from tfplace.schedule.kernel import Plan, Queues, Rule
@@ -107,7 +108,7 @@ class Scheduler:
         units = self.units if units is None else units
         plan = self._plan(units, memory, gaps=True)
         chosen = self.order if order is None else order
-        kernel.by_order(self.tasks, units, plan, chosen, Rule(serial, whole, False))
+        kernel.by_order(*map(ByAddress, (self.tasks, units, plan)), chosen, ByAddress(Rule(serial, whole, False)))
         return _schedule(plan, units)
 
     def by_start(self, *, favourites: Favourites | None = None, serial: bool = False, memory: float = 1.0) -> Schedule:
@@ -120,7 +121,8 @@ class Scheduler:
         """
         plan = self._plan(self.units, memory, gaps=False)
         queues = _queues(len(self.tasks.seconds), len(self.tasks.limit), favourites)
-        kernel.by_start(self.tasks, self.units, plan, queues, self.order, Rule(serial, False, favourites is not None))
+        rule = Rule(serial, False, favourites is not None)
+        kernel.by_start(*map(ByAddress, (self.tasks, self.units, plan, queues)), self.order, ByAddress(rule))
         return _schedule(plan, self.units)
 
     def _plan(self, units: Units, memory: float, gaps: bool) -> Plan:

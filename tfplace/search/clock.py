@@ -6,9 +6,14 @@ import time
 
 from numba.core import event
 
+from tfplace.core.notices import notice
+
+LONG_S = 2.0
+"""Seconds of compiling after which it is said that this goes on."""
+
 
 class _Compiling(event.Listener):  # type: ignore[misc]
-    """Adds up what compiling takes; functions that are compiled for others are a part of these.
+    """Adds up what compiling takes, and says so if it is long; functions compiled for others are a part of these.
 
     Attributes:
       spent: seconds, and those of the processor, of which there are fewer where other processes want it too.
@@ -18,11 +23,14 @@ class _Compiling(event.Listener):  # type: ignore[misc]
         self.spent = (0.0, 0.0)
         self._begun = (0.0, 0.0)
         self._depth = 0
+        self._said = False
 
     def on_start(self, event: event.Event) -> None:
         """Something is compiled."""
         if self._depth == 0:
             self._begun = _now()
+        else:
+            self._say(self.spent[0] + time.perf_counter() - self._begun[0])
         self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
@@ -31,6 +39,13 @@ class _Compiling(event.Listener):  # type: ignore[misc]
         if self._depth == 0:
             wall, cpu = (now - begun for now, begun in zip(_now(), self._begun, strict=True))
             self.spent = (self.spent[0] + wall, self.spent[1] + cpu)
+            self._say(self.spent[0])
+
+    def _say(self, wall: float) -> None:
+        """Once in a process, as soon as so many seconds are long."""
+        if wall > LONG_S and not self._said:
+            self._said = True
+            notice("compiling kernels, which are then kept for later runs; it does not count as search time")
 
 
 def _now() -> tuple[float, float]:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tfplace.core.by_address import ByAddress
 from tfplace.core.problem import Problem
 from tfplace.simulation import event
 from tfplace.simulation.event import Batch
@@ -17,10 +18,6 @@ from tfplace.simulation.program import Program, Scratch, compile_problem, make_s
 
 _CHUNKS = 4
 """Parts per thread of a batch: enough that no thread waits long for the others."""
-
-
-_OWN = {event.PLAIN: event.keys_plain, event.WORKING: event.keys_working}
-"""Flags that have machine code of their own: the defaults."""
 
 
 class Kernel:
@@ -36,34 +33,32 @@ class Kernel:
         self.options = options
         self.program = compile_problem(problem, options)
         self.flags = event.make_flags(self.program, options)
-        self._own = _OWN.get(self.flags)
+        self._plain = event.by_address(self.flags)
+        self._limited = event.by_address(self.flags._replace(limited=True))
+        self._record = event.by_address(self.flags._replace(record=True))
+        self.at = ByAddress(self.program)
+        self._none = Batch(np.zeros((0, 0), np.int32), np.zeros(0, np.int64), np.zeros(0))
 
     @cached_property
-    def _limited(self) -> Program:
+    def _with_rest(self) -> ByAddress[Program]:
         """The program with what a limit needs to know, which takes a while to find out."""
         seconds = any_seconds(self.problem)
-        return self.program._replace(rest=seconds + after_s(self.problem, seconds, self.options))
+        return ByAddress(self.program._replace(rest=seconds + after_s(self.problem, seconds, self.options)))
 
-    def scratch(self) -> Scratch:
+    def scratch(self) -> ByAddress[Scratch]:
         """Arrays for one run at a time."""
-        return make_scratch(self.program, event.slots_of(self.flags))
+        return ByAddress(make_scratch(self.program, event.slots_of(self.flags)))
 
-    def run(self, scratch: Scratch) -> float:
+    def run(self, scratch: ByAddress[Scratch]) -> float:
         """Simulates a step with the devices in the scratch, which then tells all; returns its seconds."""
-        if self.flags == event.PLAIN:
-            return float(event.run_plain(self.program, scratch))
-        return float(event.run_any(self.program, scratch, self.flags._replace(record=True)))
+        return float(event.simulate(self.at, scratch, self._record, *self._none, np.inf, 0, 0))
 
-    def keys(self, scratch: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
+    def keys(self, scratch: ByAddress[Scratch], batch: Batch, limit_s: float, first: int, end: int) -> None:
         """Writes the keys of the placements `first` to `end` of the batch."""
         limited = limit_s < np.inf
-        program = self._limited if limited else self.program
-        if limited and self.flags == event.PLAIN:
-            event.keys_limited(program, scratch, batch, limit_s, first, end)
-        elif not limited and self._own is not None:
-            self._own(program, scratch, batch, limit_s, first, end)
-        else:
-            event.keys_any(program, scratch, self.flags._replace(limited=limited), batch, limit_s, first, end)
+        program, flags = (self._with_rest, self._limited) if limited else (self.at, self._plain)
+        if first < end:
+            event.simulate(program, scratch, flags, *batch, limit_s, first, end)
 
 
 class Threads:
@@ -78,7 +73,7 @@ class Threads:
         self._kernel = kernel
         self._count = count
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="tfplace-simulate")
-        self._free: queue.SimpleQueue[Scratch] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[ByAddress[Scratch]] = queue.SimpleQueue()
         for _ in range(count):
             self._free.put(kernel.scratch())
 

@@ -1,18 +1,21 @@
 """The critical path of a simulated step, back from its end, from what the kernel has written down."""
 
+# Kernels take plain arguments, of which there are many.
+# ruff: noqa: PLR0917
 # mypy: disallow-untyped-decorators=False
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.by_address import ByAddress
 from tfplace.core.critical_path import CriticalPath
+from tfplace.core.kernels import helper, kernel
 from tfplace.simulation.program import Program, Scratch
 
 
-def critical_path(p: Program, s: Scratch, units: int) -> CriticalPath:
+def critical_path(program: ByAddress[Program], scratch: ByAddress[Scratch], units: int) -> CriticalPath:
     """What the step in the scratch, recorded by the kernel, waited for from its end back to its beginning.
 
     Also when each of so many units began and ended.
@@ -20,17 +23,20 @@ def critical_path(p: Program, s: Scratch, units: int) -> CriticalPath:
     Where an op could have started neither before its device was free nor before what it reads was there, as both came
     at the same time, it has waited for what it reads. The work of a transfer counts as the transfer.
     """
+    s = scratch.fields
     most = len(s.device) + len(s.transfers)
     unit, reader, seconds = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
-    count = _walk_back(p, s, unit, reader, seconds)
     start, finish = np.full(units, np.inf), np.zeros(units)
-    _span(p, s, start, finish)
+    count = _walk_back(program, scratch, unit, reader, seconds, start, finish)
     return CriticalPath(unit[:count], reader[:count], seconds[:count], np.minimum(start, finish), finish)
 
 
-@nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
-def _walk_back(p: Program, s: Scratch, unit: IntArray, reader: IntArray, seconds: FloatArray) -> int:
-    """Writes the path's ops that take time and its transfers; returns how many."""
+@kernel
+def _walk_back(
+    p: Program, s: Scratch, unit: IntArray, reader: IntArray, seconds: FloatArray, start: FloatArray, finish: FloatArray
+) -> int:
+    """Writes the path's ops that take time and its transfers, and each unit's span; returns how long the path is."""
+    _span(p, s, start, finish)
     ops = len(s.device)
     task = -1
     for v in range(ops):
@@ -64,7 +70,7 @@ def _walk_back(p: Program, s: Scratch, unit: IntArray, reader: IntArray, seconds
     return count
 
 
-@nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
+@helper
 def _reader(p: Program, s: Scratch, message: int, device: int) -> int:
     """The unit of the first reader of a message on a device."""
     for r in range(p.messages[message].reader_first, p.messages[message + 1].reader_first):
@@ -73,7 +79,7 @@ def _reader(p: Program, s: Scratch, message: int, device: int) -> int:
     return -1
 
 
-@nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
+@helper
 def _span(p: Program, s: Scratch, start: FloatArray, finish: FloatArray) -> None:
     """Writes when each unit's first op starts and its last ends."""
     for v in range(len(s.device)):

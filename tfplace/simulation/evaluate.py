@@ -47,7 +47,7 @@ class Simulator(Evaluator):
         self.threads = len(own_cores()) if threads is None else threads
         self._kernel = Kernel(problem, options)
         self._scratch = self._kernel.scratch()
-        # The kernel is compiled anew for each kind of array (other integers, read-only), so it only ever sees these.
+        # The kernel is compiled anew for each kind of array (other integers), so it only ever sees these.
         self._one = Batch(np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1))
         self._pool: Threads | None = None
 
@@ -100,8 +100,8 @@ class Simulator(Evaluator):
         As with `key`, nothing is checked.
         """
         step_s = self._run(self.problem.spread(np.asarray(unit_device, np.int32)))
-        over = np.maximum(self._scratch.devices["peak"] - self._kernel.program.limit, 0).sum()
-        path = critical_path(self._kernel.program, self._scratch, self.problem.num_units)
+        over = np.maximum(self._scratch.fields.devices["peak"] - self._kernel.program.limit, 0).sum()
+        path = critical_path(self._kernel.at, self._scratch, self.problem.num_units)
         return path, (int(over), step_s)
 
     @cached_property
@@ -130,7 +130,7 @@ class Simulator(Evaluator):
     def timeline(self, op_device: ArrayLike) -> Timeline:
         """When everything happens with op v on device `op_device[v]`; [V] indices."""
         self._run(self._checked(op_device, self.problem.graph.num_ops))
-        s, p, graph = self._scratch, self._kernel.program, self.problem.graph
+        s, p, graph = self._scratch.fields, self._kernel.program, self.problem.graph
         transfers = s.transfers[: s.counter[SENT]]
         changes = s.changes[: s.counter[CHANGES]]
         makers = p.messages["maker"][transfers["message"]]
@@ -156,7 +156,7 @@ class Simulator(Evaluator):
 
     def _run(self, op_device: IntArray) -> float:
         self.calls += 1
-        self._scratch.device[:] = op_device
+        self._scratch.fields.device[:] = op_device
         return self._kernel.run(self._scratch)
 
     def _checked(self, devices: ArrayLike, length: int) -> IntArray:
@@ -168,7 +168,7 @@ class Simulator(Evaluator):
         return array
 
     def _cost(self, step_s: float) -> StepCost:
-        devices = self._scratch.devices
+        devices = self._scratch.fields.devices
         compute: FloatArray = devices["compute"].copy()
         peak: LongArray = devices["peak"].copy()
         return StepCost(
@@ -178,7 +178,7 @@ class Simulator(Evaluator):
             idle_s=np.maximum(step_s - compute - devices["work"], 0.0),
             peak_bytes=peak,
             limit_bytes=self._kernel.program.limit.copy(),
-            moved_bytes=int(self._scratch.counter[MOVED]),
+            moved_bytes=int(self._scratch.fields.counter[MOVED]),
         )
 
 

@@ -1,11 +1,11 @@
 """The simulation kernel: docs/simulator.md, event by event, on the flat arrays of `Program` and `Scratch`.
 
 Compiled by numba and cached. Everything is in this one file because numba's cache does not see changes to functions of
-other files; and without the cached helpers each new entry point would take a quarter of a minute to compile, not half a
-second. What keeps it quick:
+other files; and there is one entry point, since each would be compiled with all the helpers. What keeps it quick:
 
-- The options are `Flags`, which every helper is given. Helpers are inlined, so where an entry point gives constants,
-  as the default ones do, the branches of all other options are not there in its machine code.
+- The options are `Flags`, which every helper is given. The default ones are constants (`by_address`), so that branches
+  of all others are not there in the machine code; whether there is a limit or a record is looked at in every step.
+- Helpers are inlined wherever they are called; left to LLVM, a step takes a tenth longer.
 - In "fifo" order a device's ready queue needs no heap. Time only grows, so an op that becomes ready goes to the end of
   the queue, before at most the ops that became ready at the same instant and have a higher index.
 - A transfer that has to wait starts exactly when one requested before it ends, so it hangs on that one's list until
@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.by_address import ByAddress
+from tfplace.core.kernels import inlined, kernel
 from tfplace.core.stepcost import FAILED_BYTES
 from tfplace.simulation.options import ORDERS, OVERHEAD_ORDERS, Options
 from tfplace.simulation.program import Program, Scratch
@@ -33,12 +34,6 @@ SENT, HEAP, CHANGES, MOVED, ABORTED, TOUCHED, WIRED = range(7)
 FIFO, LIFO, INLINE, RANDOM = range(len(ORDERS))
 FIRST, IN_TURN, PREEMPT = range(len(OVERHEAD_ORDERS))
 NO_WORK = -1
-
-# Without numba's runtime arrays are not reference counted, which each call of a helper would pay for with two atomic
-# operations per array (some twentyfold in all). It forbids allocating arrays here, which nothing does.
-kernel = nb.njit(cache=True, error_model="numpy", _nrt=False)
-inlined = nb.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-entry = nb.njit(cache=True, error_model="numpy", _nrt=False, nogil=True)
 
 
 class Flags(NamedTuple):
@@ -76,10 +71,11 @@ class Batch(NamedTuple):
 
 
 PLAIN = Flags(FIFO, NO_WORK, 1, False, False, False)
-PLAIN_LIMITED = Flags(FIFO, NO_WORK, 1, False, True, False)
-PLAIN_RECORD = Flags(FIFO, NO_WORK, 1, False, False, True)
 WORKING = Flags(FIFO, IN_TURN, 1, False, False, False)
-"""The default options with overheads. Written out, since numba's cache would not see a change of the options' file."""
+"""The default options, with overheads. Written out, since numba's cache would not see a change of the options' file."""
+
+_FIXED = ("order", "work", "parallel", "host")
+"""Options for whose default values there is machine code of its own. The others are looked at in every step."""
 
 
 def make_flags(p: Program, options: Options) -> Flags:
@@ -97,78 +93,52 @@ def make_flags(p: Program, options: Options) -> Flags:
     )
 
 
+def by_address(flags: Flags) -> ByAddress[Flags]:
+    """As the kernel takes them."""
+    fixed = flags._replace(limited=False, record=False) in {PLAIN, WORKING}
+    return ByAddress(flags, _FIXED if fixed else ())
+
+
 def slots_of(flags: Flags) -> int:
     """Tasks a device can have at once: its ops, and in PREEMPT the work that interrupts them."""
     return flags.parallel + (flags.work == PREEMPT)
 
 
-# ---- entry points ----------------------------------------------------------------------------------------------------
+# ---- the entry point ------------------------------------------------------------------------------------------------
 
 
-@entry
-def run_plain(p: Program, s: Scratch) -> float:
-    """Simulates one step, by the default rules, with the devices in `s.device`; returns its seconds.
-
-    Everything else is in the scratch afterwards.
-    """
-    return _simulate(p, s, PLAIN_RECORD, np.inf)
-
-
-@entry
-def run_any(p: Program, s: Scratch, o: Flags) -> float:
-    """`run_plain` by any rules."""
-    return _simulate(p, s, o, np.inf)
-
-
-@entry
-def keys_plain(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
-    """Keys of some placements by the default rules.
+@kernel
+def simulate(
+    p: Program, s: Scratch, o: Flags, units: IntArray, over: LongArray, step_s: FloatArray, limit_s: float, first: int,
+    end: int,
+) -> float:  # fmt: skip
+    """Simulates one step of some placements, or of the one whose devices are in the scratch.
 
     Args:
       p: the compiled problem.
-      s: overwritten.
-      batch: the placements, and where their keys go.
-      limit_s: not looked at.
+      s: overwritten; afterwards it tells everything of the last step, if that is recorded.
+      o: the rules.
+      units: see `Batch`.
+      over: where keys go.
+      step_s: where keys go.
+      limit_s: steps longer than that are given up if the flags say so: their key is (FAILED_BYTES, infinite).
       first: of the placements to simulate.
-      end: where they end.
+      end: where they end. If there are none, the step is that of the devices in `s.device`.
+
+    Returns:
+      Seconds of the last step.
     """
-    for b in range(first, end):
-        _spread(p, s, batch.units, b)
-        _note_key(p, s, batch, b, _simulate(p, s, PLAIN, np.inf), np.inf)
-
-
-@entry
-def keys_working(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
-    """`keys_plain` with the work of transfers."""
-    for b in range(first, end):
-        _spread(p, s, batch.units, b)
-        _note_key(p, s, batch, b, _simulate(p, s, WORKING, np.inf), np.inf)
-
-
-@entry
-def keys_limited(p: Program, s: Scratch, batch: Batch, limit_s: float, first: int, end: int) -> None:
-    """`keys_plain`, giving up on steps longer than `limit_s`: their key is (FAILED_BYTES, infinite)."""
-    for b in range(first, end):
-        _spread(p, s, batch.units, b)
-        _note_key(p, s, batch, b, _simulate(p, s, PLAIN_LIMITED, limit_s), limit_s)
-
-
-@entry
-def keys_any(p: Program, s: Scratch, o: Flags, batch: Batch, limit_s: float, first: int, end: int) -> None:
-    """`keys_plain`, or `keys_limited` if the flags say so, by any rules."""
-    for b in range(first, end):
-        _spread(p, s, batch.units, b)
-        _note_key(p, s, batch, b, _simulate(p, s, o, limit_s), limit_s)
-
-
-@inlined
-def _note_key(p: Program, s: Scratch, batch: Batch, b: int, seconds: float, limit_s: float) -> None:
-    if seconds <= limit_s:
-        batch.over[b] = _excess(p, s)
-        batch.step_s[b] = seconds
-    else:
-        batch.over[b] = FAILED_BYTES
-        batch.step_s[b] = np.inf
+    b = first
+    while True:
+        if first < end:
+            _spread(p, s, units, b)
+        seconds = _simulate(p, s, o, limit_s)
+        if first < end:
+            step_s[b] = seconds if seconds <= limit_s else np.inf
+            over[b] = _excess(p, s) if seconds <= limit_s else FAILED_BYTES
+        b += 1
+        if b >= end:
+            return seconds
 
 
 @inlined

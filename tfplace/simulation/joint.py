@@ -25,10 +25,11 @@ import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
+from tfplace.core.by_address import ByAddress
+from tfplace.core.kernels import allocating_helper, allocating_kernel, helper
 
 _MOST = 400
 """Ops looked at for each op and device."""
@@ -98,7 +99,7 @@ def heads(incoming: Incoming, seconds: FloatArray, sending: Sending) -> FloatArr
         np.zeros(shape), np.ascontiguousarray(seconds[:, kept]), incoming, between, np.zeros(shape), seen, found
     )
     place = np.searchsorted(kept, twin[kept]).astype(np.int32)
-    _heads(work, place)
+    _heads(ByAddress(work), place)
     return np.ascontiguousarray(work.h[:, np.searchsorted(kept, twin)])
 
 
@@ -133,7 +134,7 @@ def twins(rows: FloatArray, tables: Sequence[FloatArray]) -> IntArray:
     return twin
 
 
-@nb.njit(cache=True, error_model="numpy")
+@allocating_kernel
 def _heads(work: _Work, twin: IntArray) -> None:
     ops, devices = work.h.shape
     for v in range(ops):
@@ -148,7 +149,7 @@ def _heads(work: _Work, twin: IntArray) -> None:
                 work.h[v, d] = np.inf
 
 
-@nb.njit(cache=True, error_model="numpy")
+@helper
 def _by_paths(work: _Work, v: int, d: int) -> float:
     """The latest of the soonest arrivals of what v reads."""
     latest = 0.0
@@ -161,7 +162,7 @@ def _by_paths(work: _Work, v: int, d: int) -> float:
     return latest
 
 
-@nb.njit(cache=True, error_model="numpy")
+@helper
 def _sent(work: _Work, e: int, a: int, b: int) -> float:
     """Seconds that pass at least on edge e between device a and device b."""
     if a == b:
@@ -173,7 +174,7 @@ def _sent(work: _Work, e: int, a: int, b: int) -> float:
     )
 
 
-@nb.njit(cache=True, error_model="numpy")
+@allocating_helper
 def _gather(work: _Work, v: int, d: int, above: float) -> int:
     """Fills `found` with ops before v; how many there are.
 
@@ -198,7 +199,7 @@ def _gather(work: _Work, v: int, d: int, above: float) -> int:
     return count
 
 
-@nb.njit(cache=True, error_model="numpy")
+@allocating_helper
 def _look_before(work: _Work, waiting: list[int], w: int, turn: int, only: int) -> None:
     """Brings the rest of what w reads up to date; w is on device `only`, where it starts, or on any if that is -1."""
     devices = work.h.shape[1]
@@ -218,7 +219,7 @@ def _look_before(work: _Work, waiting: list[int], w: int, turn: int, only: int) 
             work.rest[u, a] = max(work.rest[u, a], soonest)
 
 
-@nb.njit(cache=True)
+@allocating_helper
 def _forced(found: FloatArray, count: int) -> float:
     """The largest over k of the smaller of the k-th elsewhere and the time the first k take one after the other."""
     latest_first = np.argsort(-found[0, :count])
@@ -241,7 +242,7 @@ def _forced(found: FloatArray, count: int) -> float:
     return float(best)
 
 
-@nb.njit(cache=True)
+@allocating_helper
 def one_machine(head: FloatArray, work: FloatArray, tail: FloatArray) -> float:
     """Seconds from 0 until the tails of all tasks are over, one at a time, if they may be interrupted.
 

@@ -138,7 +138,8 @@ def test_without_a_critical_path_nothing_is_moved(file):
     here = problem(40)
 
     class Measured(Simulator):
-        critical_path = None
+        def critical_path(self, unit_device):
+            return None
 
     search = Search(here, Budget(evaluations=1000), 0, evaluator=Measured(here))
     search.run(Placeto(weights=file, moves=300), "placeto")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.by_address import ByAddress
+from tfplace.core.kernels import allocating_kernel, kernel
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
 from tfplace.group.unit_graph import variable_bytes
@@ -23,8 +24,6 @@ COLUMNS = 15
 
 _NEVER_S = 1e6
 """What a unit takes where it may not be, in mean seconds of a unit: `prior` masks it there."""
-
-kernel = nb.njit(cache=True, error_model="numpy")
 
 
 class SweepRows(NamedTuple):
@@ -143,13 +142,14 @@ class SweepState:
         load[:, 1] = np.einsum("g,ngd->nd", of.weight, on)
         used = np.stack([np.einsum("g,ngd->nd", x, on) for x in (of.variables, of.outputs)], axis=1)
         free, done = np.zeros((count, number)), np.zeros((count, units))
-        self._now = _Now(devices.astype(np.int32), load, used, free, done, np.zeros_like(free))
-        self._of = of
+        own = np.array(devices, np.int32, order="C")
+        self._now = ByAddress(_Now(own, load, used, free, done, np.zeros_like(free)))
+        self._of = ByAddress(of)
 
     @property
     def devices(self) -> IntArray:
         """[N, G] where the units are now."""
-        return self._now.devices
+        return self._now.fields.devices
 
     def relate(self, row: int) -> Float32:
         """[N, D, COLUMNS] what the unit that is next to be visited has to do with each device.
@@ -161,7 +161,7 @@ class SweepState:
         there; whether the last visited unit is there; the part of the memory that variables would leave, and
         variables with all outputs.
         """
-        out = np.empty((*self._now.free.shape, COLUMNS), np.float32)
+        out = np.empty((*self._now.fields.free.shape, COLUMNS), np.float32)
         _relate(row, self._now, self._of, out)
         return out
 
@@ -171,14 +171,14 @@ class SweepState:
 
     def follow(self, devices: IntArray) -> Float32:
         """[N, G, D, COLUMNS] relations of a whole sweep in which every unit is put where [N, G] says."""
-        out = np.empty((*devices.shape, self._now.free.shape[1], COLUMNS), np.float32)
+        out = np.empty((*devices.shape, self._now.fields.free.shape[1], COLUMNS), np.float32)
         for row in range(devices.shape[1]):
             out[:, row] = self.relate(row)
             self.put(row, devices[:, row])
         return out
 
 
-@kernel
+@allocating_kernel
 def _relate(row: int, now: Any, of: Any, out: Any) -> None:
     count, number = now.free.shape
     into, outof, made = np.zeros(number), np.zeros(number), np.zeros(number)
