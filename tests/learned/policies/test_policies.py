@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
+from tfplace.core.placer import Placer
 from tfplace.core.search_context import BudgetSpentError, best_of
 from tfplace.errors import InputError
 from tfplace.learned.policies.gdp import GdpScratch, GdpSettings
@@ -172,7 +173,7 @@ def test_by_the_clock_everything_that_was_found_counts(name, keep_s, tmp_path):
         assert Simulator(problem).key(devices) == directory.best.key == search.best_key
 
 
-class Recalls:
+class Recalls(Placer):
     """Keeps its state, finds something better, and is killed; goes on from its state."""
 
     citation = "none"

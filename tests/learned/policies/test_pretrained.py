@@ -346,7 +346,7 @@ def test_only_those_with_weights_have_weights(file):
         place(here, placer="placeto", weights="no_such.npz", budget=10)
     with pytest.raises(InputError, match="fine_tune=-1"):
         place(here, placer="placeto", fine_tune=-1, budget=10)
-    with pytest.raises(InputError, match="fine_tune=-1"):
+    with pytest.raises(InputError, match="fine_tune -1"):
         Placeto(fine_tune=-1)
     with pytest.raises(InputError, match="moves -1"):
         Placeto(moves=-1)

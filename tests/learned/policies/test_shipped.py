@@ -25,13 +25,13 @@ POLICIES = {"placeto": {"settings": PlacetoSettings(again=0)}, "gdp": {"settings
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_card_is_that_of_the_weights(policy):
-    folder = resources.files("tfplace.learned.policies").joinpath("weights")
+    folder = resources.files("tfplace.learned").joinpath("weights")
     assert folder.joinpath(f"{policy}.md").read_text() == card_text(Pretrained.shipped(policy))
     assert len(folder.joinpath(f"{policy}.npz").read_bytes()) < 2**20
 
 
 def test_the_card_of_moves_is_that_of_the_weights():
-    folder = resources.files("tfplace.learned.policies").joinpath("weights")
+    folder = resources.files("tfplace.learned").joinpath("weights")
     known = Pretrained.shipped("moves")
     assert folder.joinpath("moves.md").read_text() == moves_card_text(known)
     assert known.card["fingerprints"] == Pretrained.shipped("placeto").card["fingerprints"]
