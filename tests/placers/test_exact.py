@@ -19,8 +19,8 @@ from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.placers import exact
 from tfplace.placers.exact import Exact
-from tfplace.schedule import cp_process
-from tfplace.schedule.cp_model import Answer, Limits, interchangeable
+from tfplace.schedule.exact import cp_process
+from tfplace.schedule.exact.cp_model import Answer, Limits, interchangeable
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulation.evaluate import Simulator
@@ -241,8 +241,8 @@ import time
 import numpy as np
 from tfplace.core.stepcost import THROUGHPUT
 from tfplace.group.arrays import problem_from_arrays
-from tfplace.schedule import cp_process
-from tfplace.schedule.cp_model import Limits
+from tfplace.schedule.exact import cp_process
+from tfplace.schedule.exact.cp_model import Limits
 from tfplace.testing import make_topology
 problem = problem_from_arrays(np.random.default_rng(0).random((300, 4)), [], make_topology(4))
 cp_process.ask(problem, THROUGHPUT, np.zeros(300, np.int32), 300.0, Limits(time.time() + 300, 1.0, 1))

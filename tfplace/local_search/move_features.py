@@ -11,7 +11,7 @@ from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
 from tfplace.local_search.move_features_kernel import FEATURES, Edges, Marks, Schedule, Seconds, fill_busy, look
 from tfplace.local_search.move_kernel import Now
-from tfplace.schedule.tasks import link_seconds
+from tfplace.schedule.list_scheduling.tasks import link_seconds
 
 _PARTS = 256
 """Of a step, for each of which it is known how busy devices are."""

@@ -17,7 +17,7 @@ from tfplace.group.flow import flow
 from tfplace.group.unit_graph import variable_bytes
 from tfplace.learned.features.graph_inputs import GraphInputs
 from tfplace.learned.features.unit_features import Float32
-from tfplace.schedule.tasks import link_seconds
+from tfplace.schedule.list_scheduling.tasks import link_seconds
 
 COLUMNS = 15
 """Of a relation; see `relate`."""
@@ -40,7 +40,7 @@ class SweepRows(NamedTuple):
       reader_first: [G + 1] the same of readers.
       reader: [P] rows.
       reader_bytes: [P].
-      fixed_s: [D, D] of a transfer; see `tfplace.schedule.tasks.Tasks`.
+      fixed_s: [D, D] of a transfer; see `tfplace.schedule.list_scheduling.tasks.Tasks`.
       byte_s: [D, D] and for each byte.
       limit: [D] bytes of memory.
     """
