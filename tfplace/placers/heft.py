@@ -23,8 +23,8 @@ class Heft(Placer):
     Departures from the paper: the ops of one unit share a device, which the first of them in rank order decides. Means
     are over accelerators, and a host CPU beside them is considered only for what may be nowhere else, or if no
     accelerator has memory left. A device is considered while it has room for what it would hold in rank order
-    (`tfplace.schedule.list_scheduling.kernel`); since that is an estimate, plans are made again with less memory as long
-    as none fits when simulated.
+    (`tfplace.schedule.list_scheduling.kernel`). Since that is an estimate, plans are made again with less memory as
+    long as none fits when simulated.
 
     The paper's plan is the first of up to 20, of which the simulated best is returned. The others take links to be 4,
     16 or 64 times slower, or plan groups of units, which share a device: with the paper's rule; or with transfers that

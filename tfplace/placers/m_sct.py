@@ -24,7 +24,8 @@ class MSct(Placer):
 
     A linear programme tells which child each op should have right after it
     (`tfplace.schedule.list_scheduling.favorite_child`). Having run an op, its device is awake for that child until the
-    child is planned, could start earlier elsewhere, or could have the op's output anywhere. Meanwhile it runs only urgent ops, those whose inputs could be on every device.
+    child is planned, could start earlier elsewhere, or could have the op's output anywhere. Meanwhile it runs only
+    urgent ops, those whose inputs could be on every device.
 
     Departures beside those of m-ETF: favourites are chosen between units, or between groups of units
     (`tfplace.schedule.list_scheduling.fuse`) where there are more than 10,000 pairs of unit and child, since the

@@ -261,7 +261,7 @@ def test_controllers_that_do_not_come_back_leave_the_best_so_far(problem, asynch
         problem, placer="seq2seq", budget=1000, controllers=Controllers(Losing(2), asynchronous=asynchronous)
     )
     assert placement.cost.peak_bytes.min() >= 0  # the simulator still tells everything
-    assert placement.notes[0].startswith("after ") and "controllers could not go on" in placement.notes[0]
+    assert placement.notes[0].startswith("after ") and "controllers stopped" in placement.notes[0]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
