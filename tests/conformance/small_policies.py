@@ -1,6 +1,6 @@
 """The policies that are placers, with networks as small as they may be where those are large."""
 
-from tfplace.core.search_context import Placer
+from tfplace.core.placer import Placer
 from tfplace.learned.policies.hierarchical import Hierarchical, HierarchicalSettings
 from tfplace.learned.policies.seq2seq import Seq2Seq, Seq2SeqSettings
 from tfplace.registry import PLACERS

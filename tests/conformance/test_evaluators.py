@@ -94,6 +94,7 @@ def test_catches(mistake, test):
         getattr(EvaluatorSuite(), test)(wrong, rows)
 
 
+@pytest.mark.tensorflow
 def test_what_is_registered_is_an_evaluator():
     for registry in (EVALUATORS, OBJECTIVES):
         assert all(issubclass(registry[name], Evaluator) for name in registry)
