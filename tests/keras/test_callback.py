@@ -1,7 +1,5 @@
 """PlacementCallback in `fit`, with Keras 3 and tf_keras: the same training, placed, and everything back afterwards."""
 
-import inspect
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -23,7 +21,6 @@ from tests.keras.fitting import (
     train_function_of,
 )
 from tests.placing import random_placement
-from tfplace.cost.profile import Profile
 from tfplace.errors import (
     ApplyError,
     PlacementError,
@@ -228,36 +225,6 @@ def test_a_file_of_a_placement_is_used(tmp_path):
     call = callback(placement=tmp_path / "placement.json")
     fit(model, call, batch_size=11)
     assert call.placement.devices == placement.devices
-
-
-def test_what_place_takes_is_passed_on(tmp_path, monkeypatch):
-    given = {
-        "profile": Profile(),
-        "init": "heft",
-        "objective": "throughput",
-        "grouper": "scope",
-        "groups": 7,
-        "run_dir": tmp_path,
-        "resume": False,
-        "weights": "weights.npz",
-        "fine_tune": 3,
-        "tensorboard": tmp_path / "board",
-    }
-    seen = {}
-
-    class SeenError(Exception):
-        pass
-
-    def place(graph, **arguments):
-        seen.update(arguments)
-        raise SeenError
-
-    with monkeypatch.context() as patched:
-        patched.setattr("tfplace.api.place", place)
-        with pytest.raises(SeenError):
-            fit(make_model("keras"), callback(**given))
-    assert {name: seen[name] for name in given} == given
-    assert set(seen) <= set(inspect.signature(tfplace.place).parameters)
 
 
 def test_a_search_is_kept_in_a_directory_and_found_again(tmp_path):

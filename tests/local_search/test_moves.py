@@ -10,6 +10,7 @@ import pytest
 from tests.group.test_unit_sets import unrolled
 from tests.local_search.plain_moves import PlainMoves
 from tfplace.core.by_address import ByAddress
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.kernels import passing_kernel
 from tfplace.group.unit_sets import UnitSets
 from tfplace.local_search.move_features_kernel import FEATURES
@@ -145,13 +146,16 @@ def test_a_path_is_asked_for_once_in_a_while():
 
 
 def test_without_a_path_there_are_other_moves():
-    class Silent:
+    class Silent(Evaluator):
         """A simulator that does not tell what a step waits for."""
 
         source, objective = "measured", "step time"
 
         def __init__(self, problem):
             self.problem = problem
+
+        def __call__(self, unit_device):
+            raise AssertionError("nothing is evaluated")
 
     problem = make_problem(unrolled(), make_topology(2))
     moves, devices = moves_of(problem, evaluator=Silent(problem)), np.zeros(problem.num_units, np.int32)
