@@ -133,8 +133,7 @@ def test_python_control_flow_that_tf_keras_converts():
     assert_same_weights(plain, placed)
 
 
-@both
-@pytest.mark.parametrize("when", ["on_train_batch_begin", "on_train_batch_end"])
+@pytest.mark.parametrize(("package", "when"), [("keras", "on_train_batch_begin"), ("tf_keras", "on_train_batch_end")])
 def test_a_batch_trained_in_between(package, when):
     keras = keras_of(package)
 

@@ -17,13 +17,21 @@ from tfplace.measurement.calibration.machine import read_machine
 from tfplace.measurement.calibration.rates import _per_op, device_model
 from tfplace.measurement.calibration.transfers import measure_transfers
 
-SIZES = (1024, 65536)
+SIZES = (1024, 2**20)
 
 
 @pytest.fixture(scope="module")
 def cluster(logical_cpus):
     with Cluster.start(2) as workers:
         yield workers
+
+
+def seldom(patched):
+    """Transfers are timed a few times only."""
+    patched.setattr(
+        "tfplace.measurement.calibration.transfers.time_steps",
+        lambda backend, builds, repeats: time_steps(backend, builds, min(repeats, 4)),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +41,7 @@ def done(cluster):
     with pytest.MonkeyPatch.context() as patched:
         for name, less in (("SIDE", 512), ("COPY_BYTES", 2**24), ("_MANY_OPS", 4000), ("_REPEATS", 4)):
             patched.setattr(f"tfplace.measurement.calibration.rates.{name}", less)
+        seldom(patched)
         found = calibrate(cluster, sizes=SIZES, progress=lambda text, fraction: told.append((text, fraction)))
     return found, told
 
@@ -82,7 +91,8 @@ def test_progress_reaches_its_end(done):
     assert any("CPU:1 -> CPU:0" in text for text, _ in done[1])
 
 
-def test_without_processes_to_ask_the_step_tells(logical_cpus):
+def test_without_processes_to_ask_the_step_tells(logical_cpus, monkeypatch):
+    seldom(monkeypatch)
     backend = LocalDevices()
     times = measure_transfers(backend, *backend.devices[:2], flops=1e11, sizes=(1024, 4096))
     assert times.one_way_s.shape == times.send_s.shape == times.receive_s.shape == (2,)

@@ -74,18 +74,20 @@ def small_graph(family, index):
 
 
 CODE = """
+import sys
 from tests.zoo.test_families import small_graph
-from tfplace_zoo import families
-print(*(small_graph(family, 3).fingerprint for family in families.names()))
+print(small_graph(sys.argv[1], 3).fingerprint)
 """
 
 
-def test_another_process_extracts_the_same_graphs():
+@pytest.mark.parametrize("family", ["nmt", pytest.param("cifar10", marks=pytest.mark.slow)])
+def test_another_process_extracts_the_same_graph(family):
+    """Of ptb it is the one that the card of the shipped weights has: `tests/learned/policies/test_shipped`."""
     small_graph("ptb", 0)  # names must not depend on what was built before
-    here = [small_graph(family, 3) for family in families.names()]
-    there = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
-    assert there.stdout.splitlines()[-1].split() == [graph.fingerprint for graph in here]
-    assert not any(graph.unknown for graph in here)
+    here = small_graph(family, 3)
+    there = subprocess.run([sys.executable, "-c", CODE, family], capture_output=True, text=True, check=True)
+    assert there.stdout.split()[-1] == here.fingerprint
+    assert not here.unknown
 
 
 @pytest.mark.parametrize("family", families.names())
