@@ -45,10 +45,6 @@ class _Part(JITCodeLibrary):
 
     codegen = _Nowhere()
 
-    def _optimize_functions(self, module: Any) -> None:
-        """Not yet."""
-        module.data_layout = self._codegen._data_layout
-
     def finalize(self) -> None:
         """Leaves it as it is."""
         self._raise_if_finalized()
