@@ -84,7 +84,7 @@ class _Shared(Flags):
 
     def __init__(self, flags: Flags) -> None:
         super().__init__(flags)
-        self._hash = super().__hash__()
+        self._hash: int = super().__hash__()
 
     @classmethod
     def of(cls, flags: Flags) -> _Shared:
@@ -141,7 +141,8 @@ _PRUNE = untyped_passes.DeadBranchPrune
 class _Quick(Compiler):
     """Does what kernels and helpers need and no more."""
 
-    def __init__(self, typing: Any, target: Any, library: Any, args: Any, returns: Any, flags: Flags, names: Any) -> None:
+    def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
+        args, returns, flags, names = rest
         super().__init__(typing, target, library, args, returns, _Shared.of(flags), names)
 
     def define_pipelines(self) -> list[PassManager]:

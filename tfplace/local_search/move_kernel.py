@@ -364,7 +364,7 @@ def _below(rng: Any, count: int) -> int:
         while rest < threshold:
             drawn = np.uint64(next_uint32(rng.bit_generator)) * number
             rest = drawn & np.uint64(_WORD - 1)
-    return np.int64(drawn >> np.uint64(32))
+    return np.int64(drawn >> np.uint64(32))  # type: ignore[return-value]
 
 
 @helper

@@ -186,7 +186,7 @@ def _relate(row: int, now: Any, of: Any, out: Any) -> None:
     count, number = now.free.shape
     for n in range(count):
         devices, free, ready, load, used = now.devices[n], now.free[n], now.ready[n], now.load[n], now.used[n]
-        _moved(row, devices, ready, now.done[n], now.row, of)
+        _moved(row, n, now, of)
         read, last_free = 0.0, free[0]
         least_into = least_outof = least_start = least_finish = np.inf
         for d in range(number):
@@ -219,8 +219,9 @@ def _relate(row: int, now: Any, of: Any, out: Any) -> None:
 
 
 @helper
-def _moved(row: int, devices: Any, ready: Any, done: Any, moved: Any, of: Any) -> None:
-    """Writes what is read and sent, and when it is there."""
+def _moved(row: int, n: int, now: Any, of: Any) -> None:
+    """Writes what the unit of a row reads and sends, and when that is there."""
+    devices, ready, done, moved = now.devices[n], now.ready[n], now.done[n], now.row
     for d in range(len(ready)):
         moved[0, d] = moved[1, d] = moved[2, d] = ready[d] = 0.0
     for k in range(of.source_first[row], of.source_first[row + 1]):
