@@ -13,7 +13,7 @@ from tfplace.core.by_address import ByAddress
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.kernels import passing_kernel
 from tfplace.group.unit_sets import UnitSets
-from tfplace.local_search.move_features_kernel import FEATURES
+from tfplace.local_search.move_features_kernel import Feature
 from tfplace.local_search.move_kernel import ACROSS, BORDER, CRITICAL, SWAP, _of_set, one
 from tfplace.local_search.moves import Moves, drawn
 from tfplace.search.budget import Budget
@@ -202,7 +202,7 @@ def test_a_choice_says_which_moves_are_given():
         for move, other in zip(given, every[::-1], strict=False):
             np.testing.assert_array_equal(move.units, other.units)
             np.testing.assert_array_equal(move.devices, other.devices)
-    assert choice.asked == [(5, len(FEATURES)), (40, len(FEATURES))]
+    assert choice.asked == [(5, len(Feature)), (40, len(Feature))]
     chosen.tell(np.array([1.0, np.inf]), 2.0)
     assert [gains.tolist() for gains in choice.gains] == [[0.5, -np.inf]]
 

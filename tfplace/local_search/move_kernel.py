@@ -49,7 +49,7 @@ class Lists(NamedTuple):
     value: IntArray
 
 
-class Parts(NamedTuple):
+class Neighborhoods(NamedTuple):
     """What moves are made of.
 
     Attributes:
@@ -89,7 +89,7 @@ class Path(NamedTuple):
     until: NDArray[np.float64]
 
 
-class Now(NamedTuple):
+class MoveState(NamedTuple):
     """A placement, what is worked out for it, and moves of it.
 
     Attributes:
@@ -131,8 +131,8 @@ def lists(rows: Sequence[Sequence[int]]) -> Lists:
 
 @allocating_kernel
 def draw(
-    of: Parts, path: Path, now: Now, rng: Any, done: float, critical: float, so_far: tuple[int, int, int], stale: bool,
-    asked: bool,
+    of: Neighborhoods, path: Path, now: MoveState, rng: Any, done: float, critical: float, so_far: tuple[int, int, int],
+    stale: bool, asked: bool,
 ) -> tuple[int, int, int, bool]:  # fmt: skip
     """Draws moves that change something, until there are as many as `now` has room for or many draws found none.
 
@@ -167,7 +167,7 @@ def draw(
 
 
 @allocating_helper
-def one(of: Parts, path: Path, now: Now, rng: Any, done: float, kind: int, row: int) -> None:
+def one(of: Neighborhoods, path: Path, now: MoveState, rng: Any, done: float, kind: int, row: int) -> None:
     """Draws a move of a kind: its units, none if the draw found none, and where they go, in a row of `now`."""
     now.size[row] = 0
     if kind == CRITICAL:
@@ -193,7 +193,7 @@ def one(of: Parts, path: Path, now: Now, rng: Any, done: float, kind: int, row: 
 
 
 @allocating_helper
-def _critical(of: Parts, path: Path, now: Now, rng: Any, done: float, row: int) -> None:
+def _critical(of: Neighborhoods, path: Path, now: MoveState, rng: Any, done: float, row: int) -> None:
     at = _after(path.until, _part(rng) * path.until[len(path.until) - 1])
     unit, other = path.unit[at, 0], path.unit[at, 1]
     if other >= 0 and _part(rng) < 0.5:
@@ -224,7 +224,7 @@ def _after(until: NDArray[np.float64], seconds: float) -> int:
 
 
 @allocating_helper
-def _swap(of: Parts, now: Now, rng: Any, done: float, row: int) -> None:
+def _swap(of: Neighborhoods, now: MoveState, rng: Any, done: float, row: int) -> None:
     level = _level(of, rng, done)
     one, other = _below(rng, _sets(of.clusters, level)), _below(rng, _sets(of.clusters, level))
     here = now.devices[of.clusters.member[level, _span(of.clusters, level, one)[0]]]
@@ -235,7 +235,7 @@ def _swap(of: Parts, now: Now, rng: Any, done: float, row: int) -> None:
 
 
 @helper
-def _whole(of: Parts, now: Now, row: int, level: int, cluster: int, device: int) -> None:
+def _whole(of: Neighborhoods, now: MoveState, row: int, level: int, cluster: int, device: int) -> None:
     """Adds a cluster to the move."""
     first, last = _span(of.clusters, level, cluster)
     for i in range(first, last):
@@ -243,7 +243,7 @@ def _whole(of: Parts, now: Now, row: int, level: int, cluster: int, device: int)
 
 
 @allocating_helper
-def _of_set(of: Parts, now: Now, rng: Any, row: int, unit: int, device: int) -> None:
+def _of_set(of: Neighborhoods, now: MoveState, rng: Any, row: int, unit: int, device: int) -> None:
     """Adds the set that a unit is in: all of it that may go, or what is on its device, or a stretch of either."""
     level = _below(rng, len(of.sets.label))
     first, last = _span(of.sets, level, of.sets.label[level, unit])
@@ -266,7 +266,7 @@ def _of_set(of: Parts, now: Now, rng: Any, row: int, unit: int, device: int) -> 
 
 
 @allocating_helper
-def _region(of: Parts, now: Now, rng: Any, done: float, row: int, unit: int, device: int) -> None:
+def _region(of: Neighborhoods, now: MoveState, rng: Any, done: float, row: int, unit: int, device: int) -> None:
     """Adds what is around a unit on its device, nearest first."""
     level = _level(of, rng, done)
     mean = len(now.devices) / _sets(of.clusters, level)
@@ -307,7 +307,7 @@ def around(near: Lists, devices: IntArray, unit: int, seen: BoolArray, out: IntA
 
 
 @allocating_helper
-def _elsewhere(of: Parts, now: Now, rng: Any, unit: int) -> int:
+def _elsewhere(of: Neighborhoods, now: MoveState, rng: Any, unit: int) -> int:
     """The device of a neighbour of the unit, or a random one."""
     first, last = of.near.first[unit], of.near.first[unit + 1]
     drawn = _part(rng)
@@ -319,7 +319,7 @@ def _elsewhere(of: Parts, now: Now, rng: Any, unit: int) -> int:
 
 
 @allocating_helper
-def _at_border(of: Parts, now: Now, rng: Any) -> tuple[int, int]:
+def _at_border(of: Neighborhoods, now: MoveState, rng: Any) -> tuple[int, int]:
     """A unit with an edge to another device, and that device; (-1, -1) if there is none."""
     if now.cuts[0] < 0:
         count = 0
@@ -338,7 +338,7 @@ def _at_border(of: Parts, now: Now, rng: Any) -> tuple[int, int]:
 
 
 @allocating_helper
-def _level(of: Parts, rng: Any, done: float) -> int:
+def _level(of: Neighborhoods, rng: Any, done: float) -> int:
     """A level near the one whose turn it is: the coarsest at first, single units at the end."""
     count = len(of.clusters.label)
     turn = (1.0 - done) * (count - 1) + _SPREAD * count * random_standard_normal(rng.bit_generator)
@@ -368,7 +368,7 @@ def _below(rng: Any, count: int) -> int:
 
 
 @helper
-def _changes(of: Parts, now: Now, row: int) -> bool:
+def _changes(of: Neighborhoods, now: MoveState, row: int) -> bool:
     """Whether a move is allowed and changes something."""
     changes = False
     for i in range(now.size[row]):
@@ -391,7 +391,7 @@ def _span(of: Levels, level: int, number: int) -> tuple[int, int]:
 
 
 @helper
-def _add(now: Now, row: int, unit: int, device: int) -> None:
+def _add(now: MoveState, row: int, unit: int, device: int) -> None:
     i = now.size[row]
     now.unit[row, i] = unit
     now.device[row, i] = device
