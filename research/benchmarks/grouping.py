@@ -190,13 +190,13 @@ def _speed_table(rows):
 
 def begin(name):
     """What comes before the tables of a file of results."""
-    return f"<!-- benchmarks/{name}.json: begin -->\n"
+    return f"<!-- research/data/{name}.json: begin -->\n"
 
 
 def put_tables(page, data, name):
     before, mark, rest = page.read_text().partition(begin(name))
     old, end, after = rest.partition(END)
-    if not mark or not end or "<!-- benchmarks/" in old:
+    if not mark or not end or "<!-- research/data/" in old:
         raise ValueError(f"{page} has no lines {begin(name).strip()!r} and {END!r} to put the tables between")
     write_whole(page, before + mark + "\n" + tables(data) + "\n" + END + after)
 
