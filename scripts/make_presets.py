@@ -1,4 +1,4 @@
-"""Writes tfplace/core/presets/*.json: a CPU with 2, 4 or 8 GPUs, the papers' and today's. Run after any change here."""
+"""Writes tfplace/io/presets/*.json: a CPU with 2, 4 or 8 GPUs, the papers' and today's. Run after any change here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 from tfplace.cli.scripts import script  # noqa: E402
 from tfplace.files import check_writable, write_whole, writing  # noqa: E402
 
-PRESETS = ROOT / "tfplace/core/presets"
+PRESETS = ROOT / "tfplace/io/presets"
 PRODUCTS = json.loads((ROOT / "tfplace/measurement/calibration/products.json").read_text())
 
 OVERHEAD = (

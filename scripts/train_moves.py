@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tfplace.cli.quiet import load_tensorflow  # noqa: E402
-from tfplace.cli.scripts import command, extracted, script  # noqa: E402
+from tfplace.cli.scripts import RESUMABLE, command, extracted, script  # noqa: E402
 from tfplace.comparison.cells import Case  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.files import check_writable, write_whole  # noqa: E402
@@ -47,7 +47,7 @@ _FILES = ("graphs", "out", "searches", "workers")
 
 def main(argv: list[str]) -> None:
     """Trains, and writes the weights with their card."""
-    with script(argv, stopped="Stopped; the same command goes on."):
+    with script(argv, stopped=RESUMABLE):
         _train()
 
 

@@ -113,7 +113,9 @@ def _train() -> None:
         try:
             learned = training.go()
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"Stopped after {training.update} updates; the same command goes on.") from None
+            raise KeyboardInterrupt(
+                f"Stopped after {training.update} updates; run the same command again to resume."
+            ) from None
     made = {
         "command": command("scripts/train_policy.py", _FILES),
         "tfplace": VERSION,

@@ -29,7 +29,7 @@ from tfplace.cost.analytic import analytic_costs
 from tfplace.group.problem import formulate
 from tfplace.local_search.devices import compute_devices, single_device, single_devices
 from tfplace.registry import PLACERS
-from tfplace.schedule.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulation.bounds import lower_bound

@@ -168,7 +168,7 @@ def _failed(running: dict[Future[Facts | Run], Task]) -> Iterator[tuple[Task, Ex
             raise WorkersError(
                 f"a process that was killed, perhaps for memory; what ran was {running[future]}",
                 "results of all that ran",
-                "The same command goes on; fewer cells at a time need less memory.",
+                "Run the same command again to resume; fewer cells at a time need less memory.",
             ) from error
         if not isinstance(error, Exception | None):
             raise error

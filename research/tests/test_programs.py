@@ -116,5 +116,5 @@ def test_ctrl_c_ends_a_comparison_in_a_line(tmp_path, graphs):
         process.wait()
         process.stderr.close()
     assert process.returncode == 130
-    assert "the same command goes on" in said and "Traceback" not in said
+    assert "Run the same command again to resume" in said and "Traceback" not in said
     assert len(runs.read_text().splitlines()) == 3  # no run

@@ -101,7 +101,7 @@ def test_a_cell_whose_process_is_killed_is_named(tmp_path, monkeypatch):
     journal, budget = Journal(tmp_path / "runs.jsonl", HEADER), Budget(evaluations=20)
     runs = [("single", 0), ("placer_that_is_killed:Killed", 0)]
     todo = tasks([(tmp_path / "g.npz", CASE)], runs, budget, journal)
-    said = r"killed, perhaps for memory; what ran was branches .*:Killed, seed 0;.* goes on"
+    said = r"killed, perhaps for memory; what ran was branches .*:Killed, seed 0;.* to resume"
     with pytest.raises(WorkersError, match=said):
         run_all(todo, journal)
     assert [*journal.runs] == [(CASE, "single", 0)] and journal.facts

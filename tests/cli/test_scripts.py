@@ -37,7 +37,10 @@ def test_errors_are_messages_and_words_are_refused():
 
 
 def test_an_interrupted_script_says_what_is_left(capsys):
-    for raised, said in ((KeyboardInterrupt(), "the same command goes on"), (KeyboardInterrupt("after 3"), "after 3")):
+    for raised, said in (
+        (KeyboardInterrupt(), "Run the same command again"),
+        (KeyboardInterrupt("after 3"), "after 3"),
+    ):
         with pytest.raises(SystemExit) as end, script():
             raise raised
         assert end.value.code == 130 and said in capsys.readouterr().err

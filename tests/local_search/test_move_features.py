@@ -7,8 +7,8 @@ import pytest
 
 from tfplace.core.critical_path import CriticalPath
 from tfplace.local_search.move_features import MoveFeatures
-from tfplace.local_search.move_features_kernel import FEATURES
-from tfplace.local_search.move_kernel import Now
+from tfplace.local_search.move_features_kernel import Feature
+from tfplace.local_search.move_kernel import MoveState
 from tfplace.local_search.moves import Move, Moves
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -117,7 +117,7 @@ def test_features_are_plain_sums(seed):
         path, _ = simulator.critical_path(devices)
         move_features.learn(devices, path)
         found = move_features.of(now, len(drawn), step / 30)
-        assert found.shape == (len(drawn), len(FEATURES))
+        assert found.shape == (len(drawn), len(Feature))
         for row, move in zip(found, drawn, strict=True):
             np.testing.assert_allclose(row, plain(problem, devices, path, move, step / 30), rtol=1e-9, atol=1e-9)
             seen += 1
@@ -135,8 +135,8 @@ def test_a_transfer_that_has_time_is_not_late():
     assert path.start.tolist() == [0, 1, 5] and path.finish.tolist() == [1, 5, 6]
     move_features = MoveFeatures(problem)
     move_features.learn(devices, path)
-    late = FEATURES.index("what comes later than it can wait")
-    grown = FEATURES.index("what transfers grow by")
+    late = Feature.LATE
+    grown = Feature.TRANSFER_GROWTH
     for unit, transfer_s, late_s in ((0, 3, 0), (1, 1, 1), (2, 4, 1)):
         row = told(move_features, devices, Move(np.array([unit]), np.array([1])))
         assert row[[grown, late]] == pytest.approx([transfer_s / 6, late_s / 6])
@@ -145,7 +145,7 @@ def test_a_transfer_that_has_time_is_not_late():
 def told(move_features, devices, move):
     """The features of one move."""
     units = len(devices)
-    now = Now(
+    now = MoveState(
         devices, np.zeros(0, np.int64), np.array([-1]), np.zeros(units, np.bool_),
         np.zeros((1, units), np.int32), np.zeros((1, units), np.int32), np.array([len(move.units)]),
     )  # fmt: skip

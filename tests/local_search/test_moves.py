@@ -10,9 +10,10 @@ import pytest
 from tests.group.test_unit_sets import unrolled
 from tests.local_search.plain_moves import PlainMoves
 from tfplace.core.by_address import ByAddress
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.kernels import passing_kernel
 from tfplace.group.unit_sets import UnitSets
-from tfplace.local_search.move_features_kernel import FEATURES
+from tfplace.local_search.move_features_kernel import Feature
 from tfplace.local_search.move_kernel import ACROSS, BORDER, CRITICAL, SWAP, _of_set, one
 from tfplace.local_search.moves import Moves, drawn
 from tfplace.search.budget import Budget
@@ -145,13 +146,16 @@ def test_a_path_is_asked_for_once_in_a_while():
 
 
 def test_without_a_path_there_are_other_moves():
-    class Silent:
+    class Silent(Evaluator):
         """A simulator that does not tell what a step waits for."""
 
         source, objective = "measured", "step time"
 
         def __init__(self, problem):
             self.problem = problem
+
+        def __call__(self, unit_device):
+            raise AssertionError("nothing is evaluated")
 
     problem = make_problem(unrolled(), make_topology(2))
     moves, devices = moves_of(problem, evaluator=Silent(problem)), np.zeros(problem.num_units, np.int32)
@@ -198,7 +202,7 @@ def test_a_choice_says_which_moves_are_given():
         for move, other in zip(given, every[::-1], strict=False):
             np.testing.assert_array_equal(move.units, other.units)
             np.testing.assert_array_equal(move.devices, other.devices)
-    assert choice.asked == [(5, len(FEATURES)), (40, len(FEATURES))]
+    assert choice.asked == [(5, len(Feature)), (40, len(Feature))]
     chosen.tell(np.array([1.0, np.inf]), 2.0)
     assert [gains.tolist() for gains in choice.gains] == [[0.5, -np.inf]]
 

@@ -25,7 +25,7 @@ def test_preset_loads_with_sources(name):
     count = sum(int(part[0]) for part in name.split("+"))
     assert topology.name == name
     assert topology.device_names == ("CPU:0", *(f"GPU:{i}" for i in range(count)))
-    data = json.loads((ROOT / f"tfplace/core/presets/{name}.json").read_text())
+    data = json.loads((ROOT / f"tfplace/io/presets/{name}.json").read_text())
     assert all(entry["source"] for entry in [data, *data["devices"], *data["links"]])
 
 
@@ -90,5 +90,5 @@ def test_files_are_what_the_script_writes():
     spec.loader.exec_module(script)
     for kind in KINDS:
         for count in (2, 4, 8):
-            file = ROOT / f"tfplace/core/presets/{count}x{kind}.json"
+            file = ROOT / f"tfplace/io/presets/{count}x{kind}.json"
             assert json.loads(file.read_text()) == script.preset(kind, count), "run scripts/make_presets.py"

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
-from tfplace.schedule.cp_model import Limits
-from tfplace.schedule.cp_process import Question, answer
+from tfplace.schedule.exact.cp_model import Limits
+from tfplace.schedule.exact.cp_process import Question, answer
 from tfplace.simulation.evaluate import Simulator, timeline_of
 from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.testing import make_topology, random_problem

@@ -14,7 +14,7 @@ from tfplace.group.dnn_partitioning import load_workload
 from tfplace.group.forward import forward_blocks
 from tfplace.local_search.devices import single_devices
 from tfplace.placers.contiguous import Contiguous
-from tfplace.schedule.ideals import all_ideals, chain, depth_first_order
+from tfplace.schedule.pipeline.ideals import all_ideals, chain, depth_first_order
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulation.evaluate import Simulator

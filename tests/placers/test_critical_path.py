@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.placers.topcuoglu import CRITICAL_PATH, DOWNWARD, example
 from tfplace.placers.critical_path import critical_path, schedule
-from tfplace.schedule.ranks import downward_rank
-from tfplace.schedule.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.ranks import downward_rank
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
 from tfplace.testing import make_graph, make_problem, make_topology
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tfplace.placers.etf import Etf
 from tfplace.placers.m_etf import MEtf
-from tfplace.schedule.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulation.evaluate import Simulator

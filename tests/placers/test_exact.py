@@ -1,6 +1,7 @@
 """Exact: brute force on tiny problems, bounds that hold, and what it says of them."""
 
 import contextlib
+import dataclasses
 import itertools
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import tfplace
 from tests.measuring import Measuring
+from tfplace.core.evaluator import Evaluator
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, THROUGHPUT
 from tfplace.errors import InputError, MissingExtraError
 from tfplace.formatting import format_seconds
@@ -19,8 +21,8 @@ from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.dnn_partitioning import load_workload
 from tfplace.placers import exact
 from tfplace.placers.exact import Exact
-from tfplace.schedule import cp_process
-from tfplace.schedule.cp_model import Answer, Limits, interchangeable
+from tfplace.schedule.exact import cp_process
+from tfplace.schedule.exact.cp_model import Answer, Limits, interchangeable
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulation.evaluate import Simulator
@@ -114,14 +116,18 @@ def test_steps_of_another_kind_are_searched_and_nothing_is_proven():
         assert "nothing was proven" in placer.notes[0]
 
 
-class Halved:
+class Halved(Evaluator):
     """Of one's own: it simulates, by rules of which nothing is known."""
 
     source = SIMULATED
 
     def __init__(self, problem):
-        self.problem, self.calls, self.bound_s = problem, 0, 0.0
+        self.problem = problem
         self._simulator = Simulator(problem)
+
+    def __call__(self, unit_device):
+        cost = self._simulator(unit_device)
+        return dataclasses.replace(cost, step_s=cost.step_s / 2)
 
     def key(self, unit_device, limit_s=np.inf):
         over, step_s = self._simulator.key(unit_device)
@@ -213,7 +219,7 @@ def test_what_starting_takes_counts():
     code = """
 import numpy as np
 from tfplace.group.arrays import problem_from_arrays
-from tfplace.schedule import cp_model
+from tfplace.schedule.exact import cp_model
 from tfplace.testing import make_topology
 problem = problem_from_arrays(np.ones((3, 2)), [(0, 1)], make_topology(2))
 sat = cp_model.load_cp_sat()
@@ -241,8 +247,8 @@ import time
 import numpy as np
 from tfplace.core.stepcost import THROUGHPUT
 from tfplace.group.arrays import problem_from_arrays
-from tfplace.schedule import cp_process
-from tfplace.schedule.cp_model import Limits
+from tfplace.schedule.exact import cp_process
+from tfplace.schedule.exact.cp_model import Limits
 from tfplace.testing import make_topology
 problem = problem_from_arrays(np.random.default_rng(0).random((300, 4)), [], make_topology(4))
 cp_process.ask(problem, THROUGHPUT, np.zeros(300, np.int32), 300.0, Limits(time.time() + 300, 1.0, 1))

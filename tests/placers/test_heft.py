@@ -7,7 +7,7 @@ import pytest
 
 from tests.placers.topcuoglu import UPWARD, example
 from tfplace.placers.heft import Heft
-from tfplace.schedule.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulation.evaluate import Simulator

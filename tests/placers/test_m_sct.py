@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfplace.placers.m_sct import MSct
-from tfplace.schedule.scheduler import Favourites, Scheduler
+from tfplace.schedule.list_scheduling.scheduler import Favourites, Scheduler
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
 from tfplace.simulation.evaluate import Simulator

@@ -12,7 +12,7 @@ from tfplace.engines.in_process import InProcessEngine
 from tfplace.engines.process_workers import ProcessEngine
 from tfplace.errors import InputError
 from tfplace.learned.training.learned_move_selector import AMONG, LearnedMoveSelector
-from tfplace.local_search.move_features_kernel import FEATURES
+from tfplace.local_search.move_features_kernel import Feature
 from tfplace.pretraining.card import moves_card_text
 from tfplace.pretraining.corpus import Entry
 from tfplace.pretraining.move_lessons import Lessons, MoveSchool, _Recorder
@@ -45,8 +45,8 @@ def trained(entries, folder, engine=None):
 def test_what_is_planted_is_learned():
     """A move gains what transfers shrink by, less what comes late; nothing else tells."""
     rng = np.random.default_rng(0)
-    move_features = rng.normal(scale=0.05, size=(20_000, len(FEATURES))).astype(np.float32)
-    shrunk, late = (FEATURES.index(name) for name in ("what transfers grow by", "what comes later than it can wait"))
+    move_features = rng.normal(scale=0.05, size=(20_000, len(Feature))).astype(np.float32)
+    shrunk, late = Feature.TRANSFER_GROWTH, Feature.LATE
     gains = 0.1 * (-move_features[:, shrunk] - np.maximum(move_features[:, late], 0))
     values = fit([Lessons(move_features[:15_000], gains[:15_000], "x")], dataclasses.replace(COURSE, epochs=60))
     tried = LearnedMoveSelector(values).pick(move_features[15_000:].astype(np.float64), 1250)
@@ -113,20 +113,20 @@ def test_what_searches_wrote_down_is_told_apart(entries, tmp_path):
 
 def test_a_part_of_the_moves_is_left_to_chance():
     rng = np.random.default_rng(0)
-    values = fit([Lessons(rng.normal(size=(500, len(FEATURES))), rng.normal(size=500), "x")], COURSE)
+    values = fit([Lessons(rng.normal(size=(500, len(Feature))), rng.normal(size=500), "x")], COURSE)
     recorder, selector = _Recorder(LearnedMoveSelector(values), np.random.default_rng(1)), LearnedMoveSelector(values)
     assert recorder.among == AMONG
     same = 0
     for count in [1] * 300:
-        move_features = rng.normal(size=(AMONG, len(FEATURES)))
+        move_features = rng.normal(size=(AMONG, len(Feature)))
         picked = recorder.pick(move_features, count)
         assert len(picked) == count
         recorder.tell(np.full(count, -np.inf))
         same += picked[0] == selector.pick(move_features, 1)[0]
     assert 200 < same < 245  # 70 % of them, and an eighth of the others
     move_features, gains = recorder.written()
-    assert move_features.shape == (300, len(FEATURES)) and {*gains.tolist()} == {-1.0}
-    assert len({*recorder.pick(rng.normal(size=(40, len(FEATURES))), 40).tolist()}) == 40
+    assert move_features.shape == (300, len(Feature)) and {*gains.tolist()} == {-1.0}
+    assert len({*recorder.pick(rng.normal(size=(40, len(Feature))), 40).tolist()}) == 40
 
 
 @pytest.mark.parametrize("name", ["evaluations", "rounds", "hidden", "epochs"])

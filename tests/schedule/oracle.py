@@ -1,4 +1,5 @@
-"""List scheduling in slow, plain Python, from the words of tfplace/schedule/kernel.py: no heaps, no sums kept.
+"""List scheduling in slow, plain Python, from the words of tfplace/schedule/list_scheduling/kernel.py: no heaps, no
+sums kept.
 
 Works on the graph's own edges. Everything that can be worked out from what was planned so far is worked out anew.
 """

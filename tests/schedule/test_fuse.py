@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfplace.group.merge import renumber
-from tfplace.schedule.fuse import fuse
+from tfplace.schedule.list_scheduling.fuse import fuse
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.schedule.oracle import Oracle, upward_ranks
-from tfplace.schedule.ranks import ready_first
-from tfplace.schedule.scheduler import Favourites, Scheduler
+from tfplace.schedule.list_scheduling.ranks import ready_first
+from tfplace.schedule.list_scheduling.scheduler import Favourites, Scheduler
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 from tfplace.testing.strategies import problems
 

@@ -33,7 +33,7 @@ def place(path, budget="900 evaluations"):
 def test_what_was_found_is_given_and_said_and_gone_on_with(tmp_path, length):
     with no_file_longer_than(length):
         found = place(tmp_path / "run")
-    assert any("the run directory could not go on" in note and "File too large" in note for note in found.notes)
+    assert any("the run directory stopped" in note and "File too large" in note for note in found.notes)
     assert not [path for path in (tmp_path / "run").iterdir() if path.suffix == ".part"]
     whole, again = place(tmp_path / "whole"), place(tmp_path / "run")
     assert not again.notes and again.cost.step_s == whole.cost.step_s <= found.cost.step_s

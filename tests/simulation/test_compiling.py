@@ -8,12 +8,13 @@ import sys
 import pytest
 
 KERNELS = {
-    "schedule.kernel.by_order", "schedule.kernel.by_start", "schedule.ranks._upward", "simulation.critical._walk_back",
+    "schedule.list_scheduling.kernel.by_order", "schedule.list_scheduling.kernel.by_start",
+    "schedule.list_scheduling.ranks._upward", "simulation.critical._walk_back",
     "simulation.event.simulate", "simulation.joint._heads", "local_search.move_kernel.draw",
 }  # fmt: skip
 """What is optimized and kept. Each has machine code of its own, with that of all its helpers."""
 
-ALL = 175
+ALL = 112
 """Functions, with helpers and those of numba that they call; each takes some 0.05 to 0.2 s."""
 
 CHILD = """
@@ -35,7 +36,7 @@ counts = Counts()
 event.register("numba:compile", counts)
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
-from tfplace.schedule.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
 from tfplace.simulation.evaluate import Simulator
 from tfplace.local_search.moves import Moves
 from tfplace.testing import random_problem

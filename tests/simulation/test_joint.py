@@ -12,7 +12,7 @@ from tfplace.core.constraints import Constraints
 from tfplace.core.kernels import passing_kernel
 from tfplace.group.problem import formulate
 from tfplace.simulation.bounds import lower_bound
-from tfplace.simulation.joint import _MOST, _heads, _Work, heads, one_machine, twins
+from tfplace.simulation.joint import Incoming, Sending, _heads, heads, make_work, one_machine, twins
 from tfplace.simulation.options import DEFAULT
 from tfplace.simulation.paths import _incoming, _sending, after_s, allowed_seconds, before_s
 from tfplace.testing import make_graph, make_problem, make_topology
@@ -62,8 +62,8 @@ TIMES = st.integers(0, 6).map(float)
 
 
 @passing_kernel
-def one_machine_s(head, work, tail):
-    return one_machine(head, work, tail)
+def one_machine_s(work, count):
+    return one_machine(work, count, count)
 
 
 @settings(max_examples=150, deadline=None)
@@ -75,7 +75,10 @@ def test_one_machine_is_the_largest_over_subsets(tasks):
         itertools.combinations(range(len(tasks)), n) for n in range(1, len(tasks) + 1)
     )
     expected = max(head[list(s)].min() + work[list(s)].sum() + tail[list(s)].min() for s in subsets)
-    assert one_machine_s(head, work, tail) == pytest.approx(expected)
+    shared = make_work(Incoming(*[np.zeros(1, np.int64)] * 5), np.zeros((1, 1)), Sending(*np.zeros((2, 1, 1))))
+    shared.found[1:, : len(tasks)] = head, work, tail
+    shared.by_head[: len(tasks)] = np.argsort(head)
+    assert one_machine_s(ByAddress(shared), len(tasks)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -111,7 +114,6 @@ def test_two_of_each_kind_of_device_tell_of_all(seed):
     seconds, incoming, sending = allowed_seconds(problem), _incoming(problem), _sending(problem, DEFAULT)
     twin = twins(seconds, sending)
     assert twin.tolist() == [0, 1, 0, 0, 1, 5]
-    seen, shape = np.full(len(seconds), -1, np.int64), seconds.shape
-    work = _Work(np.zeros(shape), seconds, incoming, sending, np.zeros(shape), seen, np.zeros((4, _MOST)))
+    work = make_work(incoming, seconds, sending)
     _heads(ByAddress(work), twin)
     np.testing.assert_array_equal(heads(incoming, seconds, sending), work.h)

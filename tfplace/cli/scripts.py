@@ -13,11 +13,11 @@ from tfplace.cli import INTERRUPTED
 from tfplace.errors import InputError, TfplaceError
 from tfplace.option_fields import Options
 
-GOES_ON = "Stopped; the same command goes on."
+RESUMABLE = "Stopped. Run the same command again to resume."
 
 
 @contextlib.contextmanager
-def script(argv: Sequence[str] = (), *, stopped: str = GOES_ON) -> Iterator[None]:
+def script(argv: Sequence[str] = (), *, stopped: str = RESUMABLE) -> Iterator[None]:
     """What a script does.
 
     Args:

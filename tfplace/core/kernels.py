@@ -5,6 +5,11 @@ with all that it calls, in every function that calls it. Helpers call helpers, s
 code that is thrown away. Here a helper stops at unoptimized code. What is optimized, once, and kept by numba's cache,
 is the kernel with all the helpers in it.
 
+Passes over a function that change nothing in kernels are left out, as are garbage collections while one is compiled. A
+branch that is never taken as a field of an argument is fixed (`tfplace.core.by_address`) is cut before types are
+inferred, so that nothing it calls is compiled. What kernels and helpers must not have therefore: closures,
+comprehensions, `with`, `raise` of anything but constants, and array expressions.
+
 A function that numba compiles in another way must not call a helper: it would not get what the helper calls.
 """
 
@@ -14,12 +19,18 @@ A function that numba compiles in another way must not call a helper: it would n
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import gc
+from typing import Any, ClassVar
 
 import numba as nb
 from numba import types
+from numba.core import ir, typed_passes, untyped_passes
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, DefaultPassBuilder, Flags
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+from numba.core.ir_utils import get_definition, guard
+
+from tfplace.core.by_address import Block
 
 
 class _Nowhere:
@@ -66,12 +77,101 @@ def _visit(library: JITCodeLibrary, last_first: dict[JITCodeLibrary, None]) -> N
         last_first[library] = None
 
 
-class _HelperCompiler(Compiler):
+class _Shared(Flags):
+    """Flags that are equal are one object: they are a part of the key under which numba looks up every call's types."""
+
+    _ALL: ClassVar[dict[Flags, _Shared]] = {}
+
+    def __init__(self, flags: Flags) -> None:
+        super().__init__(flags)
+        self._hash: int = super().__hash__()
+
+    @classmethod
+    def of(cls, flags: Flags) -> _Shared:
+        """The one that is equal."""
+        return cls._ALL.setdefault(flags, cls(flags))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+    def copy(self) -> _Shared:
+        """Itself, as nothing changes it."""
+        return self
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _FixedFields(FunctionPass):
+    """Puts the values of fixed fields in their place, so that numba cuts the branches that they decide."""
+
+    _name = "fixed_fields"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        """Whether there were any."""
+        changed = False
+        for block in state.func_ir.blocks.values():
+            for assign in block.find_insts(ir.Assign):
+                read = assign.value
+                if isinstance(read, ir.Expr) and read.op == "getattr":
+                    of = guard(get_definition, state.func_ir, read.value)
+                    kind = state.args[of.index] if isinstance(of, ir.Arg) else None
+                    field = kind.fields.get(read.attr, (None,))[0] if isinstance(kind, Block) else None
+                    if isinstance(field, types.Literal):
+                        assign.value = ir.Const(field.literal_value, read.loc)
+                        state.func_ir._definitions[assign.target.name] = [assign.value]
+                        changed = True
+        return changed
+
+
+_LEFT_OUT = {
+    untyped_passes.WithLifting, untyped_passes.InlineClosureLikes, untyped_passes.RewriteSemanticConstants,
+    untyped_passes.RewriteDynamicRaises, untyped_passes.MakeFunctionToJitFunction, untyped_passes.InlineInlinables,
+    untyped_passes.FindLiterallyCalls, untyped_passes.LiteralUnroll, untyped_passes.LiteralPropagationSubPipelinePass,
+    typed_passes.InlineOverloads, typed_passes.NopythonRewrites, typed_passes.NoPythonSupportedFeatureValidation,
+    typed_passes.DumpParforDiagnostics,
+}  # fmt: skip
+_PRUNE = untyped_passes.DeadBranchPrune
+
+
+class _Quick(Compiler):
+    """Does what kernels and helpers need and no more."""
+
+    def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
+        args, returns, flags, names = rest
+        super().__init__(typing, target, library, args, returns, _Shared.of(flags), names)
+
+    def define_pipelines(self) -> list[PassManager]:
+        """The passes."""
+        passes = PassManager("kernel")
+        for step, why in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
+            if step is untyped_passes.IRProcessing:
+                passes.passes += [(step, why), (_FixedFields, "fixed fields"), (_PRUNE, "dead branch pruning")]
+            elif step is not _PRUNE and step not in _LEFT_OUT:
+                passes.passes.append((step, why))
+        passes.finalize()
+        return [passes]
+
+    def _compile_core(self) -> Any:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return super()._compile_core()
+        finally:
+            if collects:
+                gc.enable()
+
+
+class _HelperCompiler(_Quick):
     def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
         super().__init__(typing, target, library or _Part(target.codegen(), "helper"), *rest)
 
 
-class _KernelCompiler(Compiler):
+class _KernelCompiler(_Quick):
     def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
         if library is None:
             library = _Whole(target.codegen(), "kernel")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import index
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +18,6 @@ from tfplace.errors import PlacementError
 from tfplace.files import write_whole
 from tfplace.formatting import format_seconds
 from tfplace.registry import SERVICES
-
-FORMAT = "tfplace-placement/1"
 
 _OF_ANOTHER = (
     "step time, memory, bound and baselines are as they were found, with other costs, limits or rules than those it is "
@@ -203,26 +199,8 @@ class Placement:
 
     def to_json(self) -> str:
         """The placement as JSON text."""
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "graph_fingerprint": self.graph_fingerprint,
-                "topology_fingerprint": self.topology_fingerprint,
-                "topology": self.topology_name,
-                "placer": self.placer,
-                "seed": self.seed,
-                "versions": dict(self.versions),
-                "bound_s": self.bound_s,
-                "cost": self.cost.to_dict(),
-                "simulated": None if self.simulated is None else self.simulated.to_dict(),
-                "baselines": {k: v.to_dict() for k, v in self.baselines.items()},
-                "notes": list(self.notes),
-                "problem_fingerprint": self.problem_fingerprint,
-                "devices": list(self.device_names),
-                "ops": dict(zip(self.op_names, self.op_device.tolist(), strict=True)),
-            },
-            indent=1,
-        )
+        text: str = SERVICES["placement_json"](self)
+        return text
 
     def save(self, path: str | Path) -> None:
         """Writes `to_json()` to a file, whole or not at all."""
@@ -242,22 +220,8 @@ class Placement:
         Raises:
           PlacementError: no such file, not a placement, or one for another graph or topology; says what differs.
         """
-        if isinstance(source, Placement):
-            return source._bound(graph, problem)
-        if not isinstance(source, str | Path):
-            raise PlacementError(f"a {type(source).__name__} for a placement", "a Placement, or a file of one")
-        path = Path(source)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise PlacementError(
-                f"placement {str(path)!r} ({error.strerror})",
-                "a placement file",
-                "Placement.save() and `tfplace place --out` write such files.",
-            ) from error
-        except UnicodeDecodeError as error:
-            raise PlacementError(f"{str(path)!r}, which is not text", "a placement file, which is JSON") from error
-        return cls._read(text, f"{str(path)!r}, which")._bound(graph, problem)
+        placement: Placement = source if isinstance(source, Placement) else SERVICES["load_placement"](source)
+        return placement._bound(graph, problem)
 
     @classmethod
     def from_json(cls, text: str, graph: OpGraph | None = None, problem: Problem | None = None) -> Placement:
@@ -271,46 +235,8 @@ class Placement:
         Raises:
           PlacementError: not a placement, or one for another graph or topology; says what differs.
         """
-        hint = "Placement.load(path) reads a file." if _names_a_file(text) else ""
-        return cls._read(text, "text that", hint)._bound(graph, problem)
-
-    @classmethod
-    def _read(cls, text: str, what: str, hint: str = "") -> Placement:
-        """The placement that a text is; errors say `what` is none, such as "text that"."""
-        try:
-            data = json.loads(text)
-            if data["format"] != FORMAT:
-                raise PlacementError(f"format {data['format']!r}", f"format {FORMAT!r}")
-            return cls(
-                op_names=tuple(data["ops"]),
-                device_names=tuple(data["devices"]),
-                op_device=np.array([index(d) for d in data["ops"].values()], np.int32),
-                cost=StepCost.from_dict(data["cost"]),
-                bound_s=float(data["bound_s"]),
-                placer=data["placer"],
-                seed=int(data["seed"]),
-                graph_fingerprint=data["graph_fingerprint"],
-                topology_fingerprint=data["topology_fingerprint"],
-                topology_name=data["topology"],
-                baselines={k: StepCost.from_dict(v) for k, v in data["baselines"].items()},
-                versions=data["versions"],
-                simulated=None if data.get("simulated") is None else StepCost.from_dict(data["simulated"]),
-                notes=tuple(map(str, data.get("notes", ()))),
-                problem_fingerprint=str(data.get("problem_fingerprint", "")),
-            )
-        except PlacementError:
-            raise
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise PlacementError(
-                f"{what} is not a placement ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}", hint
-            ) from error
-
-
-def _names_a_file(text: object) -> bool:
-    """Whether a path was given where JSON was expected."""
-    if isinstance(text, str):
-        return "\n" not in text and text.lstrip()[:1] not in ("{", "[") and bool(Path(text).suffix)
-    return isinstance(text, Path)
+        placement: Placement = SERVICES["placement_from_json"](text)
+        return placement._bound(graph, problem)
 
 
 def _ops_that_differ(mine: tuple[str, ...], theirs: tuple[str, ...]) -> str:

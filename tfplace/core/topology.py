@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +13,10 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, digest, freeze
 from tfplace.core.device import LINK_OVERHEADS, Device, Link
-from tfplace.errors import InputError, TopologyError, UnknownNameError, near_names
-from tfplace.files import write_whole
+from tfplace.errors import TopologyError, UnknownNameError
 from tfplace.registry import SERVICES
-from tfplace.units import parse_bandwidth, parse_bytes, parse_flops, parse_seconds
 
 FORMAT = "tfplace-topology/1"
-PRESET_DIR = Path(__file__).parent / "presets"
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +172,7 @@ class Topology:
                     "latency": link.latency_s,
                     "port": link.port,
                     "shared": list(link.shared),
-                    **{_field(what): getattr(link, what) for what in LINK_OVERHEADS if getattr(link, what)},
+                    **{field_of(what): getattr(link, what) for what in LINK_OVERHEADS if getattr(link, what)},
                 }
                 for link in self.links
             ],
@@ -184,27 +180,17 @@ class Topology:
 
     def save(self, path: str | Path) -> None:
         """Writes the topology as JSON, whole or not at all."""
-        write_whole(path, json.dumps(self.to_dict(), indent=1) + "\n")
+        SERVICES["save_topology"](self, path)
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "topology") -> Topology:
-        """Reads the file format.
+        """Reads what `to_dict` gives, or a file holds.
 
         Raises:
           TopologyError: names the field, the value and what was expected.
         """
-        _object(data, where, required={"devices"}, optional={"format", "name", "source", "links"})
-        if data.get("format", FORMAT) != FORMAT:
-            raise TopologyError(f"{where}: format {data['format']!r}", f"format {FORMAT!r}")
-        devices = tuple(_device(d, f"{where}: devices[{i}]") for i, d in enumerate(_list(data, "devices", where)))
-        names = [d.name for d in devices]
-        if not names:
-            raise TopologyError(f"{where} with no devices", "at least one device in `devices`")
-        links: dict[tuple[str, str], Link] = {}
-        for i, entry in enumerate(_list(data, "links", where)):
-            for link in _links(entry, names, f"{where}: links[{i}]"):
-                links[link.src, link.dst] = link
-        return cls(str(data.get("name", "topology")), devices, tuple(links.values()), str(data.get("source", "")))
+        topology: Topology = SERVICES["topology_from_dict"](data, where)
+        return topology
 
     @classmethod
     def load(cls, source: str | Path | Topology) -> Topology:
@@ -214,27 +200,14 @@ class Topology:
           TopologyError: the file is wrong.
           UnknownNameError: neither a file nor a preset; lists the presets.
         """
-        if isinstance(source, Topology):
-            return source
-        if not isinstance(source, str | Path) or not str(source):
-            raise TopologyError(f"topology {source!r}", "a Topology, a preset's name or a file")
-        path = Path(source)
-        if path.is_dir() and str(source) in cls.presets():
-            return cls.preset(str(source))
-        if not path.exists():
-            if path.suffix or len(path.parts) > 1:
-                raise TopologyError(f"{str(source)!r}, which does not exist", "a topology file or a preset's name")
-            return cls.preset(str(source))
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
-            raise TopologyError(f"{str(source)!r}, which is not JSON ({error})", "a topology file") from error
-        return cls.from_dict(data, where=path.name)
+        topology: Topology = SERVICES["load_topology"](source)
+        return topology
 
     @classmethod
     def presets(cls) -> tuple[str, ...]:
         """Names of the topologies that come with tfplace."""
-        return tuple(sorted(path.stem for path in PRESET_DIR.glob("*.json")))
+        names: tuple[str, ...] = SERVICES["topology_presets"]()
+        return names
 
     @classmethod
     def preset(cls, name: str) -> Topology:
@@ -243,9 +216,8 @@ class Topology:
         Raises:
           UnknownNameError: no such preset; lists the known ones.
         """
-        if name not in cls.presets():
-            raise UnknownNameError("topology", name, cls.presets())
-        return cls.load(PRESET_DIR / f"{name}.json")
+        topology: Topology = SERVICES["load_preset"](name)
+        return topology
 
     @classmethod
     def detect(cls) -> Topology:
@@ -257,78 +229,6 @@ class Topology:
         return f"Topology({self.name!r}, devices={list(self.device_names)})"
 
 
-def _field(attribute: str) -> str:
+def field_of(attribute: str) -> str:
     """The file's name of a link's overhead, which leaves out the unit: "send_overhead_per_byte"."""
     return attribute.replace("_s", "", 1)
-
-
-def _object(data: Any, where: str, required: set[str], optional: set[str]) -> None:
-    if not isinstance(data, dict):
-        raise TopologyError(f"{where}: {type(data).__name__}", "a JSON object")
-    for key in sorted(set(data) - required - optional):
-        near = near_names(key, required | optional)
-        hint = f"Did you mean {near[0]!r}?" if near else ""
-        raise TopologyError(f"{where}: unknown field {key!r}", f"fields {sorted(required | optional)}", hint)
-    for key in sorted(required - set(data)):
-        raise TopologyError(f"{where}: no field {key!r}", f"fields {sorted(required)}")
-
-
-def _list(data: Mapping[str, Any], key: str, where: str) -> Sequence[Any]:
-    value = data.get(key, [])
-    if not isinstance(value, list):
-        raise TopologyError(f"{where}: {key} of type {type(value).__name__}", f"{key} as a JSON list")
-    return value
-
-
-def _quantity(entry: Mapping[str, Any], key: str, parse: Any, where: str) -> Any:
-    if isinstance(entry[key], str) and entry[key].strip()[-1:].isdigit():
-        raise TopologyError(f"{where}: {key} {entry[key]!r}", "a number, or a text with a unit")
-    try:
-        return parse(entry[key])
-    except InputError as error:
-        raise TopologyError(f"{where}: {key} {error.received}", error.expected, error.hint) from error
-
-
-def _device(entry: Any, where: str) -> Device:
-    required = {"name", "type", "memory", "flops", "memory_bandwidth", "op_overhead"}
-    _object(entry, where, required, {"duplex", "model", "source", "workspace"})
-    if not isinstance(entry["flops"], dict):
-        raise TopologyError(f"{where}: flops {entry['flops']!r}", 'an object such as {"float32": "9.3TFLOP/s"}')
-    return Device(
-        name=str(entry["name"]),
-        type=str(entry["type"]).upper(),
-        memory_bytes=_quantity(entry, "memory", parse_bytes, where),
-        flops={k: _quantity(entry["flops"], k, parse_flops, f"{where}: flops") for k in entry["flops"]},
-        memory_bandwidth=_quantity(entry, "memory_bandwidth", parse_bandwidth, where),
-        op_overhead_s=_quantity(entry, "op_overhead", parse_seconds, where),
-        duplex=str(entry.get("duplex", "full")),
-        model=str(entry.get("model", "")),
-        workspace_bytes=_quantity({"workspace": 0} | dict(entry), "workspace", parse_bytes, where),
-    )
-
-
-def _links(entry: Any, names: Sequence[str], where: str) -> list[Link]:
-    """The links one entry stands for: `src` and `dst` may be patterns such as "GPU:*"; later entries win."""
-    _object(
-        entry, where, {"src", "dst", "bandwidth", "latency"}, {"port", "shared", "source", *map(_field, LINK_OVERHEADS)}
-    )
-    ends = []
-    for key in ("src", "dst"):
-        found = [n for n in names if fnmatch.fnmatchcase(n, str(entry[key]))]
-        if not found:
-            raise TopologyError(f"{where}: {key} {entry[key]!r}", f"a name or pattern among {', '.join(names)}")
-        ends.append(found)
-    bandwidth = _quantity(entry, "bandwidth", parse_bandwidth, where)
-    latency = _quantity(entry, "latency", parse_seconds, where)
-    if not bandwidth > 0:
-        raise TopologyError(f"{where}: bandwidth {entry['bandwidth']!r}", "a bandwidth above 0")
-    shared = tuple(map(str, _list(entry, "shared", where)))
-    overheads = {
-        what: _quantity({_field(what): 0} | entry, _field(what), parse_seconds, where) for what in LINK_OVERHEADS
-    }
-    return [
-        Link(a, b, bandwidth, latency, str(entry.get("port", "main")), shared, **overheads)
-        for a in ends[0]
-        for b in ends[1]
-        if a != b
-    ]

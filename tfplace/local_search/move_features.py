@@ -9,9 +9,9 @@ from tfplace.core.by_address import ByAddress
 from tfplace.core.critical_path import CriticalPath
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
-from tfplace.local_search.move_features_kernel import FEATURES, Edges, Marks, Schedule, Seconds, fill_busy, look
-from tfplace.local_search.move_kernel import Now
-from tfplace.schedule.tasks import link_seconds
+from tfplace.local_search.move_features_kernel import Edges, Feature, Schedule, Seconds, Workspace, fill_busy, look
+from tfplace.local_search.move_kernel import MoveState
+from tfplace.schedule.list_scheduling.tasks import link_seconds
 
 _PARTS = 256
 """Of a step, for each of which it is known how busy devices are."""
@@ -28,7 +28,7 @@ class MoveFeatures:
         self._edges = ByAddress(edges_of(problem))
         unit_s = np.where(problem.allowed, problem.unit_seconds, 0.0)
         self._seconds = ByAddress(Seconds(np.ascontiguousarray(unit_s), *link_seconds(problem)))
-        self._marks = ByAddress(Marks(np.zeros(problem.num_units, np.bool_), np.zeros(problem.num_units, np.int32)))
+        self._marks = ByAddress(Workspace(np.zeros(problem.num_units, np.bool_), np.zeros(problem.num_units, np.int32)))
         self._schedule: ByAddress[Schedule] | None = None
 
     def learn(self, devices: IntArray, path: CriticalPath) -> None:
@@ -42,8 +42,8 @@ class MoveFeatures:
             fill_busy(path.start, path.finish, self._seconds.fields.unit, np.asarray(devices, np.int32), step_s, busy)
             self._schedule = ByAddress(Schedule(path.start, path.finish, critical, busy, step_s))
 
-    def of(self, now: Now, count: int, done: float) -> FloatArray | None:
-        """[N, F] of the first moves of a placement, `FEATURES`; None as long as no step that takes time is known.
+    def of(self, now: MoveState, count: int, done: float) -> FloatArray | None:
+        """[N, F] of the first moves of a placement, `Feature`; None as long as no step that takes time is known.
 
         Args:
           now: the placement, and the moves.
@@ -54,7 +54,7 @@ class MoveFeatures:
             return None
         unit_s, devices = self._seconds.fields.unit, now.devices
         load = _sums(devices, unit_s[np.arange(len(devices)), devices], unit_s.shape[1])
-        out = np.zeros((count, len(FEATURES)))
+        out = np.zeros((count, len(Feature)))
         look(self._edges, self._seconds, self._schedule, self._marks, now, load, done, out)
         return out
 

@@ -6,44 +6,76 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.kernels import allocating_helper, allocating_kernel, helper, kernel
-from tfplace.local_search.move_kernel import Now
+from tfplace.local_search.move_kernel import MoveState
 
-FEATURES = (
-    "logarithm of the units",
-    "their seconds where they go",
-    "the target's load after it",
-    "the largest load after it",
-    "the source's load before it",
-    "what the largest load grows by",
-    "what transfers grow by",
-    "transfers before it",
-    "transfers after it",
-    "seconds on the critical path",
-    "time from the first unit's start to the last's end",
-    "how much of that the target is busy",
-    "how much of that the source is busy",
-    "what the target is idle in it, less their seconds",
-    "what comes later than it can wait",
-    "the most of one edge",
-    "what came later than it could wait, and is sent no more",
-    "the most of one edge, of these",
-    "part of the bytes read that are made at the target",
-    "part of the bytes made that are read at the target",
-    "devices they come from",
-    "edges that are cut by it",
-    "part of their seconds that is on the critical path",
-    "cut edges before it",
-    "cut edges after it",
-    "part of the cycle that is over",
-)
-"""Of a move. Seconds are in step times. Loads are seconds of ops on a device; the target and the source are the devices
-that gain and lose most. An edge waits from its producer's end to its consumer's start in the last known schedule."""
+
+class Feature(IntEnum):
+    """What is told of a move, by its place in a row.
+
+    Seconds are in step times. Loads are seconds of ops on a device; the target and the source are the devices that gain
+    and lose most. An edge waits from its producer's end to its consumer's start in the last known schedule.
+    """
+
+    LOG_UNITS = 0
+    """Logarithm of the units."""
+    SECONDS = 1
+    """Their seconds where they go."""
+    TARGET_LOAD = 2
+    """The target's load after it."""
+    LARGEST_LOAD = 3
+    """The largest load after it."""
+    SOURCE_LOAD = 4
+    """The source's load before it."""
+    LARGEST_LOAD_GROWTH = 5
+    """What the largest load grows by."""
+    TRANSFER_GROWTH = 6
+    """What transfers grow by."""
+    TRANSFERS_BEFORE = 7
+    """Transfers before it."""
+    TRANSFERS_AFTER = 8
+    """Transfers after it."""
+    CRITICAL = 9
+    """Seconds on the critical path."""
+    SPAN = 10
+    """Time from the first unit's start to the last's end."""
+    TARGET_BUSY = 11
+    """How much of that the target is busy."""
+    SOURCE_BUSY = 12
+    """How much of that the source is busy."""
+    TARGET_SLACK = 13
+    """What the target is idle in it, less their seconds."""
+    LATE = 14
+    """What comes later than it can wait."""
+    LATEST = 15
+    """The most of one edge."""
+    EARLY = 16
+    """What came later than it could wait, and is sent no more."""
+    EARLIEST = 17
+    """The most of one edge, of these."""
+    READ_AT_TARGET = 18
+    """Part of the bytes read that are made at the target."""
+    MADE_AT_TARGET = 19
+    """Part of the bytes made that are read at the target."""
+    SOURCES = 20
+    """Devices they come from."""
+    EDGES_CUT = 21
+    """Edges that are cut by it."""
+    CRITICAL_PART = 22
+    """Part of their seconds that is on the critical path."""
+    CUTS_BEFORE = 23
+    """Cut edges before it."""
+    CUTS_AFTER = 24
+    """Cut edges after it."""
+    DONE = 25
+    """Part of the cycle that is over."""
+
 
 _SUMS = 13
 _BEFORE, _AFTER, _LATE, _LATEST, _EARLY, _EARLIEST, _CUT, _CUTS_BEFORE, _CUTS_AFTER = range(9)
@@ -104,7 +136,7 @@ class Schedule(NamedTuple):
     step_s: float
 
 
-class Marks(NamedTuple):
+class Workspace(NamedTuple):
     """Room to work in.
 
     Attributes:
@@ -140,7 +172,7 @@ def fill_busy(
 
 @allocating_kernel
 def look(
-    edges: Edges, seconds: Seconds, schedule: Schedule, marks: Marks, now: Now, load: FloatArray, done: float,
+    edges: Edges, seconds: Seconds, schedule: Schedule, marks: Workspace, now: MoveState, load: FloatArray, done: float,
     out: FloatArray,
 ) -> None:  # fmt: skip
     """Writes the features of the first moves of a placement.
@@ -153,18 +185,18 @@ def look(
       now: the placement, and moves; units that are there already count for nothing.
       load: [D] the placement's loads.
       done: part of the cycle that is over.
-      out: [N, F] see `FEATURES`.
+      out: [N, F] see `Feature`.
     """
     for row in range(len(out)):
         size = now.size[row]
         units, targets = now.unit[row, :size], now.device[row, :size]
         _look(edges, seconds, schedule, marks, now.devices, load, units, targets, out[row])
-        out[row, -1] = done
+        out[row, Feature.DONE] = done
 
 
 @allocating_helper
 def _look(
-    edges: Edges, seconds: Seconds, schedule: Schedule, marks: Marks, devices: IntArray, load: FloatArray,
+    edges: Edges, seconds: Seconds, schedule: Schedule, marks: Workspace, devices: IntArray, load: FloatArray,
     units: IntArray, targets: IntArray, out: FloatArray,
 ) -> None:  # fmt: skip
     step_s = schedule.step_s
@@ -227,31 +259,31 @@ def _look(
     last = max(min(int(end / step_s * parts) + 1, parts), first + 1)
     span = (last - first) / parts * step_s
     busy = schedule.busy[target, last] - schedule.busy[target, first]
-    out[0] = np.log(max(count, 1))
-    out[1] = took / step_s
-    out[2] = loads[target] / step_s
-    out[3] = loads.max() / step_s
-    out[4] = load[source] / step_s
-    out[5] = (loads.max() - load.max()) / step_s
-    out[6] = (sums[_AFTER] - sums[_BEFORE]) / step_s
-    out[7] = sums[_BEFORE] / step_s
-    out[8] = sums[_AFTER] / step_s
-    out[9] = critical / step_s
-    out[10] = span / step_s
-    out[11] = busy / span
-    out[12] = (schedule.busy[source, last] - schedule.busy[source, first]) / span
-    out[13] = (span - busy - took) / step_s
-    out[14] = sums[_LATE] / step_s
-    out[15] = sums[_LATEST] / step_s
-    out[16] = sums[_EARLY] / step_s
-    out[17] = sums[_EARLIEST] / step_s
-    out[18] = sums[_READ_FROM] / max(sums[_READ], 1.0)
-    out[19] = sums[_MADE_FOR] / max(sums[_MADE], 1.0)
-    out[20] = sources
-    out[21] = sums[_CUT]
-    out[22] = critical / max(left, 1e-12)
-    out[23] = sums[_CUTS_BEFORE]
-    out[24] = sums[_CUTS_AFTER]
+    out[Feature.LOG_UNITS] = np.log(max(count, 1))
+    out[Feature.SECONDS] = took / step_s
+    out[Feature.TARGET_LOAD] = loads[target] / step_s
+    out[Feature.LARGEST_LOAD] = loads.max() / step_s
+    out[Feature.SOURCE_LOAD] = load[source] / step_s
+    out[Feature.LARGEST_LOAD_GROWTH] = (loads.max() - load.max()) / step_s
+    out[Feature.TRANSFER_GROWTH] = (sums[_AFTER] - sums[_BEFORE]) / step_s
+    out[Feature.TRANSFERS_BEFORE] = sums[_BEFORE] / step_s
+    out[Feature.TRANSFERS_AFTER] = sums[_AFTER] / step_s
+    out[Feature.CRITICAL] = critical / step_s
+    out[Feature.SPAN] = span / step_s
+    out[Feature.TARGET_BUSY] = busy / span
+    out[Feature.SOURCE_BUSY] = (schedule.busy[source, last] - schedule.busy[source, first]) / span
+    out[Feature.TARGET_SLACK] = (span - busy - took) / step_s
+    out[Feature.LATE] = sums[_LATE] / step_s
+    out[Feature.LATEST] = sums[_LATEST] / step_s
+    out[Feature.EARLY] = sums[_EARLY] / step_s
+    out[Feature.EARLIEST] = sums[_EARLIEST] / step_s
+    out[Feature.READ_AT_TARGET] = sums[_READ_FROM] / max(sums[_READ], 1.0)
+    out[Feature.MADE_AT_TARGET] = sums[_MADE_FOR] / max(sums[_MADE], 1.0)
+    out[Feature.SOURCES] = sources
+    out[Feature.EDGES_CUT] = sums[_CUT]
+    out[Feature.CRITICAL_PART] = critical / max(left, 1e-12)
+    out[Feature.CUTS_BEFORE] = sums[_CUTS_BEFORE]
+    out[Feature.CUTS_AFTER] = sums[_CUTS_AFTER]
 
 
 @helper

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.np.random.distributions import random_standard_normal
+from numba.np.random.generator_core import next_double, next_uint32
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import BoolArray, IntArray, LongArray
@@ -18,6 +20,7 @@ from tfplace.core.kernels import allocating_helper, allocating_kernel, helper
 _ANY_DEVICE = 0.02
 _SPREAD = 0.3
 _IDLE_DRAWS = 10_000
+_WORD = 1 << 32
 
 CLUSTER, SWAP, BORDER, ACROSS, SET, CRITICAL = range(6)
 """Kinds of moves; see `tfplace.local_search.moves`."""
@@ -46,7 +49,7 @@ class Lists(NamedTuple):
     value: IntArray
 
 
-class Parts(NamedTuple):
+class Neighborhoods(NamedTuple):
     """What moves are made of.
 
     Attributes:
@@ -86,7 +89,7 @@ class Path(NamedTuple):
     until: NDArray[np.float64]
 
 
-class Now(NamedTuple):
+class MoveState(NamedTuple):
     """A placement, what is worked out for it, and moves of it.
 
     Attributes:
@@ -128,8 +131,8 @@ def lists(rows: Sequence[Sequence[int]]) -> Lists:
 
 @allocating_kernel
 def draw(
-    of: Parts, path: Path, now: Now, rng: Any, done: float, critical: float, so_far: tuple[int, int, int], stale: bool,
-    asked: bool,
+    of: Neighborhoods, path: Path, now: MoveState, rng: Any, done: float, critical: float, so_far: tuple[int, int, int],
+    stale: bool, asked: bool,
 ) -> tuple[int, int, int, bool]:  # fmt: skip
     """Draws moves that change something, until there are as many as `now` has room for or many draws found none.
 
@@ -150,13 +153,13 @@ def draw(
     kinds = 5 if len(of.sets.label) else 4
     count, draws, good = so_far
     while count < len(now.size) and draws < _IDLE_DRAWS:
-        taken = asked or rng.random() < critical
+        taken = asked or _part(rng) < critical
         if taken and not asked:
             if stale and good <= 0:
                 return count, draws, good, True
             good -= 1
         asked = False
-        one(of, path, now, rng, done, CRITICAL if taken and len(path.unit) else rng.integers(0, kinds), count)
+        one(of, path, now, rng, done, CRITICAL if taken and len(path.unit) else _below(rng, kinds), count)
         draws += 1
         if _changes(of, now, count):
             count += 1
@@ -164,21 +167,21 @@ def draw(
 
 
 @allocating_helper
-def one(of: Parts, path: Path, now: Now, rng: Any, done: float, kind: int, row: int) -> None:
+def one(of: Neighborhoods, path: Path, now: MoveState, rng: Any, done: float, kind: int, row: int) -> None:
     """Draws a move of a kind: its units, none if the draw found none, and where they go, in a row of `now`."""
     now.size[row] = 0
     if kind == CRITICAL:
         _critical(of, path, now, rng, done, row)
     elif kind == CLUSTER:
         level = _level(of, rng, done)
-        cluster = rng.integers(0, _sets(of.clusters, level))
+        cluster = _below(rng, _sets(of.clusters, level))
         first, last = _span(of.clusters, level, cluster)
-        inside = of.clusters.member[level, first + rng.integers(0, last - first)]
+        inside = of.clusters.member[level, first + _below(rng, last - first)]
         _whole(of, now, row, level, cluster, _elsewhere(of, now, rng, inside))
     elif kind == SWAP:
         _swap(of, now, rng, done, row)
     elif kind == SET:
-        unit = rng.integers(0, len(now.devices))
+        unit = _below(rng, len(now.devices))
         _of_set(of, now, rng, row, unit, _elsewhere(of, now, rng, unit))
     else:
         unit, device = _at_border(of, now, rng)
@@ -190,28 +193,40 @@ def one(of: Parts, path: Path, now: Now, rng: Any, done: float, kind: int, row: 
 
 
 @allocating_helper
-def _critical(of: Parts, path: Path, now: Now, rng: Any, done: float, row: int) -> None:
-    at = np.searchsorted(path.until, rng.random() * path.until[-1], "right")
-    at = min(at, len(path.unit) - 1)
+def _critical(of: Neighborhoods, path: Path, now: MoveState, rng: Any, done: float, row: int) -> None:
+    at = _after(path.until, _part(rng) * path.until[len(path.until) - 1])
     unit, other = path.unit[at, 0], path.unit[at, 1]
-    if other >= 0 and rng.random() < 0.5:
+    if other >= 0 and _part(rng) < 0.5:
         unit, other = other, unit
     device = _elsewhere(of, now, rng, unit) if other < 0 else now.devices[other]
     if device == now.devices[unit]:
         return
-    if len(of.sets.label) and rng.random() < 0.5:
+    if len(of.sets.label) and _part(rng) < 0.5:
         _of_set(of, now, rng, row, unit, device)
-    elif rng.random() < 0.5:
+    elif _part(rng) < 0.5:
         level = _level(of, rng, done)
         _whole(of, now, row, level, of.clusters.label[level, unit], device)
     else:
         _region(of, now, rng, done, row, unit, device)
 
 
+@helper
+def _after(until: NDArray[np.float64], seconds: float) -> int:
+    """The first part of a path that is over after so many seconds, or else the last one."""
+    low, high = 0, len(until) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if until[middle] > seconds:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 @allocating_helper
-def _swap(of: Parts, now: Now, rng: Any, done: float, row: int) -> None:
+def _swap(of: Neighborhoods, now: MoveState, rng: Any, done: float, row: int) -> None:
     level = _level(of, rng, done)
-    one, other = rng.integers(0, _sets(of.clusters, level)), rng.integers(0, _sets(of.clusters, level))
+    one, other = _below(rng, _sets(of.clusters, level)), _below(rng, _sets(of.clusters, level))
     here = now.devices[of.clusters.member[level, _span(of.clusters, level, one)[0]]]
     there = now.devices[of.clusters.member[level, _span(of.clusters, level, other)[0]]]
     if here != there:
@@ -220,7 +235,7 @@ def _swap(of: Parts, now: Now, rng: Any, done: float, row: int) -> None:
 
 
 @helper
-def _whole(of: Parts, now: Now, row: int, level: int, cluster: int, device: int) -> None:
+def _whole(of: Neighborhoods, now: MoveState, row: int, level: int, cluster: int, device: int) -> None:
     """Adds a cluster to the move."""
     first, last = _span(of.clusters, level, cluster)
     for i in range(first, last):
@@ -228,22 +243,22 @@ def _whole(of: Parts, now: Now, row: int, level: int, cluster: int, device: int)
 
 
 @allocating_helper
-def _of_set(of: Parts, now: Now, rng: Any, row: int, unit: int, device: int) -> None:
+def _of_set(of: Neighborhoods, now: MoveState, rng: Any, row: int, unit: int, device: int) -> None:
     """Adds the set that a unit is in: all of it that may go, or what is on its device, or a stretch of either."""
-    level = rng.integers(0, len(of.sets.label))
+    level = _below(rng, len(of.sets.label))
     first, last = _span(of.sets, level, of.sets.label[level, unit])
-    here = rng.random() < 0.5
+    here = _part(rng) < 0.5
     for i in range(first, last):
         v = of.sets.member[level, i]
         if of.may[v, device] and (not here or now.devices[v] == now.devices[unit]):
             _add(now, row, v, device)
-    if rng.random() < 0.5:
+    if _part(rng) < 0.5:
         count = now.size[row]
-        length = int(float(count) ** rng.random()) + 1
+        length = int(float(count) ** _part(rng)) + 1
         at = 0
         while at < count and of.place[now.unit[row, at]] < of.place[unit]:
             at += 1
-        begin = max(at - rng.integers(0, length), 0)
+        begin = max(at - _below(rng, length), 0)
         end = min(begin + length, count)
         for i in range(begin, end):
             now.unit[row, i - begin] = now.unit[row, i]
@@ -251,11 +266,11 @@ def _of_set(of: Parts, now: Now, rng: Any, row: int, unit: int, device: int) -> 
 
 
 @allocating_helper
-def _region(of: Parts, now: Now, rng: Any, done: float, row: int, unit: int, device: int) -> None:
+def _region(of: Neighborhoods, now: MoveState, rng: Any, done: float, row: int, unit: int, device: int) -> None:
     """Adds what is around a unit on its device, nearest first."""
     level = _level(of, rng, done)
     mean = len(now.devices) / _sets(of.clusters, level)
-    size = min(max(int(np.rint(mean * (0.5 + rng.random()))), 1), len(now.devices))
+    size = min(max(int(np.rint(mean * (0.5 + _part(rng)))), 1), len(now.devices))
     now.size[row] = around(of.near, now.devices, unit, now.seen, now.unit[row, :size])
     for i in range(now.size[row]):
         now.device[row, i] = device
@@ -292,19 +307,19 @@ def around(near: Lists, devices: IntArray, unit: int, seen: BoolArray, out: IntA
 
 
 @allocating_helper
-def _elsewhere(of: Parts, now: Now, rng: Any, unit: int) -> int:
+def _elsewhere(of: Neighborhoods, now: MoveState, rng: Any, unit: int) -> int:
     """The device of a neighbour of the unit, or a random one."""
     first, last = of.near.first[unit], of.near.first[unit + 1]
-    drawn = rng.random()
+    drawn = _part(rng)
     if drawn < 0.5 and last > first:
-        return now.devices[of.near.value[first + rng.integers(0, last - first)]]
+        return now.devices[of.near.value[first + _below(rng, last - first)]]
     choice = of.allowed if drawn > 1 - _ANY_DEVICE else of.usual
     first, last = choice.first[of.kind[unit]], choice.first[of.kind[unit] + 1]
-    return choice.value[first + rng.integers(0, last - first)]
+    return choice.value[first + _below(rng, last - first)]
 
 
 @allocating_helper
-def _at_border(of: Parts, now: Now, rng: Any) -> tuple[int, int]:
+def _at_border(of: Neighborhoods, now: MoveState, rng: Any) -> tuple[int, int]:
     """A unit with an edge to another device, and that device; (-1, -1) if there is none."""
     if now.cuts[0] < 0:
         count = 0
@@ -315,23 +330,45 @@ def _at_border(of: Parts, now: Now, rng: Any) -> tuple[int, int]:
         now.cuts[0] = count
     if now.cuts[0] == 0:
         return -1, -1
-    edge = now.cut[rng.integers(0, now.cuts[0])]
+    edge = now.cut[_below(rng, now.cuts[0])]
     unit, other = of.src[edge], of.dst[edge]
-    if rng.random() >= 0.5:
+    if _part(rng) >= 0.5:
         unit, other = other, unit
     return unit, now.devices[other]
 
 
 @allocating_helper
-def _level(of: Parts, rng: Any, done: float) -> int:
+def _level(of: Neighborhoods, rng: Any, done: float) -> int:
     """A level near the one whose turn it is: the coarsest at first, single units at the end."""
     count = len(of.clusters.label)
-    turn = (1.0 - done) * (count - 1) + _SPREAD * count * rng.standard_normal()
+    turn = (1.0 - done) * (count - 1) + _SPREAD * count * random_standard_normal(rng.bit_generator)
     return min(max(int(np.rint(turn)), 0), count - 1)
 
 
+@allocating_helper
+def _part(rng: Any) -> float:
+    """The generator's `random`, whose overload takes several times as long to compile."""
+    return next_double(rng.bit_generator)
+
+
+@allocating_helper
+def _below(rng: Any, count: int) -> int:
+    """The generator's `integers` from 0 on, of which there are at least one and fewer than 2^32."""
+    if count == 1:
+        return 0
+    number = np.uint64(count)
+    drawn = np.uint64(next_uint32(rng.bit_generator)) * number
+    rest = drawn & np.uint64(_WORD - 1)
+    if rest < number:
+        threshold = np.uint64(_WORD - count) % number
+        while rest < threshold:
+            drawn = np.uint64(next_uint32(rng.bit_generator)) * number
+            rest = drawn & np.uint64(_WORD - 1)
+    return np.int64(drawn >> np.uint64(32))  # type: ignore[return-value]
+
+
 @helper
-def _changes(of: Parts, now: Now, row: int) -> bool:
+def _changes(of: Neighborhoods, now: MoveState, row: int) -> bool:
     """Whether a move is allowed and changes something."""
     changes = False
     for i in range(now.size[row]):
@@ -354,7 +391,7 @@ def _span(of: Levels, level: int, number: int) -> tuple[int, int]:
 
 
 @helper
-def _add(now: Now, row: int, unit: int, device: int) -> None:
+def _add(now: MoveState, row: int, unit: int, device: int) -> None:
     i = now.size[row]
     now.unit[row, i] = unit
     now.device[row, i] = device

@@ -20,7 +20,7 @@ class MoveSelector(Protocol):
         """[K] rows, at most so many, best first.
 
         Args:
-          move_features: [N, F] `tfplace.local_search.move_features_kernel.FEATURES` of each move.
+          move_features: [N, F] `tfplace.local_search.move_features_kernel.Feature` of each move.
           count: moves that are to be tried.
         """
 

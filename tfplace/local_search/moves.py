@@ -15,7 +15,7 @@ from tfplace.group.unit_sets import UnitSets
 from tfplace.group.vicinity import Vicinity
 from tfplace.local_search.devices import compute_devices
 from tfplace.local_search.move_features import MoveFeatures
-from tfplace.local_search.move_kernel import Lists, Now, Parts, Path, draw, levels, lists
+from tfplace.local_search.move_kernel import Lists, MoveState, Neighborhoods, Path, draw, levels, lists
 from tfplace.local_search.move_selector import MoveSelector
 
 _CRITICAL = 0.65
@@ -114,7 +114,7 @@ class Moves:
         """The critical path, as it was last asked for."""
         return self._path.fields
 
-    def at(self, devices: IntArray, count: int) -> Now:
+    def at(self, devices: IntArray, count: int) -> MoveState:
         """The placement [U], with room for so many moves."""
         if len(self._now.fields.size) != count:
             self._now = ByAddress(_room(self.parts, count))
@@ -141,16 +141,16 @@ class Moves:
             self._path = ByAddress(Path(unit, np.cumsum(path.seconds)))
 
 
-def drawn(now: Now, row: int) -> Move:
+def drawn(now: MoveState, row: int) -> Move:
     """The move in a row."""
     count = now.size[row]
     return Move(now.unit[row, :count].copy(), now.device[row, :count].copy())
 
 
-def _room(parts: Parts, count: int) -> Now:
+def _room(parts: Neighborhoods, count: int) -> MoveState:
     """For so many moves of a placement."""
     units = len(parts.place)
-    return Now(
+    return MoveState(
         np.zeros(units, np.int32),
         np.zeros(len(parts.src), np.int64),
         np.array([-1]),
@@ -162,13 +162,13 @@ def _room(parts: Parts, count: int) -> Now:
 
 
 @functools.lru_cache(maxsize=1)
-def _parts(problem: Problem) -> Parts:
+def _parts(problem: Problem) -> Neighborhoods:
     """Kept, since a portfolio searches one problem again and again, and this takes seconds for a large graph."""
     rows, kind = np.unique(problem.allowed, axis=0, return_inverse=True)
     compute = {*compute_devices(problem).tolist()}
     allowed = [np.flatnonzero(row).tolist() for row in rows]
     near, sets = Vicinity(problem), UnitSets(problem)
-    return Parts(
+    return Neighborhoods(
         levels(near.labels, near.clusters, problem.num_units),
         levels(sets.labels, sets.sets, problem.num_units),
         sets.place,

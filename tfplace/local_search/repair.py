@@ -10,9 +10,9 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.search_context import SearchContext, best_of
 from tfplace.group.scope import scope
 from tfplace.local_search.grouped_context import GroupedContext, in_groups
-from tfplace.schedule.scheduler import Scheduler
-from tfplace.schedule.tasks import LAST_RESORT, NEVER, PREFERRED, Units
-from tfplace.schedule.variants import best_plan
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.tasks import LAST_RESORT, NEVER, PREFERRED, Units
+from tfplace.schedule.list_scheduling.variants import best_plan
 
 _LAYERS = 16
 """Layers that are planned as a whole: so few that a device is left with room for their gradients."""

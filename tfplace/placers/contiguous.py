@@ -10,9 +10,9 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.local_search.devices import single_devices
-from tfplace.schedule.cuts import Table, cut, make_table
-from tfplace.schedule.ideals import Ideals, all_ideals, chain, depth_first_order
-from tfplace.schedule.pieces import Order, Pieces, make_pieces
+from tfplace.schedule.pipeline.cuts import Table, cut, make_table
+from tfplace.schedule.pipeline.ideals import Ideals, all_ideals, chain, depth_first_order
+from tfplace.schedule.pipeline.pieces import Order, Pieces, make_pieces
 
 _IDEALS = 60_000
 _BLOCKS = 2000

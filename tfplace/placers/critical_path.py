@@ -7,10 +7,10 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
-from tfplace.schedule.ranks import downward_rank, ready_first
-from tfplace.schedule.scheduler import Schedule, Scheduler
-from tfplace.schedule.tasks import PREFERRED
-from tfplace.schedule.variants import Variants, best_plan
+from tfplace.schedule.list_scheduling.ranks import downward_rank, ready_first
+from tfplace.schedule.list_scheduling.scheduler import Schedule, Scheduler
+from tfplace.schedule.list_scheduling.tasks import PREFERRED
+from tfplace.schedule.list_scheduling.variants import Variants, best_plan
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))
@@ -24,7 +24,7 @@ class CriticalPath(Placer):
     Departures: the ops of one unit share a device, and a unit with an op on the path goes with it where it may and
     while that takes no more than half of the device's memory. The host CPU is a last resort. The paper's plan is the
     first of up to 20, of which the simulated best is returned. The others take links to be 4, 16 or 64 times slower, or
-    plan groups of units as single tasks (`tfplace.schedule.fuse`).
+    plan groups of units as single tasks (`tfplace.schedule.list_scheduling.fuse`).
     """
 
     citation = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tfplace.core.arrays import IntArray
 from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
-from tfplace.schedule.scheduler import Scheduler
-from tfplace.schedule.variants import Variants, best_plan
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.variants import Variants, best_plan
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("topological", 1000), ("topological", 300), ("heavy_edge", 100))
@@ -20,7 +20,7 @@ class Etf(Placer):
     breaks ties by any static priority.
 
     The paper's plan is the first of up to 16, of which the simulated best is returned. The others take links to be 4,
-    16 or 64 times slower, or plan groups of units as single tasks (`tfplace.schedule.fuse`).
+    16 or 64 times slower, or plan groups of units as single tasks (`tfplace.schedule.list_scheduling.fuse`).
     """
 
     citation = (

@@ -19,8 +19,8 @@ from tfplace.local_search.batches import try_all
 from tfplace.local_search.devices import settle, single_devices
 from tfplace.local_search.grouped_context import GroupedContext
 from tfplace.registry import PLACERS
-from tfplace.schedule.cp_model import Limits
-from tfplace.schedule.cp_process import ask, check_installed
+from tfplace.schedule.exact.cp_model import Limits
+from tfplace.schedule.exact.cp_process import ask, check_installed
 
 _STARTS = {STEP_TIME: ("single", "expert", "heft", "etf"), THROUGHPUT: ("single", "expert", "contiguous")}
 _IMPROVERS = {STEP_TIME: "local_search", THROUGHPUT: "load_search"}
@@ -45,7 +45,8 @@ class Exact(Placer):
 
     At most 2,000 placements are all evaluated. Otherwise the best of some cheap starts, improved for a fifth of the
     budget, is given as a hint to CP-SAT, which has three quarters of the rest; every better solution it finds is
-    evaluated, and what is left of the budget improves the best of all. The models are in `tfplace.schedule.cp_model`:
+    evaluated, and what is left of the budget improves the best of all. The models are in
+    `tfplace.schedule.exact.cp_model`:
 
     - throughput: the objective itself; what is proven optimal is so.
     - step time: a schedule that may choose the order of ops and transfers, which the simulator does not. Its bound
@@ -58,7 +59,7 @@ class Exact(Placer):
 
     With a budget in evaluations CP-SAT runs on one thread for 0.002 of its deterministic seconds per evaluation, so
     that the answer is always the same. It needs OR-Tools, `pip install 'tfplace[exact]'`, and has a process of its own
-    (`tfplace.schedule.cp_process`), which takes a second or two to start.
+    (`tfplace.schedule.exact.cp_process`), which takes a second or two to start.
 
     Args:
       groups: the most units, or groups of them, that CP-SAT decides.

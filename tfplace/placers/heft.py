@@ -9,9 +9,9 @@ from itertools import product
 from tfplace.core.arrays import IntArray
 from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
-from tfplace.schedule.scheduler import Scheduler
-from tfplace.schedule.tasks import Units
-from tfplace.schedule.variants import PlanWith, Variants, best_plan
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.tasks import Units
+from tfplace.schedule.list_scheduling.variants import PlanWith, Variants, best_plan
 
 _SLOWER = (4.0, 16.0, 64.0)
 _GROUPS = (("topological", 300), ("merge", 300), ("topological", 100), ("merge", 100))
@@ -23,8 +23,8 @@ class Heft(Placer):
     Departures from the paper: the ops of one unit share a device, which the first of them in rank order decides. Means
     are over accelerators, and a host CPU beside them is considered only for what may be nowhere else, or if no
     accelerator has memory left. A device is considered while it has room for what it would hold in rank order
-    (`tfplace.schedule.kernel`); since that is an estimate, plans are made again with less memory as long as none fits
-    when simulated.
+    (`tfplace.schedule.list_scheduling.kernel`). Since that is an estimate, plans are made again with less memory as
+    long as none fits when simulated.
 
     The paper's plan is the first of up to 20, of which the simulated best is returned. The others take links to be 4,
     16 or 64 times slower, or plan groups of units, which share a device: with the paper's rule; or with transfers that

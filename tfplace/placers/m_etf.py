@@ -5,8 +5,8 @@ from __future__ import annotations
 from tfplace.core.arrays import IntArray
 from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
-from tfplace.schedule.scheduler import Scheduler
-from tfplace.schedule.variants import Variants, best_plan
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.variants import Variants, best_plan
 
 _SLOWER = (1.0, 4.0, 16.0, 64.0)
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))
@@ -22,8 +22,8 @@ class MEtf(Placer):
     of planning; variables are reserved when a unit's first op is planned, temporary memory is not known. A transfer's
     arrival is estimated anew when it comes to be the earliest. The host CPU is a last resort. The paper fuses ops that
     share a consumer or a colocation; here the plan of single ops is the first of up to 20, of which the simulated best
-    is returned. The others plan groups of units as single tasks (`tfplace.schedule.fuse`), or take links to be 4, 16 or
-    64 times slower.
+    is returned. The others plan groups of units as single tasks (`tfplace.schedule.list_scheduling.fuse`), or take
+    links to be 4, 16 or 64 times slower.
     """
 
     citation = (

@@ -6,7 +6,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
-from tfplace.schedule.tasks import link_seconds
+from tfplace.schedule.list_scheduling.tasks import link_seconds
 from tfplace.simulation.joint import twins
 
 

@@ -17,7 +17,7 @@ from tfplace.learned.policies.placeto import Placeto
 from tfplace.learned.training.learned_move_selector import AMONG, LearnedMoveSelector
 from tfplace.local_search.annealing import Annealing
 from tfplace.local_search.devices import single_devices
-from tfplace.local_search.move_features_kernel import FEATURES
+from tfplace.local_search.move_features_kernel import Feature
 from tfplace.local_search.move_selector import MoveSelector
 from tfplace.local_search.penalized_cost import begin
 from tfplace.pretraining.artifact_cache import Arrays, kept
@@ -115,7 +115,7 @@ class _Recorder:
     def __init__(self, selector: LearnedMoveSelector | None, rng: np.random.Generator) -> None:
         self._selector = selector
         self._rng = rng
-        self._picked = np.zeros((0, len(FEATURES)), np.float32)
+        self._picked = np.zeros((0, len(Feature)), np.float32)
         self._move_features: list[NDArray[np.float32]] = []
         self._gains: list[NDArray[np.float32]] = []
 
@@ -134,7 +134,7 @@ class _Recorder:
 
     def written(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """[N, F] and [N]."""
-        return np.concatenate([np.zeros((0, len(FEATURES)), np.float32), *self._move_features]), np.concatenate(
+        return np.concatenate([np.zeros((0, len(Feature)), np.float32), *self._move_features]), np.concatenate(
             [np.zeros(0, np.float32), *self._gains]
         )
 

@@ -1,1 +1,1 @@
-"""List scheduling on flat arrays: the kernels that several placers share."""
+"""Scheduling on flat arrays, which several placers share: list scheduling, constraint programs, pipelines."""

@@ -203,7 +203,7 @@ def _stopped(search: Search) -> tuple[str, ...]:
         return ()
     why = str(search.broken).rstrip(".")
     who = _HELPERS.get(type(search.broken), "the evaluator")
-    return (f"after {search.evaluations} evaluations {who} could not go on ({why}); this is the best until then",)
+    return (f"after {search.evaluations} evaluations {who} stopped ({why}); this is the best placement until then",)
 
 
 def _final_cost(search: Search, chosen: IntArray) -> StepCost:

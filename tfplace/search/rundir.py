@@ -110,7 +110,7 @@ class RunDirectory:
             return
         if not resume:
             raise InputError(
-                f"run directory {self.path}, in which a run was begun", "another directory", "Or go on with that run."
+                f"run directory {self.path}, in which a run was begun", "another directory", "Or resume that run."
             )
         before = _read_config(path)
         if differ := [k for k in {**before, **config} if k != "versions" and before.get(k) != config.get(k)]:

@@ -328,7 +328,7 @@ def _fill(p: Program, s: Scratch, o: Flags, d: int, now: float, limit: float) ->
 @inlined
 def _start_next(p: Program, s: Scratch, o: Flags, d: int, q: int, now: float, limit: float) -> None:
     v = _next_op(s, o, d, q)
-    if o.work in (FIRST, IN_TURN):
+    if o.work == FIRST or o.work == IN_TURN:  # noqa: PLR1714 (numba cuts branches of this form)
         x = s.devices[d].work_head
         if x >= 0 and (o.work == FIRST or v < 0 or s.transfers[x].asked <= s.ready[v]):
             _start_work(p, s, d, q, now)
@@ -489,7 +489,7 @@ def _make_ready(p: Program, s: Scratch, o: Flags, v: int, now: float) -> None:
 @inlined
 def _next_op(s: Scratch, o: Flags, d: int, q: int) -> int:
     """The op the slot would start next, or -1."""
-    if o.order in (FIFO, RANDOM):
+    if o.order == FIFO or o.order == RANDOM:  # noqa: PLR1714
         return s.queue[s.devices[d].head].op if s.devices[d].head < s.devices[d].tail else -1
     if o.order == INLINE and s.slots[q].front >= 0:
         return s.slots[q].front

@@ -21,7 +21,6 @@ what single paths say, and at the last of them only.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.by_address import ByAddress
-from tfplace.core.kernels import allocating_helper, allocating_kernel, helper
+from tfplace.core.kernels import helper, kernel
 
 _MOST = 400
 """Ops looked at for each op and device."""
@@ -71,6 +70,9 @@ class _Work(NamedTuple):
       rest: [V, D] for the op and device at hand; holds where `seen` is of this turn.
       seen: [V] turn in which an op was met last.
       found: [4, most] elsewhere, head, seconds and rest on the device at hand, of the ops found before it.
+      by_head: [most] the found ops in the order of their heads.
+      turn: [most] position of each found op when those with the latest `elsewhere` are first.
+      heap: [2, V + most] pairs.
     """
 
     h: FloatArray
@@ -80,6 +82,9 @@ class _Work(NamedTuple):
     rest: FloatArray
     seen: LongArray
     found: FloatArray
+    by_head: LongArray
+    turn: LongArray
+    heap: FloatArray
 
 
 def heads(incoming: Incoming, seconds: FloatArray, sending: Sending) -> FloatArray:
@@ -92,15 +97,27 @@ def heads(incoming: Incoming, seconds: FloatArray, sending: Sending) -> FloatArr
     """
     twin = twins(seconds, sending)
     kept = _pairs(twin)
-    shape = len(seconds), len(kept)
-    seen, found = np.full(shape[0], -1, np.int64), np.zeros((4, _MOST))
     between = Sending(*(np.ascontiguousarray(table[np.ix_(kept, kept)]) for table in sending))
-    work = _Work(
-        np.zeros(shape), np.ascontiguousarray(seconds[:, kept]), incoming, between, np.zeros(shape), seen, found
-    )
+    work = make_work(incoming, np.ascontiguousarray(seconds[:, kept]), between)
     place = np.searchsorted(kept, twin[kept]).astype(np.int32)
     _heads(ByAddress(work), place)
     return np.ascontiguousarray(work.h[:, np.searchsorted(kept, twin)])
+
+
+def make_work(incoming: Incoming, seconds: FloatArray, sending: Sending, most: int = _MOST) -> _Work:
+    """What the kernels need, of which the heads are to be found.
+
+    Args:
+      incoming: edges.
+      seconds: [V, D] of ops.
+      sending: of transfers.
+      most: ops that are looked at for each.
+    """
+    shape = seconds.shape
+    return _Work(
+        np.zeros(shape), seconds, incoming, sending, np.zeros(shape), np.full(shape[0], -1, np.int64),
+        np.zeros((4, most)), np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros((2, shape[0] + most)),
+    )  # fmt: skip
 
 
 def _pairs(twin: IntArray) -> IntArray:
@@ -134,7 +151,7 @@ def twins(rows: FloatArray, tables: Sequence[FloatArray]) -> IntArray:
     return twin
 
 
-@allocating_kernel
+@kernel
 def _heads(work: _Work, twin: IntArray) -> None:
     ops, devices = work.h.shape
     for v in range(ops):
@@ -144,7 +161,7 @@ def _heads(work: _Work, twin: IntArray) -> None:
             elif np.isfinite(work.seconds[v, d]):
                 path = _by_paths(work, v, d)
                 count = _gather(work, v, d, path)
-                work.h[v, d] = max(path, _forced(work.found, count)) if count > 1 else path
+                work.h[v, d] = max(path, _forced(work, count)) if count > 1 else path
             else:
                 work.h[v, d] = np.inf
 
@@ -174,19 +191,18 @@ def _sent(work: _Work, e: int, a: int, b: int) -> float:
     )
 
 
-@allocating_helper
+@helper
 def _gather(work: _Work, v: int, d: int, above: float) -> int:
     """Fills `found` with ops before v; how many there are.
 
     Ops are taken from the last on, so the rest of each is final before it is used. One whose `elsewhere` is not above
     what is known already is of no use; what comes before it is even less.
     """
-    waiting = [0]
-    waiting.pop()
-    _look_before(work, waiting, v, v * work.h.shape[1] + d, d)
+    waiting = _look_before(work, 0, v, v * work.h.shape[1] + d, d)
     count = 0
-    while len(waiting) > 0 and count < _MOST:
-        u = -heapq.heappop(waiting)
+    while waiting > 0 and count < len(work.by_head):
+        waiting = _pop(work.heap, waiting)
+        u = -int(work.heap[0, waiting])
         elsewhere = np.inf
         for a in range(work.h.shape[1]):
             if a != d:
@@ -195,20 +211,24 @@ def _gather(work: _Work, v: int, d: int, above: float) -> int:
             work.found[0, count], work.found[1, count] = elsewhere, work.h[u, d]
             work.found[2, count], work.found[3, count] = work.seconds[u, d], work.rest[u, d]
             count += 1
-            _look_before(work, waiting, u, v * work.h.shape[1] + d, -1)
+            waiting = _look_before(work, waiting, u, v * work.h.shape[1] + d, -1)
     return count
 
 
-@allocating_helper
-def _look_before(work: _Work, waiting: list[int], w: int, turn: int, only: int) -> None:
-    """Brings the rest of what w reads up to date; w is on device `only`, where it starts, or on any if that is -1."""
+@helper
+def _look_before(work: _Work, waiting: int, w: int, turn: int, only: int) -> int:
+    """Brings the rest of what w reads up to date; w is on device `only`, where it starts, or on any if that is -1.
+
+    The heap has so many ops that wait to be looked at, the last one first; returns how many it has then.
+    """
     devices = work.h.shape[1]
     for e in range(work.incoming.first[w], work.incoming.first[w + 1]):
         u = work.incoming.src[e]
         if work.seen[u] != turn:
             work.seen[u] = turn
-            work.rest[u, :] = 0.0
-            heapq.heappush(waiting, -u)
+            for a in range(devices):
+                work.rest[u, a] = 0.0
+            waiting = _push(work.heap, waiting, -float(u), 0.0)
         for a in range(devices):
             soonest = np.inf
             if only >= 0:
@@ -217,57 +237,112 @@ def _look_before(work: _Work, waiting: list[int], w: int, turn: int, only: int) 
                 for b in range(devices):
                     soonest = min(soonest, _sent(work, e, a, b) + work.seconds[w, b] + work.rest[w, b])
             work.rest[u, a] = max(work.rest[u, a], soonest)
+    return waiting
 
 
-@allocating_helper
-def _forced(found: FloatArray, count: int) -> float:
+@helper
+def _forced(work: _Work, count: int) -> float:
     """The largest over k of the smaller of the k-th elsewhere and the time the first k take one after the other."""
-    latest_first = np.argsort(-found[0, :count])
-    elsewhere, head, work, tail = (
-        found[0][latest_first],
-        found[1][latest_first],
-        found[2][latest_first],
-        found[3][latest_first],
-    )
+    _sort(work, 1, count)
+    for i in range(count):
+        work.by_head[count - 1 - i] = int(work.heap[1, i])
+    _sort(work, 0, count)
+    for i in range(count):
+        work.found[0, i] = work.heap[0, i]
+        work.turn[int(work.heap[1, i])] = i
     low, high = 0, count - 1
     while low < high:  # the first k at which being together is no longer the quicker way
         middle = (low + high) // 2
-        if one_machine(head[: middle + 1], work[: middle + 1], tail[: middle + 1]) >= elsewhere[middle]:
+        if one_machine(work, count, middle + 1) >= work.found[0, middle]:
             high = middle
         else:
             low = middle + 1
-    best = min(elsewhere[low], one_machine(head[: low + 1], work[: low + 1], tail[: low + 1]))
+    best = min(work.found[0, low], one_machine(work, count, low + 1))
     if low > 0:
-        best = max(best, min(elsewhere[low - 1], one_machine(head[:low], work[:low], tail[:low])))
+        best = max(best, min(work.found[0, low - 1], one_machine(work, count, low)))
     return float(best)
 
 
-@allocating_helper
-def one_machine(head: FloatArray, work: FloatArray, tail: FloatArray) -> float:
-    """Seconds from 0 until the tails of all tasks are over, one at a time, if they may be interrupted.
+@helper
+def one_machine(work: _Work, count: int, first: int) -> float:
+    """Seconds from 0 until the tails of some tasks are over, one at a time, if they may be interrupted.
 
     Args:
-      head: [N] each starts no earlier.
-      work: [N] seconds.
-      tail: [N] seconds that follow.
+      work: with `found`, `by_head` and `turn`.
+      count: tasks found.
+      first: those whose turn is before this.
     """
-    order = np.argsort(head)
-    ready = [(0.0, 0.0)]
-    ready.pop()
     now = over = 0.0
-    i = 0
-    while i < len(order) or len(ready) > 0:
-        if len(ready) == 0:
-            now = max(now, head[order[i]])
-        while i < len(order) and head[order[i]] <= now:
-            heapq.heappush(ready, (-tail[order[i]], work[order[i]]))
-            i += 1
-        soonest = head[order[i]] if i < len(order) else np.inf
-        less_tail, left = heapq.heappop(ready)
+    ready = 0
+    i = _next(work, 0, count, first)
+    while i < count or ready > 0:
+        if ready == 0:
+            now = max(now, work.found[1, work.by_head[i]])
+        while i < count and work.found[1, work.by_head[i]] <= now:
+            ready = _push(work.heap, ready, -work.found[3, work.by_head[i]], work.found[2, work.by_head[i]])
+            i = _next(work, i + 1, count, first)
+        soonest = work.found[1, work.by_head[i]] if i < count else np.inf
+        ready = _pop(work.heap, ready)
+        less_tail, left = work.heap[0, ready], work.heap[1, ready]
         if now + left <= soonest:
             now += left
             over = max(over, now - less_tail)
         else:
-            heapq.heappush(ready, (less_tail, left - (soonest - now)))
+            ready = _push(work.heap, ready, less_tail, left - (soonest - now))
             now = soonest
     return over
+
+
+@helper
+def _next(work: _Work, i: int, count: int, first: int) -> int:
+    """The first position by head, from i on, of a task whose turn is before `first`."""
+    while i < count and work.turn[work.by_head[i]] >= first:
+        i += 1
+    return i
+
+
+@helper
+def _sort(work: _Work, row: int, count: int) -> None:
+    """Leaves the found ops in the heap: what is in a row of `found`, the largest first, and which op's it is."""
+    size = 0
+    for i in range(count):
+        size = _push(work.heap, size, work.found[row, i], float(i))
+    while size > 0:
+        size = _pop(work.heap, size)
+
+
+@helper
+def _push(heap: FloatArray, size: int, a: float, b: float) -> int:
+    """Adds a pair to a heap with the least pair on top; returns its new size."""
+    i = size
+    while i > 0:
+        above = (i - 1) >> 1
+        if heap[0, above] < a or (heap[0, above] == a and heap[1, above] <= b):
+            break
+        heap[0, i], heap[1, i] = heap[0, above], heap[1, above]
+        i = above
+    heap[0, i], heap[1, i] = a, b
+    return size + 1
+
+
+@helper
+def _pop(heap: FloatArray, size: int) -> int:
+    """Moves the least pair of a heap behind its end; returns its new size."""
+    size -= 1
+    top, other = heap[0, 0], heap[1, 0]
+    a, b = heap[0, size], heap[1, size]
+    i = 0
+    while 2 * i + 1 < size:
+        below = 2 * i + 1
+        if below + 1 < size and (
+            heap[0, below + 1] < heap[0, below]
+            or (heap[0, below + 1] == heap[0, below] and heap[1, below + 1] < heap[1, below])
+        ):
+            below += 1
+        if a < heap[0, below] or (a == heap[0, below] and b <= heap[1, below]):
+            break
+        heap[0, i], heap[1, i] = heap[0, below], heap[1, below]
+        i = below
+    heap[0, i], heap[1, i] = a, b
+    heap[0, size], heap[1, size] = top, other
+    return size

@@ -27,42 +27,92 @@ def _record(**fields: str) -> np.dtype[np.void]:
     return np.dtype(list(fields.items()), align=True)
 
 
-OP = _record(unit="i4", reads="i4", first="i4", input_first="i4", trips="f8", persistent="i8")
-"""unit whose device the op takes, -1 for a replicable constant that nothing reads; how many messages it reads, -1 for
-a replicable constant; the first of its messages; the first of its inputs; trips; bytes of its variables."""
+OP = _record(
+    unit="i4",  # whose device the op takes; -1 for a replicable constant that nothing reads
+    reads="i4",  # how many messages it reads; -1 for a replicable constant
+    first="i4",  # the first of its messages
+    input_first="i4",  # the first of its inputs
+    trips="f8",  # executions in a step
+    persistent="i8",  # bytes of its variables
+)
 
-MESSAGE = _record(maker="i4", alias="i4", reader_first="i4", host="i4", size="i8", volume="f8", moved="i8")
-"""Op that makes it; message whose memory it shares, or -1; the first of its readers; whether it is made in host memory;
-bytes of one execution; bytes of all trips; the same, rounded."""
+MESSAGE = _record(
+    maker="i4",  # op that makes it
+    alias="i4",  # message whose memory it shares, or -1
+    reader_first="i4",  # the first of its readers
+    host="i4",  # whether it is made in host memory
+    size="i8",  # bytes of one execution
+    volume="f8",  # bytes of all trips
+    moved="i8",  # the same, rounded
+)
 
-LINK = _record(latency="f8", bandwidth="f8", send_s="f8", send_s_per_byte="f8", receive_s="f8", receive_s_per_byte="f8")
-"""Seconds, bytes per second, and the seconds of work at either end."""
+LINK = _record(
+    latency="f8",  # seconds
+    bandwidth="f8",  # bytes per second
+    send_s="f8",  # seconds of work at the sender, for each message
+    send_s_per_byte="f8",
+    receive_s="f8",  # the same at the receiver
+    receive_s_per_byte="f8",
+)
 
 DEVICE = _record(
-    head="i4", tail="i4", front="i4", back="i4", work_head="i4", work_tail="i4", tasks="i4", active="i4", touched="i4",
-    in_use="i8", shown="i8", peak="i8", since="f8", transfer="f8", compute="f8", work="f8", left="f8",
-)  # fmt: skip
-"""Stretch of the queue that holds its ready ops; or first and last of a list of them; first and last transfer that
-waits for its work; tasks at once; transfers going on; bytes in use now, after the last instant and at most; when
-transfers began to go on; seconds of transfers, ops and work; seconds of ops not yet started."""
+    head="i4",  # stretch of the queue that holds its ready ops: begin
+    tail="i4",  # and end
+    front="i4",  # or the first of a list of them
+    back="i4",  # and the last
+    work_head="i4",  # first transfer that waits for its work
+    work_tail="i4",  # and the last
+    tasks="i4",  # ops and works that it runs now
+    active="i4",  # transfers going on
+    touched="i4",  # whether it may start something, or its memory has changed
+    in_use="i8",  # bytes now
+    shown="i8",  # bytes after the last instant
+    peak="i8",  # bytes at most
+    since="f8",  # when transfers began to go on
+    transfer="f8",  # seconds of transfers
+    compute="f8",  # seconds of ops
+    work="f8",  # seconds of the work of transfers
+    left="f8",  # seconds of ops not yet started
+)
 
-SLOT = _record(task="i4", last="i4", share="i4", front="i4", back="i4", until="f8")
-"""Op, or number of ops + transfer whose work is done, or -1; the task before; number of tasks for which `until` holds;
-first and last of the ops kept for this slot; when the task finishes, infinite without one."""
+SLOT = _record(
+    task="i4",  # op, or number of ops + transfer whose work is done, or -1
+    last="i4",  # the task before
+    share="i4",  # number of tasks for which `until` holds
+    front="i4",  # first of the ops kept for this slot
+    back="i4",  # and the last
+    until="f8",  # when the task finishes; infinite without one
+)
 
 TRANSFER = _record(
-    message="i4", src="i4", dst="i4", copy="i4", blocks="i4", after="i4", next="i4", order="i4",
-    start="f8", end="f8", asked="f8",
-)  # fmt: skip
-"""What, from where, to where; whether between the two memories of one device; first of the transfers that start when
-this one ends, and next with the same blocker, or -1; next that waits for the same device's work; its place in the order
-of all on the wire; when it is on the wire; when its work was asked for."""
+    message="i4",  # what
+    src="i4",  # from where
+    dst="i4",  # to where
+    copy="i4",  # whether between the two memories of one device
+    blocks="i4",  # first of the transfers that start when this one ends, or -1
+    after="i4",  # next with the same blocker, or -1
+    next="i4",  # next that waits for the same device's work
+    order="i4",  # its place in the order of all on the wire
+    start="f8",  # when it is on the wire: begin
+    end="f8",  # and end
+    asked="f8",  # when its work was asked for
+)
 
-CHANNEL = _record(free="f8", last="i4")
-"""When it is free of everything requested so far, and the transfer that ends then."""
+CHANNEL = _record(
+    free="f8",  # when it is free of everything requested so far
+    last="i4",  # the transfer that ends then
+)
 
-READY = _record(since="f8", op="i4")
-CHANGE = _record(when="f8", in_use="i8", device="i4")
+READY = _record(
+    since="f8",  # when an op became ready
+    op="i4",
+)
+
+CHANGE = _record(
+    when="f8",  # seconds
+    in_use="i8",  # bytes from then on
+    device="i4",
+)
 
 
 class Program(NamedTuple):

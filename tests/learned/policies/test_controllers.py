@@ -262,7 +262,7 @@ def test_controllers_that_do_not_come_back_leave_the_best_so_far(problem, asynch
         problem, placer="seq2seq", budget=1000, controllers=Controllers(Losing(2), asynchronous=asynchronous)
     )
     assert placement.cost.peak_bytes.min() >= 0  # the simulator still tells everything
-    assert placement.notes[0].startswith("after ") and "controllers could not go on" in placement.notes[0]
+    assert placement.notes[0].startswith("after ") and "controllers stopped" in placement.notes[0]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -320,7 +320,8 @@ def test_an_asynchronous_run_that_is_over_is_over_without_a_checkpoint_too(probl
 def test_placers_without_controllers_are_refused(problem):
     with pytest.raises(InputError) as refused:
         search_placement(problem, placer="post", budget=10, controllers=Controllers(InProcessEngine(2)))
-    assert "'post'" in refused.value.received and "hierarchical, seq2seq" in refused.value.hint
+    assert refused.value.received == "controllers with placer 'post'"
+    assert "hierarchical, seq2seq" in refused.value.hint
 
 
 def test_a_run_with_other_controllers_is_another_run(problem, tmp_path):

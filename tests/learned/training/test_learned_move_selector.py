@@ -5,9 +5,9 @@ import pytest
 
 from tfplace.errors import InputError
 from tfplace.learned.training.learned_move_selector import LearnedMoveSelector, lesson, stretched
-from tfplace.local_search.move_features_kernel import FEATURES
+from tfplace.local_search.move_features_kernel import Feature
 
-F, H = len(FEATURES), 3
+F, H = len(Feature), 3
 
 
 def values(rng):

@@ -14,8 +14,8 @@ from tfplace.group.unit_graph import variable_bytes
 from tfplace.learned.features.prior import prior_logits
 from tfplace.learned.features.unit_features import DIMENSIONS, OUTPUTS, Float32, mean_over_units, shape_rows, unit_edges
 from tfplace.local_search.devices import compute_devices
-from tfplace.schedule.ranks import downward_rank, upward_rank
-from tfplace.schedule.tasks import Tasks, make_tasks
+from tfplace.schedule.list_scheduling.ranks import downward_rank, upward_rank
+from tfplace.schedule.list_scheduling.tasks import Tasks, make_tasks
 
 TYPE_BUCKETS = 32
 """Op types are known by a hash, so that a type never seen has features too."""

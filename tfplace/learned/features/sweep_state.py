@@ -5,19 +5,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.by_address import ByAddress
-from tfplace.core.kernels import allocating_kernel, kernel
+from tfplace.core.kernels import helper, kernel
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
 from tfplace.group.unit_graph import variable_bytes
 from tfplace.learned.features.graph_inputs import GraphInputs
 from tfplace.learned.features.unit_features import Float32
-from tfplace.schedule.tasks import link_seconds
+from tfplace.schedule.list_scheduling.tasks import link_seconds
 
 COLUMNS = 15
 """Of a relation; see `relate`."""
@@ -40,7 +41,7 @@ class SweepRows(NamedTuple):
       reader_first: [G + 1] the same of readers.
       reader: [P] rows.
       reader_bytes: [P].
-      fixed_s: [D, D] of a transfer; see `tfplace.schedule.tasks.Tasks`.
+      fixed_s: [D, D] of a transfer; see `tfplace.schedule.list_scheduling.tasks.Tasks`.
       byte_s: [D, D] and for each byte.
       limit: [D] bytes of memory.
     """
@@ -113,6 +114,7 @@ class _Now(NamedTuple):
       free: [N, D] when each device would be free.
       done: [N, G] when each visited unit would be done.
       ready: [N, D] when what the unit that is visited reads would be on each device.
+      row: [3, D] of the unit that is visited: seconds of transfers to it and from it, and bytes of what is made there.
     """
 
     devices: IntArray
@@ -121,6 +123,7 @@ class _Now(NamedTuple):
     free: FloatArray
     done: FloatArray
     ready: FloatArray
+    row: FloatArray
 
 
 class SweepState:
@@ -143,7 +146,7 @@ class SweepState:
         used = np.stack([np.einsum("g,ngd->nd", x, on) for x in (of.variables, of.outputs)], axis=1)
         free, done = np.zeros((count, number)), np.zeros((count, units))
         own = np.array(devices, np.int32, order="C")
-        self._now = ByAddress(_Now(own, load, used, free, done, np.zeros_like(free)))
+        self._now = ByAddress(_Now(own, load, used, free, done, np.zeros_like(free), np.zeros((3, number))))
         self._of = ByAddress(of)
 
     @property
@@ -178,51 +181,63 @@ class SweepState:
         return out
 
 
-@allocating_kernel
+@kernel
 def _relate(row: int, now: Any, of: Any, out: Any) -> None:
     count, number = now.free.shape
-    into, outof, made = np.zeros(number), np.zeros(number), np.zeros(number)
     for n in range(count):
         devices, free, ready, load, used = now.devices[n], now.free[n], now.ready[n], now.load[n], now.used[n]
-        into[:], outof[:], made[:], ready[:] = 0.0, 0.0, 0.0, 0.0
-        for k in range(of.source_first[row], of.source_first[row + 1]):
-            source, size = of.source[k], of.source_bytes[k]
-            there = devices[source]
-            made[there] += size
-            for d in range(number):
-                seconds = 0.0 if d == there else of.fixed_s[there, d] + of.byte_s[there, d] * size
-                into[d] += seconds
-                if source < row:
-                    ready[d] = max(ready[d], now.done[n, source] + seconds)
-        for k in range(of.reader_first[row], of.reader_first[row + 1]):
-            there, size = devices[of.reader[k]], of.reader_bytes[k]
-            for d in range(number):
-                if d != there:
-                    outof[d] += of.fixed_s[d, there] + of.byte_s[d, there] * size
-        start = np.maximum(ready, free)
-        finish = start + of.seconds[row]
-        read, last_free = made.sum(), free.max()
-        least_into, least_outof, least_start, least_finish = into.min(), outof.min(), start.min(), finish.min()
+        _moved(row, n, now, of)
+        read, last_free = 0.0, free[0]
+        least_into = least_outof = least_start = least_finish = np.inf
+        for d in range(number):
+            start = max(ready[d], free[d])
+            read += now.row[2, d]
+            last_free = max(last_free, free[d])
+            least_into, least_outof = min(least_into, now.row[0, d]), min(least_outof, now.row[1, d])
+            least_start, least_finish = min(least_start, start), min(least_finish, start + of.seconds[row, d])
         for d in range(number):
             here = d == devices[row]
             own = 0.0 if here else 1.0
+            start = max(ready[d], free[d])
             relation = out[n, d]
             relation[0] = 1.0 - own
             relation[1] = load[0, d]
             relation[2] = load[1, d] - (1.0 - own) * of.weight[row]
             relation[3] = 1.0 if load[0, d] == 0 else 0.0
-            relation[4] = np.log1p(into[d] - least_into)
-            relation[5] = np.log1p(outof[d] - least_outof)
-            relation[6] = np.log1p(start[d] - least_start)
-            relation[7] = np.log1p(finish[d] - least_finish)
-            relation[8] = np.log1p(last_free - free[d])
-            relation[9] = np.log1p(max(free[d] - ready[d], 0.0))
-            relation[10] = np.log1p(max(ready[d] - free[d], 0.0))
-            relation[11] = made[d] / read if read > 0 else 0.0
+            relation[4] = math.log1p(now.row[0, d] - least_into)
+            relation[5] = math.log1p(now.row[1, d] - least_outof)
+            relation[6] = math.log1p(start - least_start)
+            relation[7] = math.log1p(start + of.seconds[row, d] - least_finish)
+            relation[8] = math.log1p(last_free - free[d])
+            relation[9] = math.log1p(max(free[d] - ready[d], 0.0))
+            relation[10] = math.log1p(max(ready[d] - free[d], 0.0))
+            relation[11] = now.row[2, d] / read if read > 0 else 0.0
             relation[12] = 1.0 if row > 0 and devices[row - 1] == d else 0.0
             variables = used[0, d] + own * of.variables[row]
             relation[13] = max(1.0 - variables / of.limit[d], -1.0)
             relation[14] = max(1.0 - (variables + used[1, d] + own * of.outputs[row]) / of.limit[d], -1.0)
+
+
+@helper
+def _moved(row: int, n: int, now: Any, of: Any) -> None:
+    """Writes what the unit of a row reads and sends, and when that is there."""
+    devices, ready, done, moved = now.devices[n], now.ready[n], now.done[n], now.row
+    for d in range(len(ready)):
+        moved[0, d] = moved[1, d] = moved[2, d] = ready[d] = 0.0
+    for k in range(of.source_first[row], of.source_first[row + 1]):
+        source, size = of.source[k], of.source_bytes[k]
+        there = devices[source]
+        moved[2, there] += size
+        for d in range(len(ready)):
+            seconds = 0.0 if d == there else of.fixed_s[there, d] + of.byte_s[there, d] * size
+            moved[0, d] += seconds
+            if source < row:
+                ready[d] = max(ready[d], done[source] + seconds)
+    for k in range(of.reader_first[row], of.reader_first[row + 1]):
+        there, size = devices[of.reader[k]], of.reader_bytes[k]
+        for d in range(len(ready)):
+            if d != there:
+                moved[1, d] += of.fixed_s[d, there] + of.byte_s[d, there] * size
 
 
 @kernel

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tfplace.core.arrays import FloatArray, LongArray
 from tfplace.errors import InputError
 from tfplace.learned.training.pretrained import Pretrained
-from tfplace.local_search.move_features_kernel import FEATURES
+from tfplace.local_search.move_features_kernel import Feature
 
 POLICY = "moves"
 """Whose weights it has."""
@@ -42,7 +42,7 @@ class LearnedMoveSelector:
     def __init__(self, values: Sequence[NDArray[np.float32]], among: int = AMONG) -> None:
         shapes = [value.shape for value in values]
         hidden = shapes[3] if len(shapes) > 3 else ("H",)
-        expected = [(len(FEATURES),)] * 2 + [(len(FEATURES), *hidden), hidden, hidden, (1,)]
+        expected = [(len(Feature),)] * 2 + [(len(Feature), *hidden), hidden, hidden, (1,)]
         if shapes != expected:
             raise InputError(f"weights of {POLICY} of shapes {shapes}", f"shapes {expected}")
         self.among = among

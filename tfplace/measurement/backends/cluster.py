@@ -38,9 +38,7 @@ RETURN_S = 30.0
 GRACE_S = 2.0
 """What a call gets beyond its time-out, for TensorFlow to keep the time-out by itself."""
 
-_END_S = 1.0
-_PAUSE_S = 0.2
-_ATTEMPTS = 3
+_END_S, _PAUSE_S, _ATTEMPTS = 1.0, 0.2, 3
 _NO_MEMORY = ("bad_alloc", "cannot allocate memory", "pthread_create() failed")
 
 

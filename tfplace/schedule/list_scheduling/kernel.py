@@ -25,7 +25,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.kernels import helper, kernel
-from tfplace.schedule.tasks import Tasks, Units
+from tfplace.schedule.list_scheduling.tasks import Tasks, Units
 
 FORCED, PLANNED, STALE = range(3)
 NEVER = 2

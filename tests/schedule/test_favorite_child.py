@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from tfplace.schedule.favourites import favourites, relax
-from tfplace.schedule.fuse import fuse
+from tfplace.schedule.list_scheduling.favorite_child import favourites, relax
+from tfplace.schedule.list_scheduling.fuse import fuse
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 
 

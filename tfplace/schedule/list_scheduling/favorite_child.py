@@ -9,8 +9,8 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.schedule.scheduler import Favourites
-from tfplace.schedule.tasks import Tasks
+from tfplace.schedule.list_scheduling.scheduler import Favourites
+from tfplace.schedule.list_scheduling.tasks import Tasks
 
 _EARLY = 1e-4
 """Weight of the mean start beside the length, so that the choice off the critical path matters too."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.forward import forward_blocks
-from tfplace.schedule.ideals import depth_first_order
+from tfplace.schedule.pipeline.ideals import depth_first_order
 from tfplace.simulation.pipeline import LoadProgram, compile_loads, pays
 from tfplace.simulation.relaxation import relax
 

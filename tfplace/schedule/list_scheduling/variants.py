@@ -18,9 +18,9 @@ from tfplace.group.acyclic import Precedence, precedence
 from tfplace.group.co_placement import merge
 from tfplace.group.heavy_edge import heavy_edge
 from tfplace.group.topological import topological
-from tfplace.schedule.fuse import fuse
-from tfplace.schedule.scheduler import Scheduler
-from tfplace.schedule.tasks import Units, make_units
+from tfplace.schedule.list_scheduling.fuse import fuse
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.tasks import Units, make_units
 
 PlanWith = Callable[[float], IntArray]
 """A method's [U] devices, given the fraction of every device's memory that it may plan with."""

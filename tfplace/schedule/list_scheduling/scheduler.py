@@ -11,10 +11,10 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.by_address import ByAddress
 from tfplace.core.problem import Problem
-from tfplace.schedule import kernel
-from tfplace.schedule.kernel import Plan, Queues, Rule
-from tfplace.schedule.ranks import by_rank, upward_rank
-from tfplace.schedule.tasks import Tasks, Units, make_tasks, make_units
+from tfplace.schedule.list_scheduling import kernel
+from tfplace.schedule.list_scheduling.kernel import Plan, Queues, Rule
+from tfplace.schedule.list_scheduling.ranks import by_rank, upward_rank
+from tfplace.schedule.list_scheduling.tasks import Tasks, Units, make_tasks, make_units
 
 
 class Schedule(NamedTuple):
@@ -59,7 +59,7 @@ class Scheduler:
     """Plans tasks; what their plans share is worked out once.
 
     Attributes:
-      tasks: the ops of a problem, or whole groups of them (`tfplace.schedule.fuse`).
+      tasks: the ops of a problem, or whole groups of them (`tfplace.schedule.list_scheduling.fuse`).
       units: which tasks share a device.
     """
 

@@ -12,8 +12,8 @@ from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.group.acyclic import Precedence, precedence
 from tfplace.group.flow import flow
-from tfplace.schedule.scheduler import Scheduler
-from tfplace.schedule.tasks import (
+from tfplace.schedule.list_scheduling.scheduler import Scheduler
+from tfplace.schedule.list_scheduling.tasks import (
     PREFERRED,
     Tasks,
     Units,

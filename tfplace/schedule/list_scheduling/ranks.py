@@ -12,7 +12,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.kernels import kernel
-from tfplace.schedule.tasks import Tasks
+from tfplace.schedule.list_scheduling.tasks import Tasks
 
 
 def upward_rank(t: Tasks) -> FloatArray:

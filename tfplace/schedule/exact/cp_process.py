@@ -14,7 +14,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.engines.child_process import ChildEndedError, ChildProcess, ChildTimeoutError, MessagePipe
 from tfplace.errors import MissingExtraError
-from tfplace.schedule.cp_model import Answer, Limits, solve, step_model, throughput_model
+from tfplace.schedule.exact.cp_model import Answer, Limits, solve, step_model, throughput_model
 from tfplace.simulation.evaluate import timeline_of
 
 _GRACE_S = 120.0

@@ -12,8 +12,8 @@ import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.schedule.ideals import Ideals
-from tfplace.schedule.pieces import Pieces
+from tfplace.schedule.pipeline.ideals import Ideals
+from tfplace.schedule.pipeline.pieces import Pieces
 
 kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
 

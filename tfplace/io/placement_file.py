@@ -1,0 +1,108 @@
+"""Placement files: JSON with a device for every op, what was predicted, and fingerprints of what it is for."""
+
+from __future__ import annotations
+
+import json
+from operator import index
+from pathlib import Path
+
+import numpy as np
+
+from tfplace.core.placement import Placement
+from tfplace.core.stepcost import StepCost
+from tfplace.errors import PlacementError
+
+FORMAT = "tfplace-placement/1"
+
+
+def to_json(placement: Placement) -> str:
+    """A placement as JSON text."""
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "graph_fingerprint": placement.graph_fingerprint,
+            "topology_fingerprint": placement.topology_fingerprint,
+            "topology": placement.topology_name,
+            "placer": placement.placer,
+            "seed": placement.seed,
+            "versions": dict(placement.versions),
+            "bound_s": placement.bound_s,
+            "cost": placement.cost.to_dict(),
+            "simulated": None if placement.simulated is None else placement.simulated.to_dict(),
+            "baselines": {k: v.to_dict() for k, v in placement.baselines.items()},
+            "notes": list(placement.notes),
+            "problem_fingerprint": placement.problem_fingerprint,
+            "devices": list(placement.device_names),
+            "ops": dict(zip(placement.op_names, placement.op_device.tolist(), strict=True)),
+        },
+        indent=1,
+    )
+
+
+def load(source: str | Path) -> Placement:
+    """Reads a placement file.
+
+    Raises:
+      PlacementError: no such file, or not a placement.
+    """
+    if not isinstance(source, str | Path):
+        raise PlacementError(f"a {type(source).__name__} for a placement", "a Placement, or a file of one")
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PlacementError(
+            f"placement {str(path)!r} ({error.strerror})",
+            "a placement file",
+            "Placement.save() and `tfplace place --out` write such files.",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise PlacementError(f"{str(path)!r}, which is not text", "a placement file, which is JSON") from error
+    return _read(text, f"{str(path)!r}, which")
+
+
+def from_json(text: str) -> Placement:
+    """Reads the text of a placement file.
+
+    Raises:
+      PlacementError: not a placement.
+    """
+    return _read(text, "text that", "Placement.load(path) reads a file." if _names_a_file(text) else "")
+
+
+def _read(text: str, what: str, hint: str = "") -> Placement:
+    """The placement that a text is; errors say `what` is none, such as "text that"."""
+    try:
+        data = json.loads(text)
+        if data["format"] != FORMAT:
+            raise PlacementError(f"format {data['format']!r}", f"format {FORMAT!r}")
+        return Placement(
+            op_names=tuple(data["ops"]),
+            device_names=tuple(data["devices"]),
+            op_device=np.array([index(d) for d in data["ops"].values()], np.int32),
+            cost=StepCost.from_dict(data["cost"]),
+            bound_s=float(data["bound_s"]),
+            placer=data["placer"],
+            seed=int(data["seed"]),
+            graph_fingerprint=data["graph_fingerprint"],
+            topology_fingerprint=data["topology_fingerprint"],
+            topology_name=data["topology"],
+            baselines={k: StepCost.from_dict(v) for k, v in data["baselines"].items()},
+            versions=data["versions"],
+            simulated=None if data.get("simulated") is None else StepCost.from_dict(data["simulated"]),
+            notes=tuple(map(str, data.get("notes", ()))),
+            problem_fingerprint=str(data.get("problem_fingerprint", "")),
+        )
+    except PlacementError:
+        raise
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise PlacementError(
+            f"{what} is not a placement ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}", hint
+        ) from error
+
+
+def _names_a_file(text: object) -> bool:
+    """Whether a path was given where JSON was expected."""
+    if isinstance(text, str):
+        return "\n" not in text and text.lstrip()[:1] not in ("{", "[") and bool(Path(text).suffix)
+    return isinstance(text, Path)

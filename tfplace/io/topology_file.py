@@ -1,0 +1,158 @@
+"""Topology files: JSON, with quantities as numbers or with units, and the presets. docs/topology.md has every field."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfplace.core.device import LINK_OVERHEADS, Device, Link
+from tfplace.core.topology import FORMAT, Topology, field_of
+from tfplace.errors import InputError, TopologyError, UnknownNameError, near_names
+from tfplace.files import write_whole
+from tfplace.units import parse_bandwidth, parse_bytes, parse_flops, parse_seconds
+
+PRESET_DIR = Path(__file__).parent / "presets"
+
+
+def save(topology: Topology, path: str | Path) -> None:
+    """Writes a topology as JSON, whole or not at all."""
+    write_whole(path, json.dumps(topology.to_dict(), indent=1) + "\n")
+
+
+def presets() -> tuple[str, ...]:
+    """Names of the topologies that come with tfplace."""
+    return tuple(sorted(path.stem for path in PRESET_DIR.glob("*.json")))
+
+
+def preset(name: str) -> Topology:
+    """A topology that comes with tfplace.
+
+    Raises:
+      UnknownNameError: no such preset; lists the known ones.
+    """
+    if name not in presets():
+        raise UnknownNameError("topology", name, presets())
+    return load(PRESET_DIR / f"{name}.json")
+
+
+def load(source: str | Path | Topology) -> Topology:
+    """A preset's name, a JSON file, or a topology itself.
+
+    Raises:
+      TopologyError: the file is wrong.
+      UnknownNameError: neither a file nor a preset; lists the presets.
+    """
+    if isinstance(source, Topology):
+        return source
+    if not isinstance(source, str | Path) or not str(source):
+        raise TopologyError(f"topology {source!r}", "a Topology, a preset's name or a file")
+    path = Path(source)
+    if path.is_dir() and str(source) in presets():
+        return preset(str(source))
+    if not path.exists():
+        if path.suffix or len(path.parts) > 1:
+            raise TopologyError(f"{str(source)!r}, which does not exist", "a topology file or a preset's name")
+        return preset(str(source))
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
+        raise TopologyError(f"{str(source)!r}, which is not JSON ({error})", "a topology file") from error
+    return from_dict(data, where=path.name)
+
+
+def from_dict(data: Any, where: str = "topology") -> Topology:
+    """Reads the file format.
+
+    Raises:
+      TopologyError: names the field, the value and what was expected.
+    """
+    _object(data, where, required={"devices"}, optional={"format", "name", "source", "links"})
+    if data.get("format", FORMAT) != FORMAT:
+        raise TopologyError(f"{where}: format {data['format']!r}", f"format {FORMAT!r}")
+    devices = tuple(_device(d, f"{where}: devices[{i}]") for i, d in enumerate(_list(data, "devices", where)))
+    names = [d.name for d in devices]
+    if not names:
+        raise TopologyError(f"{where} with no devices", "at least one device in `devices`")
+    links: dict[tuple[str, str], Link] = {}
+    for i, entry in enumerate(_list(data, "links", where)):
+        for link in _links(entry, names, f"{where}: links[{i}]"):
+            links[link.src, link.dst] = link
+    return Topology(str(data.get("name", "topology")), devices, tuple(links.values()), str(data.get("source", "")))
+
+
+def _object(data: Any, where: str, required: set[str], optional: set[str]) -> None:
+    if not isinstance(data, dict):
+        raise TopologyError(f"{where}: {type(data).__name__}", "a JSON object")
+    for key in sorted(set(data) - required - optional):
+        near = near_names(key, required | optional)
+        hint = f"Did you mean {near[0]!r}?" if near else ""
+        raise TopologyError(f"{where}: unknown field {key!r}", f"fields {sorted(required | optional)}", hint)
+    for key in sorted(required - set(data)):
+        raise TopologyError(f"{where}: no field {key!r}", f"fields {sorted(required)}")
+
+
+def _list(data: Mapping[str, Any], key: str, where: str) -> Sequence[Any]:
+    value = data.get(key, [])
+    if not isinstance(value, list):
+        raise TopologyError(f"{where}: {key} of type {type(value).__name__}", f"{key} as a JSON list")
+    return value
+
+
+def _quantity(entry: Mapping[str, Any], key: str, parse: Any, where: str) -> Any:
+    if isinstance(entry[key], str) and entry[key].strip()[-1:].isdigit():
+        raise TopologyError(f"{where}: {key} {entry[key]!r}", "a number, or a text with a unit")
+    try:
+        return parse(entry[key])
+    except InputError as error:
+        raise TopologyError(f"{where}: {key} {error.received}", error.expected, error.hint) from error
+
+
+def _device(entry: Any, where: str) -> Device:
+    required = {"name", "type", "memory", "flops", "memory_bandwidth", "op_overhead"}
+    _object(entry, where, required, {"duplex", "model", "source", "workspace"})
+    if not isinstance(entry["flops"], dict):
+        raise TopologyError(f"{where}: flops {entry['flops']!r}", 'an object such as {"float32": "9.3TFLOP/s"}')
+    return Device(
+        name=str(entry["name"]),
+        type=str(entry["type"]).upper(),
+        memory_bytes=_quantity(entry, "memory", parse_bytes, where),
+        flops={k: _quantity(entry["flops"], k, parse_flops, f"{where}: flops") for k in entry["flops"]},
+        memory_bandwidth=_quantity(entry, "memory_bandwidth", parse_bandwidth, where),
+        op_overhead_s=_quantity(entry, "op_overhead", parse_seconds, where),
+        duplex=str(entry.get("duplex", "full")),
+        model=str(entry.get("model", "")),
+        workspace_bytes=_quantity({"workspace": 0} | dict(entry), "workspace", parse_bytes, where),
+    )
+
+
+def _links(entry: Any, names: Sequence[str], where: str) -> list[Link]:
+    """The links one entry stands for: `src` and `dst` may be patterns such as "GPU:*"; later entries win."""
+    _object(
+        entry,
+        where,
+        {"src", "dst", "bandwidth", "latency"},
+        {"port", "shared", "source", *map(field_of, LINK_OVERHEADS)},
+    )
+    ends = []
+    for key in ("src", "dst"):
+        found = [n for n in names if fnmatch.fnmatchcase(n, str(entry[key]))]
+        if not found:
+            raise TopologyError(f"{where}: {key} {entry[key]!r}", f"a name or pattern among {', '.join(names)}")
+        ends.append(found)
+    bandwidth = _quantity(entry, "bandwidth", parse_bandwidth, where)
+    latency = _quantity(entry, "latency", parse_seconds, where)
+    if not bandwidth > 0:
+        raise TopologyError(f"{where}: bandwidth {entry['bandwidth']!r}", "a bandwidth above 0")
+    shared = tuple(map(str, _list(entry, "shared", where)))
+    overheads = {
+        what: _quantity({field_of(what): 0} | entry, field_of(what), parse_seconds, where) for what in LINK_OVERHEADS
+    }
+    return [
+        Link(a, b, bandwidth, latency, str(entry.get("port", "main")), shared, **overheads)
+        for a in ends[0]
+        for b in ends[1]
+        if a != b
+    ]

@@ -1,0 +1,1 @@
+"""Cutting the order of a graph into the pieces of a pipeline."""
