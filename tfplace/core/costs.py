@@ -29,7 +29,7 @@ class CostTable:
             raise GraphError(f"compute_s of shape {self.compute_s.shape}", f"[{len(self.provenance)}, D]")
         if not np.all(np.isfinite(self.compute_s)) or np.any(self.compute_s < 0):
             raise GraphError("negative or non-finite op seconds", "finite seconds of at least 0")
-        freeze(self.compute_s)
+        object.__setattr__(self, "compute_s", freeze(np.ascontiguousarray(self.compute_s)))  # kernels take no other
 
     def __repr__(self) -> str:
         ops, devices = self.compute_s.shape

@@ -41,7 +41,7 @@ def card_text(trained: Pretrained) -> str:
         _exams(card["exams"]),
         "## Limits",
         "Trained on the graphs and boxes above alone, on analytic costs; elsewhere it may be far off, and `auto`, "
-        "which takes longer, is the better selector. Memory was ample there: where it is short, list scheduling moves "
+        "which takes longer, is the better choice. Memory was ample there: where it is short, list scheduling moves "
         "what finds no room. It places groups or units as the simulator sees them; nothing was measured.",
     ]
     return "\n\n".join(lines) + "\n"
