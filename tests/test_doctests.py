@@ -14,7 +14,14 @@ WITH_EXAMPLES = sorted(
 )
 
 
-@pytest.mark.parametrize("name", WITH_EXAMPLES)
+LOAD_TENSORFLOW = ("tfplace.extraction", "tfplace.execution", "tfplace.measurement")
+MARKED = [
+    pytest.param(name, marks=pytest.mark.tensorflow if name.startswith(LOAD_TENSORFLOW) else ())
+    for name in WITH_EXAMPLES
+]
+
+
+@pytest.mark.parametrize("name", MARKED)
 def test_examples_in_docstrings_run(name):
     found = doctest.testmod(importlib.import_module(name.removesuffix(".__init__")))
     assert found.attempted and not found.failed
