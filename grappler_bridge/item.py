@@ -21,11 +21,13 @@ class TensorProperties:
       dtype: `tf.DType`.
       shape: None for unknown rank, -1 for an unknown dimension.
       value: elements of a small integer tensor whose value is known, else None.
+      symbols: the shape with a negative number for each unknown dimension, the same for those known to be equal.
     """
 
     dtype: Any
     shape: tuple[int, ...] | None
     value: tuple[int, ...] | None
+    symbols: tuple[int, ...] | None = None
 
 
 def grappler_item_of(meta: Any) -> Any:
@@ -83,8 +85,9 @@ def _trust_placeholders(graph_def: Any) -> None:
 
 def _properties(proto: Any) -> TensorProperties:
     dtype = tf.dtypes.as_dtype(proto.dtype)
-    shape = None if proto.shape.unknown_rank else tuple(max(d.size, -1) for d in proto.shape.dim)
+    symbols = None if proto.shape.unknown_rank else tuple(int(d.size) for d in proto.shape.dim)
+    shape = None if symbols is None else tuple(max(d, -1) for d in symbols)
     value = None
     if dtype.is_integer and proto.HasField("value"):
         value = tuple(int(x) for x in tf.make_ndarray(proto.value).reshape(-1)[:16])
-    return TensorProperties(dtype, shape, value)
+    return TensorProperties(dtype, shape, value, symbols)

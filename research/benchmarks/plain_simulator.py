@@ -37,6 +37,12 @@ class PlainSimulator:
         self.readers = _rows(program.reader.tolist(), program.messages["reader_first"])
         self.maker = messages["maker"].tolist()
         self.alias = messages["alias"].tolist()
+        self.offers = _rows(program.forward.tolist(), program.messages["forward_first"])
+        self.variable = messages["variable"].tolist()
+        self.read_of = messages["read_of"].tolist()
+        self.held = messages["held"].tolist()
+        self.writes = ops["writes"].tolist()
+        self.workspace = program.workspace.tolist()
         self.size = messages["size"].tolist()
         self.latency = program.links["latency"].tolist()
         self.bandwidth = program.links["bandwidth"].tolist()
@@ -63,6 +69,9 @@ class _Run:
         self.running = [False] * len(plan.limit)
         self.in_use = [0] * len(plan.limit)
         self.holders: dict[tuple[int, int], int] = {}
+        self.alias = plan.alias.copy()
+        self.read: dict[int, int] = {}  # variable -> what still holds what was read of it
+        self.copied: set[int] = set()
         self.free = [0.0] * plan.num_channels
         self.sent: list[tuple[int, int]] = []
         self.events: list[tuple[float, int, int]] = []
@@ -106,17 +115,42 @@ class _Run:
         plan, holders = self.plan, self.holders
         self.running[d] = True
         heapq.heappush(self.events, (now + plan.seconds[v][d], OP_FINISHES, v))
+        self.in_use[d] += plan.workspace[v][d]
+        if plan.writes[v]:
+            self._write(v, d)
         for message in plan.outputs[v]:
-            holders[message, d] = 1
-            if plan.alias[message] >= 0:
-                holders[plan.alias[message], d] += 1
-            else:
+            holders[message, d] = 1 + plan.held[message]
+            if self.alias[message] < 0:
+                self.alias[message] = self._taken_over(message, d)
+            if self.alias[message] < 0:
                 self.in_use[d] += plan.size[message]
+                continue
+            holders[self.alias[message], d] += 1
+            variable = plan.read_of[message]
+            if variable >= 0 and self.device[variable] == d:
+                self.read[variable] = self.read.get(variable, 0) + 1
+
+    def _write(self, v: int, d: int) -> None:
+        for message in self.plan.inputs[v]:
+            variable = self.plan.variable[message]
+            if variable >= 0 and self.device[variable] == d and self.read.get(variable) and variable not in self.copied:
+                self.copied.add(variable)
+                self.in_use[d] += self.plan.persistent[variable]
+
+    def _taken_over(self, message: int, d: int) -> int:
+        for offered in self.plan.offers[message]:
+            held = offered
+            while self.holders[held, d] == 1:
+                if self.device[self.plan.maker[held]] != d or self.alias[held] < 0:
+                    return offered
+                held = self.alias[held]
+        return -1
 
     def _finish(self, v: int, now: float) -> None:
         plan, device, holders = self.plan, self.device, self.holders
         d = device[v]
         self.running[d] = False
+        self.in_use[d] -= plan.workspace[v][d]
         for message in plan.inputs[v]:
             self._release(message, d)
         for message in plan.outputs[v]:
@@ -169,7 +203,13 @@ class _Run:
             holders[message, d] -= 1
             if holders[message, d]:
                 return
-            if plan.alias[message] < 0 or self.device[plan.maker[message]] != d:
+            if self.alias[message] < 0 or self.device[plan.maker[message]] != d:
                 self.in_use[d] -= plan.size[message]
                 return
-            message = plan.alias[message]
+            variable = plan.read_of[message]
+            if variable >= 0 and self.device[variable] == d:
+                self.read[variable] -= 1
+                if not self.read[variable] and variable in self.copied:
+                    self.copied.remove(variable)
+                    self.in_use[d] -= plan.persistent[variable]
+            message = self.alias[message]

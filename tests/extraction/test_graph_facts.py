@@ -100,14 +100,70 @@ def test_unrolled_lstm_has_no_loop_and_the_same_number_of_cell_matmuls():
     assert abs(count[0] - count[1]) <= 2
 
 
-def test_lists_of_a_loop_hold_one_element_per_iteration():
+def test_lists_of_a_loop_hold_what_each_iteration_makes_once():
+    """The hidden state is pushed three times: as a result, and as what two products are computed from."""
     graph = tfplace.extract(models.keras_lstm(7), (tf.TensorSpec([3, 7], tf.int32), tf.TensorSpec([3, 7], tf.int32)))
     pushed = [v for v, op in enumerate(graph.op_types) if op == "TensorListPushBack"]
     arrays = [v for v in pushed if graph.op_attrs[v]["element_dtype"] != "variant"]
-    assert len(arrays) > 5
-    for v in arrays:
-        element = graph.tensor_bytes[graph.inputs[v][1]]
-        assert graph.tensor_bytes[graph.op_tensors[v]] == 7 * element > 0
+    held = {v: int(graph.tensor_bytes[graph.op_tensors[v]]) for v in arrays}
+    element = {v: int(graph.tensor_bytes[graph.inputs[v][1]]) for v in arrays}
+    assert {held[v] for v in arrays} >= {0}
+    assert all(held[v] in (0, element[v], 7 * element[v]) for v in arrays)
+    assert 5 < sum(held[v] == 7 * element[v] for v in arrays) < len(arrays)
+
+
+def lists_of(graph):
+    """Bytes of each TensorList, by the op that makes it."""
+    makers = [v for v, op in enumerate(graph.op_types) if op in ("EmptyTensorList", "TensorListReserve")]
+    return sorted(int(graph.tensor_bytes[graph.op_tensors[v]]) for v in makers)
+
+
+def test_a_list_of_the_same_tensor_in_every_iteration_holds_it_once():
+    w = tf.Variable(tf.ones((8, 8)))
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            _, z, _ = tf.while_loop(  # the gradient needs tanh, z, w, and y in each turn
+                lambda i, z, y: i < 5, lambda i, z, y: (i + 1, tf.tanh(z @ w) * y, y), (0, x, y)
+            )
+        return tape.gradient(z, (x, w))
+
+    graph = tfplace.extract(step, (tf.TensorSpec((2, 8)), tf.TensorSpec((2, 8))))
+    row, turns = 2 * 8 * 4, 5
+    # w is in a list that takes nothing, y in one that takes as much as y, x and tanh in one each
+    assert [size for size in lists_of(graph) if size] == [row, turns * row, turns * row]
+
+
+def test_a_list_of_reads_of_a_variable_whose_rows_are_written_holds_copies():
+    w = tf.Variable(tf.ones((8, 8)))
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            for _ in tf.range(5):
+                x = x @ w
+        gradient = tape.gradient(x, w)
+        w.scatter_sub(tf.IndexedSlices(gradient[:1], tf.constant([0])))
+
+    graph = tfplace.extract(step, (tf.TensorSpec((2, 8)),))
+    assert 8 * 8 * 4 in lists_of(graph) or 5 * 8 * 8 * 4 in lists_of(graph)
+
+
+def test_partitions_are_counted_as_if_of_one_size():
+    @tf.function
+    def step(x, expert):
+        parts = tf.dynamic_partition(x, expert, 4)
+        return [tf.reduce_sum(tf.nn.relu(part)) for part in parts]
+
+    graph = tfplace.extract(step, (tf.TensorSpec((100, 3)), tf.TensorSpec((100,), tf.int32)))
+    (parts,) = (v for v, op in enumerate(graph.op_types) if op == "DynamicPartition")
+    assert graph.tensor_bytes[graph.op_tensors[parts] : graph.op_tensors[parts + 1]].tolist() == [25 * 3 * 4] * 4
+    assert [graph.tensor_shape[graph.op_tensors[v]] for v, op in enumerate(graph.op_types) if op == "Relu"] == [
+        (25, 3)
+    ] * 4
+    assert all("25" in unknown.rule for unknown in graph.unknown)
 
 
 def test_lists_that_are_made_anew_in_each_turn_hold_one_turns_elements():

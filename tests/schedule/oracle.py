@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from tfplace.simulation.memory import HELD_BY_VARIABLE, aliased_input
+from tfplace.core.buffers import HELD_BY_VARIABLE, aliased_input
 
 NOWHERE = math.inf
 

@@ -14,6 +14,13 @@ ALIASES = {
     ("IdentityN", None): None,
 }
 
+# op type -> input positions that output 0 may take over
+FORWARDS = {"Add": (0, 1), "Relu": (0,), "SelectV2": (1, 2)}
+HELD = {"Const", "Placeholder"}
+KEEPS = {"AssignVariableOp"}
+WRITES = {"AssignVariableOp", "AssignSubVariableOp"}
+WRITES_ROWS = {"ResourceScatterAdd"}
+
 # of the op types that tests use: input positions a kernel takes from host memory
 FROM_HOST = {("Reshape", 1), ("Split", 0), ("Switch", 1)}
 WITHOUT_DATA = {"Shape"}
@@ -29,6 +36,10 @@ class Message:
     size: int
     readers: set
     alias_of: tuple | None = None
+    offers: list = field(default_factory=list)  # messages whose memory it may take over
+    variable: int | None = None  # whose handle it is
+    read_of: int | None = None  # the variable whose memory it is
+    held: bool = False  # until the step ends
     crossing: set = field(default_factory=set)  # readers that want it in the other memory
 
     @property
@@ -97,6 +108,7 @@ class Oracle:
         self.messages = self._find_messages()
         self.inputs = {v: [k for k, m in self.messages.items() if v in m.readers] for v in self.ops}
         self.start, self.finish, self.ready = {}, {}, {}
+        self.copied, self.copies = {}, []  # variable -> since when; (device, from, until, bytes)
         self.transfers, self.wired = [], 0
         self.free = dict.fromkeys(topology.channel_names, 0.0)
         self._simulate()
@@ -121,13 +133,97 @@ class Oracle:
                 sources[dst, int(graph.edge_slot[e])] = key
                 if self._crosses(e):
                     messages[key].crossing.add(dst)
-        for m in messages.values():
+        tensors = [m for _, m in sorted(messages.items()) if m.slot >= 0]
+        for m in tensors:
+            if any(variable.op == m.op for variable in graph.variables):
+                m.variable = m.op
+        # what an op reads in loops counts here too
+        data = np.flatnonzero(graph.edge_tensor >= 0).tolist()
+        reads = {(int(graph.edge_dst[e]), int(graph.edge_slot[e])): e for e in data}
+        handles = {}  # op -> variables whose handles it reads
+        for (op, position), e in reads.items():
+            key = int(graph.edge_src[e]), int(graph.tensor_slot[graph.edge_tensor[e]])
+            if messages[key].variable is not None:
+                handles.setdefault(op, {})[position] = messages[key].variable
+        self.handles = handles
+        self.scattered = {
+            w for op, found in handles.items() if graph.op_types[op] in WRITES_ROWS for w in found.values()
+        }
+        for m in tensors:
             kind = graph.op_types[m.op]
+            first = handles.get(m.op, {}).get(0)
+            copies = kind == "ReadVariableOp" and first in self.scattered
             for slot in (m.slot, None):
-                if m.slot >= 0 and (kind, slot) in ALIASES:
+                if (kind, slot) in ALIASES and not copies:
                     position = ALIASES[kind, slot]
                     m.alias_of = sources.get((m.op, m.slot if position is None else position))
+            if kind == "ReadVariableOp" and m.alias_of is not None:
+                m.read_of = messages[m.alias_of].variable
+            m.held = kind in HELD and m.alias_of is None
+
+        def root(m):
+            return m if m.alias_of is None else root(messages[m.alias_of])
+
+        kept = {root(messages[key]).key for (op, _), key in sources.items() if graph.op_types[op] in KEEPS}
+        for m in tensors:
+            kind = graph.op_types[m.op]
+            for position in FORWARDS.get(kind, ()) if m.slot == 0 and m.size else ():
+                offered = messages.get(sources.get((m.op, position)))
+                if offered is None or offered.size != m.size:
+                    continue
+                base = root(offered)
+                of_variable = base.variable is not None or graph.op_types[base.op] == "VariableV2"
+                same_memory = graph.host_memory[offered.op] == graph.host_memory[m.op]
+                if not of_variable and base.key not in kept and same_memory:
+                    m.offers.append(offered)
         return {k: m for k, m in messages.items() if not graph.replicable[m.op]}
+
+    # ---- who holds what ------------------------------------------------------------------------------------------
+
+    def _holders(self, m, d):
+        """How many hold the copy of a message on a device."""
+        count = sum(self.where[r] == d and r not in self.finish for r in m.readers)
+        if self.where[m.op] == d:
+            count += (m.op not in self.finish) + m.held
+            count += sum(x.message is m and not x.landed for x in self.transfers)
+        return count + sum(
+            a.alias_of == m.key and self.where[a.op] == d and a.op in self.start and self._holders(a, d) > 0
+            for a in self.messages.values()
+        )
+
+    def _take_over(self, m):
+        """Makes a message that an op makes now an alias of what only the op itself still holds."""
+        d = self.where[m.op]
+        for offered in m.offers:
+            held = offered
+            while self._holders(held, d) == 1:
+                if self.where[held.op] != d or held.alias_of is None:
+                    m.alias_of = offered.key
+                    return
+                held = self.messages[held.alias_of]
+
+    def _is_read(self, variable):
+        d = self.where[variable]
+        return any(
+            m.read_of == variable and self.where[m.op] == d and m.op in self.start and self._holders(m, d) > 0
+            for m in self.messages.values()
+        )
+
+    def _allocate(self, v, now):
+        if self.graph.op_types[v] in WRITES:
+            for w in set(self.handles.get(v, {}).values()):
+                if self.where[w] == self.where[v] and self._is_read(w):
+                    self.copied.setdefault(w, now)
+        for m in self.messages.values():
+            if m.op == v:
+                self._take_over(m)
+
+    def _let_go(self, now):
+        for w in [w for w in self.copied if not self._is_read(w)]:
+            self.copies.append((self.where[w], self.copied.pop(w), now, self._bytes_of(w)))
+
+    def _bytes_of(self, variable):
+        return sum(v.size_bytes for v in self.graph.variables if v.op == variable)
 
     def _crosses(self, e):
         """Whether a data edge goes from one of a device's two memories to the other."""
@@ -183,11 +279,16 @@ class Oracle:
             x.landed = True
             if not self._ask_for_work(x, x.dst, now):
                 self._deliver(x, now)
+            self._let_go(now)
         started = [self._fill(d, now) for d in self.devices]
         return bool(ended) or bool(landing) or any(started)
 
     def _finish(self, d, place, v, now):
         self.finish[v] = now
+        self._pass_on(d, place, v, now)
+        self._let_go(now)
+
+    def _pass_on(self, d, place, v, now):
         expensive = []
         for key in sorted((k for k in self.messages if k[0] == v), key=lambda k: (k[1] == -1, k[1])):
             message = self.messages[key]
@@ -301,6 +402,7 @@ class Oracle:
         if v is None:
             return False
         (place.kept if v in place.kept else state.ready).remove(v)
+        self._allocate(v, now)
         self.start[v] = now
         self._start(place, v, float(self.problem.costs.compute_s[v, self.where[v]]), now)
         return True
@@ -364,7 +466,12 @@ class Oracle:
 
     def lifetimes(self):
         """(device, from, until, bytes) of every copy of every tensor."""
-        out = []
+        assert not self.copied
+        out = [*self.copies]
+        for v in self.ops:
+            written = set(self.handles.get(v, {}).values()) if self.graph.op_types[v] in WRITES else set()
+            workspace = sum(self._bytes_of(w) for w in written & self.scattered)
+            out.append((self.where[v], self.start[v], self.finish[v], workspace))
         for m in self.messages.values():
             home = self.where[m.op]
             if m.alias_of is None:
@@ -377,6 +484,8 @@ class Oracle:
         ends = [self.finish[r] for r in m.readers if self.where[r] == device]
         if device == self.where[m.op]:
             ends += [self.finish[m.op]] + [x.end for x in self.transfers if x.message is m]
+        if m.held and device == self.where[m.op]:
+            return float("inf")
         aliases = [a for a in self.messages.values() if a.alias_of == m.key and self.where[a.op] == device]
         return max(ends + [self._freed(a, device) for a in aliases])
 
@@ -388,7 +497,7 @@ class Oracle:
             if not self.graph.replicable[variable.op]:
                 held[self.where[variable.op]] += variable.size_bytes
         out = [[] for _ in self.devices]
-        for t in sorted({0.0} | {a for _, a, _, _ in lives} | {b for _, _, b, _ in lives}):
+        for t in sorted({0.0} | {a for _, a, _, _ in lives} | {b for _, _, b, _ in lives} - {float("inf")}):
             for d in self.devices:
                 now = held[d] + sum(size for where, a, b, size in lives if where == d and a <= t < b)
                 if not out[d] or out[d][-1][1] != now:

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 
 import tfplace
+from tfplace.core.buffers import HELD_ALL_STEP, aliased_input
 from tfplace.errors import PlacementError, UnknownNameError
 from tfplace.simulation import event
 from tfplace.simulation.evaluate import Simulator, simulate_devices, timeline_of
-from tfplace.simulation.memory import aliased_input
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_graph, random_problem
 from tfplace.testing.strategies import placed_problems
 
@@ -112,9 +112,11 @@ def test_a_timeline_keeps_its_own_rules(placed):
     assert (cost.idle_s >= 0).all()
     for d in range(problem.num_devices):
         assert timeline.memory_bytes[timeline.memory_device == d].max() == cost.peak_bytes[d]
-        assert timeline.memory_bytes[timeline.memory_device == d][-1] == sum(
-            v.size_bytes for v in graph.variables if op_device[v.op] == d and not graph.replicable[v.op]
-        )
+        left = [v.size_bytes for v in graph.variables if op_device[v.op] == d and not graph.replicable[v.op]]
+        for t, op in enumerate(graph.tensor_op.tolist()):
+            if graph.op_types[op] in HELD_ALL_STEP and op_device[op] == d and not graph.replicable[op]:
+                left.append(int(graph.tensor_bytes[t]))
+        assert timeline.memory_bytes[timeline.memory_device == d][-1] == sum(left)
 
 
 def test_the_same_question_has_the_same_answer_whatever_was_asked_between():

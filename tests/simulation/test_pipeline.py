@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tfplace.core.buffers import HELD_BY_VARIABLE, aliased_input
 from tfplace.core.stepcost import THROUGHPUT
 from tfplace.errors import PlacementError
 from tfplace.group.arrays import problem_from_arrays
 from tfplace.group.dnn_partitioning import load_workload
-from tfplace.simulation.memory import HELD_BY_VARIABLE, aliased_input
 from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.testing import make_graph, make_problem, make_topology, random_devices, random_problem
 from tfplace.testing.problems import random_topology

@@ -12,11 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray
+from tfplace.core.buffers import aliases, reads_that_copy
 from tfplace.core.costs import CostTable
 from tfplace.core.device import Device
 from tfplace.core.graph import OpGraph
 from tfplace.core.topology import Topology
-from tfplace.cost.flops import Op, rule_of
+from tfplace.cost.flops import COPY, VIEW, Op, rule_of
 
 EFFICIENCY = {"conv": 0.5, "matmul": 0.6, "depthwise": 0.1, "linalg": 0.1}
 """Class -> fraction of the peak rate; `OTHER_EFFICIENCY` for the rest, which memory traffic bounds anyway."""
@@ -28,7 +29,8 @@ def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
     """Seconds of every op on every device.
 
     Ops that only name, reshape or pass on a value, and ops whose GPU kernel works in host memory, cost the overhead
-    alone; replicable constants cost nothing. Where an op has no kernel for a device's type the number is what such a
+    alone; replicable constants cost nothing. So do views, while dense reads of variables whose rows are written cost a
+    copy (`tfplace.core.buffers`). Where an op has no kernel for a device's type the number is what such a
     kernel would take. What an op reads or writes through a variable's handle does not count, but for what it is given
     and returns: of an Adam update that is the gradient alone.
 
@@ -37,8 +39,16 @@ def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
       topology: [D] devices.
     """
     rules = [rule_of(op) for op in graph.op_types]
+    views = np.append(aliases(graph) >= 0, True)
+    for v in range(graph.num_ops):
+        if rules[v][0] == "move" and views[graph.op_tensors[v] : graph.op_tensors[v + 1]].all():
+            rules[v] = VIEW
+    for v in reads_that_copy(graph):
+        rules[v] = COPY
     flops = np.array([count(Op(graph, v)) for v, (_, count) in enumerate(rules)])
-    traffic = np.array([_traffic_bytes(graph, v) if name != "nothing" else 0 for v, (name, _) in enumerate(rules)])
+    traffic = np.array(
+        [_traffic_bytes(graph, v, name) if name != "nothing" else 0 for v, (name, _) in enumerate(rules)]
+    )
     efficiency = np.array([EFFICIENCY.get(name, OTHER_EFFICIENCY) for name, _ in rules])
     columns = [_seconds(graph, device, flops, traffic, efficiency) for device in topology.devices]
     return CostTable(np.stack(columns, axis=1), tuple(f"analytic:{name}" for name, _ in rules))
@@ -62,10 +72,12 @@ def _dtype(graph: OpGraph, v: int) -> str:
     return graph.tensor_dtype[graph.inputs[v][0]] if graph.inputs[v] else "float32"
 
 
-def _traffic_bytes(graph: OpGraph, v: int) -> int:
+def _traffic_bytes(graph: OpGraph, v: int, name: str) -> int:
     """Bytes read and written by one execution."""
     written = graph.tensor_bytes[graph.op_tensors[v] : graph.op_tensors[v + 1]].sum()
     read = graph.tensor_bytes[list(graph.inputs[v])].sum() if graph.inputs[v] else 0
-    if rule_of(graph.op_types[v])[0] == "move":
+    if name == "move":
         read = min(read, written)  # a slice or a gather reads what it writes, not all it could read
+    elif name == "copy":
+        read = written
     return int(read + written)

@@ -257,6 +257,10 @@ RULES: dict[str, Rule] = {
 }
 """Op types with a rule of their own; every other type counts one operation per output element ("elementwise")."""
 
+COPY: Rule = ("copy", lambda op: 0.0)
+VIEW: Rule = ("nothing", lambda op: 0.0)
+"""What an op comes to by its place in the graph, whatever its type."""
+
 DEFAULT: Rule = ("elementwise", _per_output(1.0))
 
 

@@ -15,14 +15,23 @@ from tfplace.core.graph import AttrValue, OpGraph, Origin, UnknownShape, Variabl
 from tfplace.extraction.kernels import DEVICE_TYPES, KernelSupport, kernel_support
 from tfplace.extraction.loops import find_loops
 from tfplace.extraction.nodes import Nodes
-from tfplace.extraction.shapes import RULE_HANDLE, Properties, Sized, element_bytes, infer, size_tensor
+from tfplace.extraction.shapes import (
+    REDUCTIONS,
+    RULE_HANDLE,
+    RULE_LIKE_INPUT,
+    Properties,
+    Sized,
+    infer,
+    partition_rows,
+    size_tensor,
+)
+from tfplace.extraction.tensor_lists import list_bytes
 from tfplace.extraction.tf_internals import op_def
 
 # Constants up to this size are copied to every device that reads them instead of being sent there each step.
 REPLICABLE_BYTES = 64 * 1024
 
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case"}
-_NEW_LISTS = {"TensorListReserve", "EmptyTensorList", "TensorListFromTensor"}
 _LOOP_UNKNOWN = "loop iterations unknown, counted as one"
 
 
@@ -118,13 +127,16 @@ class _Tensors:
         self.sizes: list[Sized] = []
         self.handle: list[bool] = []
         self.unknown: list[UnknownShape] = []
-        lists = _list_bytes(nodes, properties, trips)
+        lists, rows = list_bytes(nodes, properties, trips), partition_rows(nodes, properties)
         for v, node in enumerate(nodes.defs):
             outputs = properties.outputs.get(node.name) or []
             inputs = [self.index[u, s] for u, s in nodes.data_inputs[v] if (u, s) in self.index]
             largest = max((self.sizes[t].size_bytes for t in inputs if not self.handle[t]), default=0)
             for slot, known in enumerate(_complete(node, outputs)):
-                sized = size_tensor(known, largest, batch_size)
+                sized = size_tensor(known, largest, batch_size, rows)
+                if node.op in REDUCTIONS and inputs and sized.size_bytes > self.sizes[inputs[0]].size_bytes:
+                    whole = self.sizes[inputs[0]]
+                    sized = Sized(whole.shape, whole.size_bytes, RULE_LIKE_INPUT)
                 if known.dtype == tf.variant and node.name in lists:
                     sized = Sized((), lists[node.name])
                 elif known.dtype == tf.variant:
@@ -146,7 +158,7 @@ def _complete(node: Any, outputs: list[TensorProperties]) -> list[TensorProperti
     known = [*outputs, *([None] * len(wanted))]
     filled = [p or TensorProperties(dtype, None, None) for p, dtype in zip(known, wanted, strict=False)]
     # Inference tells the base type; whether an output is a reference only the definition knows.
-    return [TensorProperties(dtype, p.shape, p.value) for p, dtype in zip(filled, wanted, strict=True)]
+    return [replace(p, dtype=dtype) for p, dtype in zip(filled, wanted, strict=True)]
 
 
 def _output_dtypes(node: Any) -> list[Any] | None:
@@ -163,23 +175,6 @@ def _output_dtypes(node: Any) -> list[Any] | None:
             kinds = [kind] * (node.attr[arg.number_attr].i if arg.number_attr else 1)
         dtypes += [tf.dtypes.as_dtype(k + (100 if arg.is_ref and k < 100 else 0)) for k in kinds]
     return dtypes
-
-
-def _list_bytes(nodes: Nodes, properties: Properties, trips: Any) -> dict[str, int]:
-    """Bytes of each TensorList when full: one element per execution of the ops that push to it or pop from it.
-
-    That is per list: one that is made anew in each turn of an outer loop has its share of them.
-    """
-    by_list: dict[int, int] = {}
-    made: dict[int, float] = {}
-    for name, element in properties.list_element.items():
-        v = nodes.index[name]
-        size = int(np.prod(element.shape or (), dtype=np.int64)) * element_bytes(element.dtype)
-        by_list[id(element)] = max(by_list.get(id(element), 0), int(size * trips[v]))
-        if nodes.types[v] in _NEW_LISTS:
-            made[id(element)] = max(made.get(id(element), 1.0), float(trips[v]))
-    full = {which: int(size / made.get(which, 1.0)) for which, size in by_list.items()}
-    return {name: full[id(element)] for name, element in properties.list_element.items()}
 
 
 _Edges = tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]  # src, dst, tensor, slot, back

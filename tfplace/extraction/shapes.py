@@ -17,13 +17,17 @@ from tfplace.extraction.refusals import grappler_refusals
 LIST_POP = {"TensorListPopBack": 1, "TensorListGetItem": 0}  # op type -> output slot of the element
 LIST_PUSH = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # op type -> input position of the element
 
+REDUCTIONS = frozenset({"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"})
+"""Whose result is no larger than the first input, however little is known of its shape."""
+
 # Handles, TensorLists apart, are a pointer wherever they are.
 HANDLE_BYTES = 8
 TEXT_BYTES = 32
 
 RULE_DIMENSION = "unknown dimensions counted as {size}, the batch's first dimension"
+RULE_PARTITION = "unknown dimensions counted as {sizes}: partitions as if they were of one size"
 RULE_HANDLE = "a list of unknown elements counted as {size} bytes, its handle"
-RULE_LIKE_INPUT = "unknown rank counted as its largest input"
+RULE_LIKE_INPUT = "unknown shape counted as its largest input"
 RULE_SCALAR = "unknown rank without known input counted as one element"
 
 
@@ -188,13 +192,29 @@ class Sized:
     rule: str = ""
 
 
-def size_tensor(known: TensorProperties, largest_input: int, batch_size: int) -> Sized:
+def partition_rows(nodes: Nodes, properties: Properties) -> dict[int, int]:
+    """Unknown dimension, by its number, of what `DynamicPartition` makes -> rows of a part, if all are of one size."""
+    rows: dict[int, int] = {}
+    for v in (v for v in nodes.order if nodes.types[v] == "DynamicPartition"):
+        outputs = properties.outputs.get(nodes.names[v], [])
+        whole = _input(nodes, v, 0, properties.outputs)
+        if not outputs or whole is None or not whole.shape or whole.shape[0] < 0:
+            continue
+        for part in outputs:
+            if part.symbols and part.symbols[0] < -1:
+                share = math.ceil(whole.shape[0] / len(outputs))
+                rows[part.symbols[0]] = max(rows.get(part.symbols[0], 0), share)
+    return rows
+
+
+def size_tensor(known: TensorProperties, largest_input: int, batch_size: int, sizes: Mapping[int, int]) -> Sized:
     """Shape and bytes of one output.
 
     Args:
       known: inferred properties.
       largest_input: bytes of the op's largest input of known size, 0 if there is none.
       batch_size: first dimension of the batch, which stands in for unknown dimensions.
+      sizes: unknown dimension by its number -> what stands in for it instead.
     """
     element = element_bytes(known.dtype)
     if known.dtype in (tf.resource, tf.variant):
@@ -204,8 +224,11 @@ def size_tensor(known: TensorProperties, largest_input: int, batch_size: int) ->
             return Sized(None, largest_input, RULE_LIKE_INPUT)
         return Sized(None, element, RULE_SCALAR)
     if -1 in known.shape:
-        shape = tuple(batch_size if d < 0 else d for d in known.shape)
-        return Sized(shape, math.prod(shape) * element, RULE_DIMENSION.format(size=batch_size))
+        symbols = known.symbols or known.shape
+        shape = tuple(sizes.get(d, batch_size) if d < 0 else d for d in symbols)
+        told = sorted({sizes[d] for d in symbols if d in sizes})
+        rule = RULE_PARTITION.format(sizes=told) if told else RULE_DIMENSION.format(size=batch_size)
+        return Sized(shape, math.prod(shape) * element, rule)
     return Sized(known.shape, math.prod(known.shape) * element)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.buffers import aliases
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
@@ -14,7 +15,6 @@ from tfplace.core.timeline import Timeline
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.formatting import format_bytes
 from tfplace.simulation.evaluate import timeline_of
-from tfplace.simulation.memory import aliased_input
 from tfplace.simulation.program import compile_problem
 from tfplace.simulation.room import devices_with_room, op_bytes
 
@@ -89,19 +89,19 @@ def _live_tensors(graph: OpGraph, timeline: Timeline, device: int) -> list[int]:
     held = here | (timeline.op_device[graph.tensor_op[tensor]] == device)
     np.maximum.at(until, tensor[held], timeline.finish_s[reader[held]])
     live = np.flatnonzero((since <= peak_s) & (until > peak_s) & ~graph.replicable[graph.tensor_op])
-    return sorted({_owner(graph, timeline, t, device) for t in live.tolist()})
+    views = aliases(graph)
+    return sorted({_owner(graph, timeline, views, t, device) for t in live.tolist()})
 
 
-def _owner(graph: OpGraph, timeline: Timeline, tensor: int, device: int) -> int:
+def _owner(graph: OpGraph, timeline: Timeline, views: IntArray, tensor: int, device: int) -> int:
     """The tensor whose memory this one is: what a view made on the device is a view of, else itself."""
     op = int(graph.tensor_op[tensor])
-    position = aliased_input(graph.op_types[op], int(graph.tensor_slot[tensor]))
-    if timeline.op_device[op] != device or position is None or position >= len(graph.inputs[op]):
+    if timeline.op_device[op] != device or views[tensor] < 0:
         return tensor
-    source = graph.inputs[op][position]
+    source = graph.inputs[op][views[tensor]]
     # a view of a constant or of the last turn of a loop has its own memory
     own = graph.replicable[graph.tensor_op[source]] or graph.tensor_op[source] >= op
-    return tensor if own else _owner(graph, timeline, source, device)
+    return tensor if own else _owner(graph, timeline, views, source, device)
 
 
 def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -> list[str]:

@@ -216,6 +216,8 @@ def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
         _reset_device(s, d)
     for v in range(len(s.device)):
         op = p.ops[v]
+        s.reads[v] = 0
+        s.copied[v] = 0
         s.missing[v] = op.reads
         if op.reads >= 0:
             device = s.devices[s.device[v]]
@@ -357,13 +359,45 @@ def _start(p: Program, s: Scratch, o: Flags, d: int, q: int, v: int, now: float,
         if now + device.left > limit or now + p.rest[v, d] > limit:
             s.counter[ABORTED] = 1
         device.left -= seconds
+    device.in_use += p.workspace[v, d]
+    if p.ops[v].writes:
+        _write(p, s, d, v)
     for m in range(p.ops[v].first, p.ops[v + 1].first):
-        s.refs[m, d] = 1  # the op itself, until it finishes
-        alias = p.messages[m].alias
+        message = p.messages[m]
+        s.refs[m, d] = 1 + message.held  # the op itself, until it finishes
+        alias = message.alias
+        if alias < 0 and p.messages[m + 1].forward_first > message.forward_first:
+            alias = _taken_over(p, s, m, d)
+        s.alias[m] = alias
         if alias >= 0:
             s.refs[alias, d] += 1
+            if message.read_of >= 0 and s.device[message.read_of] == d:
+                s.reads[message.read_of] += 1
         else:
-            device.in_use += p.messages[m].size
+            device.in_use += message.size
+
+
+@inlined
+def _taken_over(p: Program, s: Scratch, m: int, d: int) -> int:
+    """The first of the messages whose memory m may take over that nothing holds but the op that makes m; or -1."""
+    for i in range(p.messages[m].forward_first, p.messages[m + 1].forward_first):
+        offered: int = p.forward[i]
+        held = offered
+        while s.refs[held, d] == 1:
+            if s.device[p.messages[held].maker] != d or s.alias[held] < 0:
+                return offered
+            held = s.alias[held]
+    return -1
+
+
+@inlined
+def _write(p: Program, s: Scratch, d: int, v: int) -> None:
+    """The op writes variables: one of which something that was read is still held gets new memory."""
+    for i in range(p.ops[v].input_first, p.ops[v + 1].input_first):
+        w = p.messages[p.input[i]].variable
+        if w >= 0 and s.device[w] == d and s.reads[w] > 0 and not s.copied[w]:
+            s.copied[w] = 1
+            s.devices[d].in_use += p.ops[w].persistent
 
 
 @inlined
@@ -399,6 +433,7 @@ def _finish(p: Program, s: Scratch, o: Flags, q: int, now: float) -> None:
 def _finish_op(p: Program, s: Scratch, o: Flags, q: int, d: int, v: int, now: float) -> None:
     if o.record:
         s.finish[v] = now
+    s.devices[d].in_use -= p.workspace[v, d]
     for i in range(p.ops[v].input_first, p.ops[v + 1].input_first):
         _release(p, s, p.input[i], d)
     kept = -1
@@ -460,11 +495,17 @@ def _release(p: Program, s: Scratch, m: int, d: int) -> None:
         s.refs[m, d] -= 1
         if s.refs[m, d] > 0:
             return
-        alias = p.messages[m].alias
-        if alias < 0 or s.device[p.messages[m].maker] != d:
-            s.devices[d].in_use -= p.messages[m].size
+        message = p.messages[m]
+        if s.device[message.maker] != d or s.alias[m] < 0:
+            s.devices[d].in_use -= message.size
             return
-        m = alias
+        w = message.read_of
+        if w >= 0 and s.device[w] == d:
+            s.reads[w] -= 1
+            if s.reads[w] == 0 and s.copied[w]:
+                s.copied[w] = 0
+                s.devices[d].in_use -= p.ops[w].persistent
+        m = s.alias[m]
 
 
 # ---- ready ops -------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray
+from tfplace.core.buffers import HELD_BY_VARIABLE
 from tfplace.core.problem import Problem
 from tfplace.simulation.joint import Incoming, Sending, heads
-from tfplace.simulation.memory import HELD_BY_VARIABLE
 from tfplace.simulation.options import Options
 
 

@@ -13,9 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
+from tfplace.core.buffers import (
+    FORWARDS,
+    HELD_ALL_STEP,
+    HELD_BY_VARIABLE,
+    HOST_ONLY_DTYPES,
+    KEEPS,
+    READS,
+    READS_NO_DATA,
+    aliases,
+    read_from_host,
+    variable_of,
+    writes_whole,
+)
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
-from tfplace.simulation.memory import HELD_BY_VARIABLE, HOST_ONLY_DTYPES, READS_NO_DATA, aliased_input, read_from_host
+from tfplace.cost.workspace import workspace_bytes
 from tfplace.simulation.options import DEFAULT, Options
 
 RecordArray = NDArray[np.void]
@@ -32,6 +45,7 @@ OP = _record(
     reads="i4",  # how many messages it reads; -1 for a replicable constant
     first="i4",  # the first of its messages
     input_first="i4",  # the first of its inputs
+    writes="i4",  # whether it writes variables whole
     trips="f8",  # executions in a step
     persistent="i8",  # bytes of its variables
 )
@@ -39,6 +53,10 @@ OP = _record(
 MESSAGE = _record(
     maker="i4",  # op that makes it
     alias="i4",  # message whose memory it shares, or -1
+    forward_first="i4",  # the first of the messages whose memory it may take over
+    variable="i4",  # op that makes the handle which it is, or is passed on from; or -1
+    read_of="i4",  # op that makes the handle of the variable whose memory it is; or -1
+    held="i4",  # whether it is held until the step ends
     reader_first="i4",  # the first of its readers
     host="i4",  # whether it is made in host memory
     size="i8",  # bytes of one execution
@@ -126,6 +144,9 @@ class Program(NamedTuple):
       messages: [O + 1] `MESSAGE`, alike.
       seconds: [V, D].
       reader: [R] message o is read by the ops `reader[messages[o].reader_first:messages[o + 1].reader_first]`.
+      forward: [F] message o may take over the memory of any of the messages
+        `forward[messages[o].forward_first:messages[o + 1].forward_first]`.
+      workspace: [V, D] bytes an op takes while it runs, besides what it reads and makes.
       crosses: [R] whether the reader wants the message in the other of its maker's device's two memories.
       input: [R] op v reads the messages `input[ops[v].input_first:ops[v + 1].input_first]`.
       links: [D, D] `LINK`.
@@ -140,8 +161,10 @@ class Program(NamedTuple):
     ops: RecordArray
     messages: RecordArray
     seconds: FloatArray
+    workspace: LongArray
     reader: IndexArray
     crosses: BoolArray
+    forward: IndexArray
     input: IndexArray
     links: RecordArray
     channels: IntArray
@@ -165,6 +188,9 @@ class Scratch(NamedTuple):
       next_op: [V] next of the same list of ready ops, or -1.
       queue: [V] `READY` ops, each device's in its own stretch.
       refs: [O, D] what still holds the copy of a message on a device.
+      alias: [O] message whose memory each shares on the device where it is made, or -1.
+      reads: [V] what still holds what was read of the op's variable.
+      copied: [V] whether the op's variable has been written since: then what was read is memory of its own.
       readers: [D] readers of one message per device; zero between uses.
       away: [D] devices that one message must be sent to, ascending.
       touched: [D] devices for which something has changed since the last instant.
@@ -188,6 +214,9 @@ class Scratch(NamedTuple):
     next_op: IntArray
     queue: RecordArray
     refs: IntArray
+    alias: IntArray
+    reads: IntArray
+    copied: IntArray
     readers: IntArray
     away: IntArray
     touched: IntArray
@@ -209,12 +238,15 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
     pairs = np.unique(np.stack([messages.of_edge[keep], graph.edge_dst[keep]], axis=1), axis=0)
     by_reader = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     ranks = np.random.default_rng(options.seed).permutation(graph.num_ops)
+    buffers = _buffers(graph, messages, keep)
     return Program(
         ops=_ops(problem, messages, by_reader),
-        messages=_message_table(graph, messages, keep, pairs),
+        messages=_message_table(graph, messages, buffers, pairs),
         seconds=np.array(problem.costs.compute_s, np.float64, order="C"),
+        workspace=workspace_bytes(graph, topology),
         reader=pairs[:, 1].astype(np.uint32),
         crosses=_crosses(graph, messages, keep, pairs),
+        forward=buffers.forward,
         input=by_reader[:, 0].astype(np.uint32),
         links=_links(problem),
         channels=np.array(topology.channels, np.int32, order="C"),
@@ -249,6 +281,9 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
         next_op=_ints(ops),
         queue=np.zeros(ops, READY),
         refs=_ints(messages, devices),
+        alias=_ints(messages),
+        reads=_ints(ops),
+        copied=_ints(ops),
         readers=_ints(devices),
         away=_ints(devices),
         touched=_ints(devices),
@@ -258,7 +293,7 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
         behind=_ints(transfers),
         heap=_ints(transfers),
         channels=np.zeros(channels, CHANNEL),
-        changes=np.zeros(2 * (messages + transfers) + devices, CHANGE),
+        changes=np.zeros(2 * (messages + transfers + ops) + devices, CHANGE),
         counter=np.zeros(7, np.int64),
     )
 
@@ -299,17 +334,85 @@ def _ops_of_type(graph: OpGraph, types: frozenset[str]) -> list[int]:
     return [v for v, kind in enumerate(graph.op_types) if kind in types]
 
 
-def _aliases(graph: OpGraph, messages: _Messages, keep: BoolArray) -> IntArray:
+class _Buffers(NamedTuple):
+    """Whose memory the [O] messages are: see `MESSAGE`; and [F] those whose memory each may take over."""
+
+    alias: IntArray
+    variable: IntArray
+    read_of: IntArray
+    held: BoolArray
+    forward_first: IntArray
+    forward: IndexArray
+
+
+def _buffers(graph: OpGraph, messages: _Messages, keep: BoolArray) -> _Buffers:
     read = {
         (int(graph.edge_dst[e]), int(graph.edge_slot[e])): int(messages.of_edge[e])
         for e in np.flatnonzero(keep & (graph.edge_tensor >= 0))
     }
-    alias = np.full(len(messages.maker), -1, np.int32)
-    for message, (op, slot) in enumerate(zip(messages.maker.tolist(), messages.slot.tolist(), strict=True)):
-        position = aliased_input(graph.op_types[op], slot) if slot >= 0 else None
-        if position is not None:
-            alias[message] = read.get((op, position), -1)
-    return alias
+    count = len(messages.maker)
+    makers, slots = messages.maker.tolist(), messages.slot.tolist()
+    position, handle = aliases(graph), variable_of(graph)
+    of_message = graph.op_tensors[messages.maker] + messages.slot  # its tensor, where it is one
+    alias, variable, read_of = (np.full(count, -1, np.int32) for _ in range(3))
+    held = np.zeros(count, np.bool_)
+    for m, (op, slot) in enumerate(zip(makers, slots, strict=True)):
+        if slot < 0:
+            continue
+        t, kind = int(of_message[m]), graph.op_types[op]
+        variable[m] = handle[t]
+        if position[t] >= 0:
+            alias[m] = read.get((op, int(position[t])), -1)
+        held[m] = kind in HELD_ALL_STEP and alias[m] < 0
+        if kind == READS and alias[m] >= 0:
+            read_of[m] = variable[alias[m]]
+    offers = _offers(graph, messages, alias, variable, read)
+    lengths = [len(offers.get(m, ())) for m in range(count)]
+    return _Buffers(
+        alias,
+        variable,
+        read_of,
+        held,
+        np.cumsum([0, *lengths]).astype(np.int32),
+        np.array([i for m in sorted(offers) for i in offers[m]], np.uint32),
+    )
+
+
+def _offers(
+    graph: OpGraph, messages: _Messages, alias: IntArray, variable: IntArray, read: Mapping[tuple[int, int], int]
+) -> dict[int, list[int]]:
+    """Message -> those whose memory it may take over, if nothing else holds it when its op starts.
+
+    None is a variable's, none comes from outside the op's loop, where it is read in every turn, and none is read by an
+    op that keeps it.
+    """
+    root, kept = _roots(graph, messages, alias, variable, read)
+    out: dict[int, list[int]] = {}
+    for m, (op, slot) in enumerate(zip(messages.maker.tolist(), messages.slot.tolist(), strict=True)):
+        output, positions = FORWARDS.get(graph.op_types[op], (-1, ()))
+        if slot != output or slot < 0 or alias[m] >= 0 or not messages.size[m]:
+            continue
+        inputs = [read.get((op, i)) for i in (range(len(graph.inputs[op])) if positions is None else positions)]
+        found = [i for i in inputs if i is not None and messages.size[i] == messages.size[m] and root[i] not in kept]
+        found = [i for i in found if graph.host_memory[messages.maker[i]] == graph.host_memory[op]]
+        if found:
+            out[m] = list(dict.fromkeys(found))
+    return out
+
+
+def _roots(
+    graph: OpGraph, messages: _Messages, alias: IntArray, variable: IntArray, read: Mapping[tuple[int, int], int]
+) -> tuple[IntArray, set[int]]:
+    """[O] the message whose memory each is, and those of them that no op may take over."""
+    root = np.arange(len(alias), dtype=np.int32)
+    kinds = [graph.op_types[op] for op in messages.maker.tolist()]
+    kept = {m for m, kind in enumerate(kinds) if variable[m] >= 0 or kind in HELD_BY_VARIABLE}
+    for m in np.flatnonzero(alias >= 0).tolist():  # an alias is made after what it is an alias of
+        root[m] = root[alias[m]]
+        if kinds[m] in ("Enter", "RefEnter"):
+            kept.add(int(root[m]))
+    kept |= {int(root[m]) for (op, _), m in read.items() if graph.op_types[op] in KEEPS}
+    return root, kept
 
 
 def _table(dtype: np.dtype[np.void], length: int, columns: Mapping[str, NDArray[Any]]) -> RecordArray:
@@ -327,18 +430,23 @@ def _ops(problem: Problem, messages: _Messages, by_reader: NDArray[np.integer]) 
         "reads": np.where(graph.replicable, -1, reads),
         "first": _offsets(messages.maker, graph.num_ops),
         "input_first": _offsets(by_reader[:, 1], graph.num_ops),
+        "writes": np.array([writes_whole(kind) for kind in graph.op_types]),
         "trips": graph.trips,
         "persistent": graph.persistent_bytes,
     }
     return _table(OP, graph.num_ops + 1, columns)
 
 
-def _message_table(graph: OpGraph, messages: _Messages, keep: BoolArray, pairs: NDArray[np.integer]) -> RecordArray:
+def _message_table(graph: OpGraph, messages: _Messages, buffers: _Buffers, pairs: NDArray[np.integer]) -> RecordArray:
     count = len(messages.maker)
     volume = graph.trips[messages.maker] * messages.size
     columns = {
         "maker": messages.maker,
-        "alias": _aliases(graph, messages, keep),
+        "alias": buffers.alias,
+        "forward_first": buffers.forward_first,
+        "variable": buffers.variable,
+        "read_of": buffers.read_of,
+        "held": buffers.held,
         "reader_first": _offsets(pairs[:, 0], count),
         "host": graph.host_memory[messages.maker],
         "size": messages.size,

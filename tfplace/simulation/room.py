@@ -54,7 +54,7 @@ def op_bytes(program: Program) -> LongArray:
     """[V] bytes that a device holds at least while it runs each op, variables left out; copied constants do not run.
 
     Tensors that are views of the same one may lie in one piece of memory; what is a view of a smaller one on the same
-    device takes no more than that.
+    device takes no more than that. What may take over an input's memory may need none.
     """
     messages, count = program.messages[:-1], len(program.messages) - 1
     size, alias = messages["size"].astype(np.int64), messages["alias"]
@@ -62,7 +62,8 @@ def op_bytes(program: Program) -> LongArray:
     for m in np.flatnonzero(alias >= 0).tolist():  # a view is made after what it is a view of
         root[m], least[m] = root[alias[m]], min(size[m], least[alias[m]])
     need = np.zeros(len(program.ops) - 1, np.int64)
-    np.add.at(need, messages["maker"], np.where(alias < 0, size, 0))
+    own = (alias < 0) & (np.diff(program.messages["forward_first"]) == 0)
+    np.add.at(need, messages["maker"], np.where(own, size, 0))
     reader = np.repeat(np.arange(len(need)), np.diff(program.ops["input_first"]))
     read = program.input
     order = np.lexsort((-least[read], root[read], reader))

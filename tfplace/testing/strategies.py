@@ -14,7 +14,22 @@ from tfplace.core.topology import Topology
 from tfplace.testing.graphs import make_graph
 from tfplace.testing.problems import make_problem, make_topology
 
-OP_TYPES = ("Op", "Op", "Identity", "Reshape", "StopGradient", "Switch", "IdentityN", "VariableV2")
+OP_TYPES = (
+    *(
+        "Op",
+        "Op",
+        "Identity",
+        "Reshape",
+        "StopGradient",
+        "Switch",
+        "IdentityN",
+        "VariableV2",
+        "Add",
+        "Relu",
+        "SelectV2",
+    ),
+    *("Const", "Placeholder", "ReadVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ResourceScatterAdd"),
+)
 SECONDS = (0.0, 0.5, 1.0, 1.5, 2.0, 0.1)
 SIZES = (0, 1, 2, 3, 100)
 
