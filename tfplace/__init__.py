@@ -12,7 +12,7 @@ Importing tfplace does not load TensorFlow; the first call that needs it does.
 from __future__ import annotations
 
 from tfplace import keras
-from tfplace.api import actual_placement, apply, compare, place, simulate
+from tfplace.api import actual_placement, apply, compare, memory, place, simulate
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
@@ -39,6 +39,7 @@ __all__ = [
     "extract",
     "formulate",
     "keras",
+    "memory",
     "place",
     "simulate",
 ]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfplace.execution.actual import ActualPlacement
     from tfplace.execution.placed import Placed
     from tfplace.report.progress import Stages
+    from tfplace.report.step_memory import StepMemory
 
 
 @described(SearchOptions)
@@ -171,6 +172,29 @@ def _evaluator(
             f"an evaluator of {made.problem!r}", f"one of {problem!r}", "Make the problem first: tfplace.formulate()."
         )
     return made, ours
+
+
+def memory(
+    source: Any, topology: Topology | str | Path | None = None, *, batch: Any = None, device: str | None = None
+) -> StepMemory:
+    """What a training step needs of one device's memory, and for what; simulated, nothing is searched or run.
+
+    Args:
+      source: as in `place`.
+      topology: the devices, as in `formulate`.
+      batch: as in `extract`.
+      device: one of them, by name; by default the first accelerator, or the first device if there is none.
+
+    Returns:
+      The peak, what it consists of (weights, optimizer slots, activations, gradients, ...) and the ten largest tensors.
+
+    Raises:
+      SourceError, InputError: as `place`.
+      UnknownNameError: no such device.
+    """
+    from tfplace.report.step_memory import step_memory
+
+    return step_memory(problem_of(source, topology, batch, None, None), device)
 
 
 def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, str]) -> StepCost:

@@ -62,7 +62,7 @@ def test_models_equal_brute_force():
     """Without the short cut of trying all: CP-SAT's optimum and bound, of both models.
 
     Of 80 problems 72 have a placement that fits and takes time. By the throughput objective all are met. The free
-    order of the schedule is shorter than any simulated step in 3.
+    order of the schedule is shorter than any simulated step in 5.
     """
     done = subprocess.run(
         [sys.executable, "-m", "tests.placers.exact_models", "80"],
@@ -72,7 +72,7 @@ def test_models_equal_brute_force():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["72", "69"]
+    assert done.stdout.split() == ["72", "67"]
 
 
 def test_a_public_workload_is_proven():

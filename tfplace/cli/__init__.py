@@ -20,6 +20,7 @@ COMMANDS = {
     "place": ("tfplace.cli.place", "Read a model, place it and report"),
     "compare": ("tfplace.cli.compare", "Set placers side by side on a model"),
     "extract": ("tfplace.cli.extract", "Read a model's graph once, to place it without TensorFlow"),
+    "memory": ("tfplace.cli.memory", "Tell what a step needs of one device's memory"),
     "profile": ("tfplace.cli.profile", "Measure how long models' ops take"),
     "calibrate": ("tfplace.cli.calibrate", "Measure devices and links, as a topology"),
     "topologies": ("tfplace.cli.listing", "List the topologies that come with tfplace"),

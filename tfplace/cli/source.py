@@ -17,6 +17,7 @@ from tfplace.errors import SourceError, TfplaceError, UnknownNameError, describe
 from tfplace.group.dnn_partitioning import is_workload
 from tfplace.io.archive import is_archive
 
+Builder = Callable[[int | None, Mapping[str, str]], "Source"]
 SUFFIXES = (".json", ".meta", ".npz", ".pb", ".pbtxt")
 KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
 
@@ -34,7 +35,7 @@ class Source:
     batch: Any = None
 
 
-def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mapping[str, str]], Source]:
+def find(model: str, fetches: Sequence[str] = ()) -> Builder:
     """How to build what `model` names, given a batch size and parameters; nothing is loaded yet.
 
     Args:

@@ -188,8 +188,8 @@ _UNARY = _words(
 )
 _BINARY = _words(
     "Add AddV2 Atan2 Div DivNoNan EluGrad FloorDiv FloorMod Igamma InvGrad LeakyReluGrad Maximum Minimum Mod Mul "
-    "MulNoNan NextAfter Polygamma Pow RealDiv ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad "
-    "SoftsignGrad SqrtGrad SquaredDifference Sub TanhGrad TruncateDiv Xdivy Xlog1py Xlogy Zeta"
+    "MulNoNan NextAfter Polygamma Pow RealDiv ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad "
+    "SoftplusGrad SoftsignGrad SqrtGrad SquaredDifference Sub TanhGrad TruncateDiv Xdivy Xlog1py Xlogy Zeta"
 )
 
 FORWARDS: Mapping[str, tuple[int, tuple[int, ...] | None]] = {

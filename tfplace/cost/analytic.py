@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfplace.core.arrays import FloatArray
-from tfplace.core.buffers import aliases, reads_that_copy
+from tfplace.core.arrays import FloatArray, LongArray
+from tfplace.core.buffers import aliases, reads_that_copy, variable_of, writes_whole
 from tfplace.core.costs import CostTable
 from tfplace.core.device import Device
 from tfplace.core.graph import OpGraph
@@ -30,9 +30,9 @@ def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
 
     Ops that only name, reshape or pass on a value, and ops whose GPU kernel works in host memory, cost the overhead
     alone; replicable constants cost nothing. So do views, while dense reads of variables whose rows are written cost a
-    copy (`tfplace.core.buffers`). Where an op has no kernel for a device's type the number is what such a
-    kernel would take. What an op reads or writes through a variable's handle does not count, but for what it is given
-    and returns: of an Adam update that is the gradient alone.
+    copy (`tfplace.core.buffers`). What writes variables whole reads and writes all of them: of an Adam update that is
+    the weight and both slots, beside the gradient. Where an op has no kernel for a device's type the number is what
+    such a kernel would take.
 
     Args:
       graph: [V] ops.
@@ -49,6 +49,7 @@ def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
     traffic = np.array(
         [_traffic_bytes(graph, v, name) if name != "nothing" else 0 for v, (name, _) in enumerate(rules)]
     )
+    traffic += 2 * _updated_bytes(graph)
     efficiency = np.array([EFFICIENCY.get(name, OTHER_EFFICIENCY) for name, _ in rules])
     columns = [_seconds(graph, device, flops, traffic, efficiency) for device in topology.devices]
     return CostTable(np.stack(columns, axis=1), tuple(f"analytic:{name}" for name, _ in rules))
@@ -62,6 +63,16 @@ def _seconds(
     if device.type != "CPU":
         work = np.where(graph.host_memory, 0.0, work)
     return np.where(graph.replicable, 0.0, graph.trips * (device.op_overhead_s + work))
+
+
+def _updated_bytes(graph: OpGraph) -> LongArray:
+    """[V] bytes of the variables that an op changes as a whole. One that is only assigned takes the memory it is given."""
+    handle, size = variable_of(graph), graph.persistent_bytes
+    out = np.zeros(graph.num_ops, np.int64)
+    for v, kind in enumerate(graph.op_types):
+        if writes_whole(kind) and kind != "AssignVariableOp":
+            out[v] = sum(int(size[handle[t]]) for t in graph.inputs[v] if handle[t] >= 0)
+    return out
 
 
 def _dtype(graph: OpGraph, v: int) -> str:

@@ -2,7 +2,7 @@
 
 What an accelerator's convolutions take is their library's choice at run time: for that each device has
 `Device.workspace_bytes`. The rules here are those of kernels that always do the same; each was seen in the allocation
-records of TensorFlow's tracer (`python -m research.memory`).
+records of TensorFlow's tracer (`python -m research.benchmarks.memory`).
 """
 
 from __future__ import annotations

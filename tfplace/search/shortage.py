@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.buffers import aliases
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
-from tfplace.core.timeline import Timeline
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.formatting import format_bytes
-from tfplace.simulation.evaluate import timeline_of
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.holdings import Holding, HoldingKind
 from tfplace.simulation.program import compile_problem
 from tfplace.simulation.room import devices_with_room, op_bytes
 
@@ -31,13 +30,13 @@ def infeasible(problem: Problem, op_device: IntArray, cost: StepCost, tried: int
       tried: how many placements were tried.
     """
     over = np.flatnonzero(cost.peak_bytes > cost.limit_bytes)
-    timeline = timeline_of(problem, op_device)
+    simulator = Simulator(problem)
     shortages = [
         Shortage(
             device=problem.topology.devices[d].name,
             need_bytes=int(cost.peak_bytes[d]),
             limit_bytes=int(cost.limit_bytes[d]),
-            largest=_largest(problem, timeline, int(d)),
+            largest=_largest(problem, simulator, op_device, int(d)),
         )
         for d in over
     ]
@@ -61,47 +60,18 @@ def _too_large(problem: Problem) -> str:
     )
 
 
-def _largest(problem: Problem, timeline: Timeline, device: int) -> tuple[tuple[str, int], ...]:
+def _largest(problem: Problem, simulator: Simulator, op_device: IntArray, device: int) -> tuple[tuple[str, int], ...]:
     """The largest variables and op results that the device holds when it holds most."""
-    graph = problem.graph
-    held = [(v.name, v.size_bytes) for v in graph.variables if timeline.op_device[v.op] == device]
-    for t in _live_tensors(graph, timeline, device):
-        op = int(graph.tensor_op[t])
-        kind = "result" if timeline.op_device[op] == device else "received"
-        held.append((f"{graph.op_names[op]} ({kind})", int(graph.tensor_bytes[t])))
-    return tuple(sorted(held, key=lambda item: -item[1])[:_LARGEST])
+    held = simulator.holdings(op_device, device)
+    return tuple((_name(problem.graph, holding), holding.size_bytes) for holding in held[:_LARGEST])
 
 
-def _live_tensors(graph: OpGraph, timeline: Timeline, device: int) -> list[int]:
-    """Tensors that hold memory on the device at its peak: made or sent there, and they or a view still to be read.
-
-    A tensor sent away counts until its readers elsewhere have finished, which is a little longer than it is held.
-    """
-    mine = timeline.memory_device == device
-    peak_s = float(timeline.memory_s[mine][timeline.memory_bytes[mine].argmax()])
-    since = np.where(timeline.op_device[graph.tensor_op] == device, timeline.start_s[graph.tensor_op], np.inf)
-    until = np.where(np.isfinite(since), timeline.finish_s[graph.tensor_op], -np.inf)
-    data = np.flatnonzero((graph.edge_tensor >= 0) & ~graph.edge_back)
-    tensor, reader = graph.edge_tensor[data], graph.edge_dst[data]
-    here = timeline.op_device[reader] == device
-    # what was sent here is held since its maker finished, at the earliest
-    np.minimum.at(since, tensor[here], timeline.finish_s[graph.tensor_op[tensor[here]]])
-    held = here | (timeline.op_device[graph.tensor_op[tensor]] == device)
-    np.maximum.at(until, tensor[held], timeline.finish_s[reader[held]])
-    live = np.flatnonzero((since <= peak_s) & (until > peak_s) & ~graph.replicable[graph.tensor_op])
-    views = aliases(graph)
-    return sorted({_owner(graph, timeline, views, t, device) for t in live.tolist()})
-
-
-def _owner(graph: OpGraph, timeline: Timeline, views: IntArray, tensor: int, device: int) -> int:
-    """The tensor whose memory this one is: what a view made on the device is a view of, else itself."""
-    op = int(graph.tensor_op[tensor])
-    if timeline.op_device[op] != device or views[tensor] < 0:
-        return tensor
-    source = graph.inputs[op][views[tensor]]
-    # a view of a constant or of the last turn of a loop has its own memory
-    own = graph.replicable[graph.tensor_op[source]] or graph.tensor_op[source] >= op
-    return tensor if own else _owner(graph, timeline, views, source, device)
+def _name(graph: OpGraph, holding: Holding) -> str:
+    if holding.kind == HoldingKind.COPY:
+        return "variables written while they are read (copies)"
+    if holding.kind == HoldingKind.VARIABLE:
+        return next(v.name for v in graph.variables if v.op == holding.op)
+    return f"{graph.op_names[holding.op]} ({holding.kind})"
 
 
 def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -> list[str]:

@@ -21,6 +21,7 @@ from tfplace.simulation.batch import Kernel, Threads
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.critical import critical_path
 from tfplace.simulation.event import CHANGES, MOVED, SENT, Batch
+from tfplace.simulation.holdings import Holding, holdings_at_peak
 from tfplace.simulation.options import DEFAULT, Options
 from tfplace.simulation.room import roomy
 
@@ -153,6 +154,11 @@ class Simulator(Evaluator):
             replicated=graph.replicable.copy(),
             parallel=self.options.parallel,
         )
+
+    def holdings(self, op_device: ArrayLike, device: int) -> list[Holding]:
+        """What `device` holds when it holds most, with op v on device `op_device[v]`; [V] indices."""
+        self._run(self._checked(op_device, self.problem.graph.num_ops))
+        return holdings_at_peak(self._kernel.program, self._scratch.fields, device)
 
     def _run(self, op_device: IntArray) -> float:
         self.calls += 1

@@ -1,0 +1,162 @@
+"""What a step needs of one device's memory, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfplace.core.graph import OpGraph
+from tfplace.core.problem import Problem
+from tfplace.errors import InputError
+from tfplace.formatting import format_bytes
+from tfplace.group.layers import is_backward
+from tfplace.group.slots import slots_of
+from tfplace.local_search.devices import single_device
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.holdings import Holding, HoldingKind
+from tfplace.simulation.options import Options
+
+KINDS = ("weights", "optimizer slots", "other state", "batch", "activations", "gradients", "workspace", "copies")
+LARGEST = 10
+CPU_OPS_AT_ONCE = 2
+"""TensorFlow runs ops on a CPU while others still run, so that more is held; with 2, peaks agree best with real ones."""
+
+
+@dataclass(frozen=True)
+class HeldTensor:
+    """One of the largest pieces of memory.
+
+    Attributes:
+      name: of the variable, or of the op whose result or workspace it is.
+      kind: one of `KINDS`.
+      size_bytes: bytes.
+      shape: None for what is no tensor, or of unknown rank.
+    """
+
+    name: str
+    kind: str
+    size_bytes: int
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """What one device holds when a step on it holds most; simulated.
+
+    Attributes:
+      model: the graph's name.
+      device: the device's name.
+      peak_bytes: the most it holds.
+      limit_bytes: what it has for it.
+      by_kind: one of `KINDS` -> bytes; they add up to the peak.
+      largest: the largest pieces, at most ten.
+      elsewhere_bytes: the most that other devices hold, for ops that cannot run on this one.
+    """
+
+    model: str
+    device: str
+    peak_bytes: int
+    limit_bytes: int
+    by_kind: Mapping[str, int]
+    largest: tuple[HeldTensor, ...]
+    elsewhere_bytes: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device has that much."""
+        return self.peak_bytes <= self.limit_bytes
+
+    def summary(self) -> str:
+        """A few lines for people."""
+        verdict = "fits" if self.fits else "does not fit"
+        lines = [
+            f"{self.model} on {self.device}: {format_bytes(self.peak_bytes)} at the peak of a step (simulated); "
+            f"{verdict} in {format_bytes(self.limit_bytes)}.",
+            "",
+        ]
+        lines += [f"  {kind:<16} {format_bytes(size):>10}" for kind, size in self.by_kind.items() if size]
+        lines += ["", "The largest at the peak:"]
+        for held in self.largest:
+            shape = "" if held.shape is None else f" {list(held.shape)}"
+            lines.append(f"  {format_bytes(held.size_bytes):>10}  {held.kind:<16} {held.name}{shape}")
+        if self.elsewhere_bytes:
+            lines += ["", f"Ops that cannot run on {self.device} hold {format_bytes(self.elsewhere_bytes)} elsewhere."]
+        return "\n".join(lines) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {
+            "model": self.model,
+            "device": self.device,
+            "peak_bytes": self.peak_bytes,
+            "limit_bytes": self.limit_bytes,
+            "fits": self.fits,
+            "by_kind": dict(self.by_kind),
+            "largest": [
+                {"name": h.name, "kind": h.kind, "size_bytes": h.size_bytes, "shape": h.shape} for h in self.largest
+            ],
+            "elsewhere_bytes": self.elsewhere_bytes,
+        }
+
+
+def step_memory(problem: Problem, device: str | None = None) -> StepMemory:
+    """What a step with everything on one device needs there; nothing is searched.
+
+    Args:
+      problem: a graph and its devices.
+      device: a name; by default the first accelerator, or the first device if there is none.
+
+    Raises:
+      UnknownNameError: no such device.
+      InputError: the problem has no graph of ops, as it is a workload of another kind.
+    """
+    topology, graph = problem.topology, problem.graph
+    if not graph.num_tensors:
+        raise InputError(f"{graph.name!r}, which has no tensors", "a model's graph")
+    accelerators = [d.name for d in topology.devices if d.type != "CPU"]
+    name = device or (accelerators or [topology.devices[0].name])[0]
+    d = topology.index(name)
+    op_device = problem.expand(single_device(problem, d))
+    at_once = CPU_OPS_AT_ONCE if topology.devices[d].type == "CPU" else 1
+    simulator = Simulator(problem, Options(parallel=at_once))
+    cost = simulator.devices(op_device)
+    held = simulator.holdings(op_device, d)
+    slots = slots_of(graph)
+    kinds = [_kind(graph, slots, holding) for holding in held]
+    by_kind = {kind: sum(h.size_bytes for h, k in zip(held, kinds, strict=True) if k == kind) for kind in KINDS}
+    return StepMemory(
+        model=graph.name,
+        device=name,
+        peak_bytes=int(cost.peak_bytes[d]),
+        limit_bytes=int(cost.limit_bytes[d]),
+        by_kind=by_kind,
+        largest=tuple(_held(graph, h, k) for h, k in zip(held[:LARGEST], kinds, strict=False)),
+        elsewhere_bytes=int(max((int(b) for i, b in enumerate(cost.peak_bytes) if i != d), default=0)),
+    )
+
+
+def _kind(graph: OpGraph, slots: Mapping[int, int], holding: Holding) -> str:
+    if holding.kind == HoldingKind.COPY:
+        return "copies"
+    if holding.kind == HoldingKind.WORKSPACE:
+        return "workspace"
+    if holding.kind == HoldingKind.VARIABLE:
+        if holding.op in slots:
+            return "optimizer slots"
+        return "weights" if any(v.trainable for v in graph.variables if v.op == holding.op) else "other state"
+    if graph.op_types[holding.op] == "Placeholder":
+        return "batch"
+    return "gradients" if is_backward(graph.op_names[holding.op]) else "activations"
+
+
+def _held(graph: OpGraph, holding: Holding, kind: str) -> HeldTensor:
+    if holding.kind == HoldingKind.COPY:
+        return HeldTensor("variables written while they are read", kind, holding.size_bytes, None)
+    if holding.kind == HoldingKind.VARIABLE:
+        name = next(v.name for v in graph.variables if v.op == holding.op)
+        return HeldTensor(name, kind, holding.size_bytes, None)
+    shape = None
+    if holding.slot >= 0:
+        shape = graph.tensor_shape[int(graph.op_tensors[holding.op]) + holding.slot]
+    return HeldTensor(graph.op_names[holding.op], kind, holding.size_bytes, shape)
