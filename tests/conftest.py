@@ -25,6 +25,8 @@ LOAD_TENSORFLOW = {
     "learned",
     "measurement",
     "pretraining",
+    "report/test_step_memory.py",
+    "simulation/test_buffers.py",
     "zoo",
 }
 """Directories and files; single tests elsewhere are marked one by one."""

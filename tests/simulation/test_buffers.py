@@ -13,8 +13,6 @@ import tfplace
 from tfplace.core.buffers import ALIASES_OF_ITS_SIZE, FIRST_ALIASES_FIRST, FORWARDS, ROWS, aliases, reads_that_copy
 from tfplace.extraction.tf_internals import op_def
 
-pytestmark = pytest.mark.tensorflow
-
 tf1, raw = tf.compat.v1, tf.raw_ops
 SHAPE = (64, 128)
 

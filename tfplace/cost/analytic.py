@@ -66,7 +66,7 @@ def _seconds(
 
 
 def _updated_bytes(graph: OpGraph) -> LongArray:
-    """[V] bytes of the variables that an op changes as a whole. One that is only assigned takes the memory it is given."""
+    """[V] bytes of the variables that an op changes; one that is only assigned takes the memory it is given."""
     handle, size = variable_of(graph), graph.persistent_bytes
     out = np.zeros(graph.num_ops, np.int64)
     for v, kind in enumerate(graph.op_types):

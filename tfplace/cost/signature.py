@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tfplace.core.buffers import reads_that_copy
 from tfplace.core.graph import AttrValue, OpGraph, Shape
 
 IGNORED_ATTRS = frozenset(
@@ -34,8 +35,9 @@ def signature(graph: OpGraph, v: int) -> str:
 
 
 def signatures(graph: OpGraph) -> tuple[str, ...]:
-    """[V] the signature of every op."""
-    return tuple(signature(graph, v) for v in range(graph.num_ops))
+    """[V] the signature of every op; that of a read says if it copies, as rows of the variable are written."""
+    copied = reads_that_copy(graph)
+    return tuple(signature(graph, v) + (" copied" if v in copied else "") for v in range(graph.num_ops))
 
 
 def _tensors(graph: OpGraph, tensors: Iterable[int]) -> str:

@@ -20,7 +20,7 @@ from tfplace.simulation.options import Options
 KINDS = ("weights", "optimizer slots", "other state", "batch", "activations", "gradients", "workspace", "copies")
 LARGEST = 10
 CPU_OPS_AT_ONCE = 2
-"""TensorFlow runs ops on a CPU while others still run, so that more is held; with 2, peaks agree best with real ones."""
+"""TensorFlow runs ops on a CPU while others still run, so more is held; with 2, peaks agree best with real ones."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,8 @@ def _kind(graph: OpGraph, slots: Mapping[int, int], holding: Holding) -> str:
         if holding.op in slots:
             return "optimizer slots"
         return "weights" if any(v.trainable for v in graph.variables if v.op == holding.op) else "other state"
+    if graph.tensor_dtype[int(graph.op_tensors[holding.op]) + holding.slot] == "resource":
+        return "other state"
     if graph.op_types[holding.op] == "Placeholder":
         return "batch"
     return "gradients" if is_backward(graph.op_names[holding.op]) else "activations"

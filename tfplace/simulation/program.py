@@ -363,7 +363,7 @@ def _buffers(graph: OpGraph, messages: _Messages, keep: BoolArray) -> _Buffers:
         variable[m] = handle[t]
         if position[t] >= 0:
             alias[m] = read.get((op, int(position[t])), -1)
-        held[m] = kind in HELD_ALL_STEP and alias[m] < 0
+        held[m] = kind in HELD_ALL_STEP and alias[m] < 0 and graph.tensor_dtype[t] != "resource"
         if kind == READS and alias[m] >= 0:
             read_of[m] = variable[alias[m]]
     offers = _offers(graph, messages, alias, variable, read)
