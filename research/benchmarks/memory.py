@@ -53,7 +53,7 @@ def _row(name):
         "variables_bytes": before,
         "predicted_bytes": predicted,
         "real_bytes": sorted(before + _peak(stats) for stats in traces),
-        "off": _off(graph, problem, traces[-1]),
+        "off": _off(graph, problem, traces),
     }
 
 
@@ -99,12 +99,10 @@ def _peak(metadata):
     return peak
 
 
-def _off(graph, problem, metadata):
+def _off(graph, problem, traces):
     """Op types of which an op takes over 1 % of the step and over 3 times what its costs say, by one common factor."""
-    took = {}
-    for node in _nodes(metadata):
-        if node.node_name in graph.index:
-            took[node.node_name] = took.get(node.node_name, 0) + 1e-9 * node.op_end_rel_nanos
+    runs = [_seconds(graph, metadata) for metadata in traces]
+    took = {name: statistics.median(run.get(name, 0.0) for run in runs) for name in runs[0]}
     cpu = problem.topology.index("CPU:0")
     said = {name: float(problem.costs.compute_s[graph.index[name], cpu]) for name in took}
     whole = sum(took.values())
@@ -119,6 +117,15 @@ def _off(graph, problem, metadata):
             share, most = out.get(kind, (0.0, 0.0))
             out[kind] = share + took[name] / whole, max(most, ratio)
     return {kind: [round(share, 3), round(most, 1)] for kind, (share, most) in out.items()}
+
+
+def _seconds(graph, metadata):
+    """Op -> seconds of its kernel in all of its executions."""
+    out = {}
+    for node in _nodes(metadata):
+        if node.node_name in graph.index:
+            out[node.node_name] = out.get(node.node_name, 0.0) + 1e-9 * node.op_end_rel_nanos
+    return out
 
 
 def _line(row):

@@ -158,19 +158,27 @@ def recomputed_gradients() -> Step:
     return step, (Spec((2048, 512)),)
 
 
-def one_weight_in_a_loop() -> Step:
-    w = tf.Variable(tf.random.normal((512, 512)) * 0.01)
+def _loop(rows: int, width: int, turns: int) -> Step:
+    w = tf.Variable(tf.random.normal((width, width)) * 0.01)
 
     @tf.function
     def step(x: Any) -> Any:
         with tf.GradientTape() as tape:
-            for _ in tf.range(200):
+            for _ in tf.range(turns):
                 x = tf.tanh(x @ w)
             loss = tf.reduce_sum(x)
         w.assign_sub(0.01 * tape.gradient(loss, w))
         return loss
 
-    return step, (Spec((64, 512)),)
+    return step, (Spec((rows, width)),)
+
+
+def one_weight_in_a_loop() -> Step:
+    return _loop(64, 512, 200)
+
+
+def one_weight_in_a_loop_of_few_rows() -> Step:
+    return _loop(4, 1024, 200)
 
 
 def table_read_whole() -> Step:
@@ -233,6 +241,7 @@ STEPS: dict[str, Callable[[], Step]] = {
             gradient_accumulation,
             recomputed_gradients,
             one_weight_in_a_loop,
+            one_weight_in_a_loop_of_few_rows,
             table_read_whole,
             routed_experts,
         )
