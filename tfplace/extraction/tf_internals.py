@@ -6,7 +6,6 @@ import contextlib
 import gc
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -22,13 +21,14 @@ from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.ops import handle_data_util as _handle_data
 
 
-@cache
 def op_def(op_type: str) -> Any:
-    """The `OpDef` of a registered op type, or None. `tf.raw_ops` has the functions but not the definitions."""
+    """The `OpDef` of a registered op type, or None. `tf.raw_ops` has the functions but not the definitions.
+
+    TensorFlow keeps those it has found; one that is absent now may come with a library that is loaded later.
+    """
     return _op_def_registry.get(op_type)
 
 
-@cache
 def registered_kernels(op_type: str) -> tuple[Any, ...]:
     """The `KernelDef`s of an op type, GPU ones included where the build has them; there is no public listing."""
     return tuple(_kernels.get_registered_kernels_for_op(op_type).kernel)
