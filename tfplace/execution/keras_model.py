@@ -16,7 +16,7 @@ def check_placeable(model: Any) -> None:
     """Refuses a model whose training step cannot run op by op on chosen devices; warns if it loses XLA by that.
 
     Raises:
-      SourceError: not built, run eagerly or in a session, under tf.distribute, or trained by something else than its
+      SourceError: run eagerly or in a session, under tf.distribute, or trained by something else than its
         `train_step`; names the way out.
     """
     check_model(model, training=True)

@@ -45,8 +45,10 @@ def untrained(model: Any) -> str:
 def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> Any:
     """Traces one step of a Keras model; runs nothing.
 
+    A model that is not built gets its weights, and an optimizer its slots, as those of `fit` would: by the first trace.
+
     Args:
-      model: a built model; compiled, for training.
+      model: compiled, for training.
       data_spec: specs of what `train_step` gets: `x`, `(x, y)` or `(x, y, sample_weight)`.
       training: the whole training step (forward, loss, backward, optimizer, metrics), else inference.
 
@@ -54,7 +56,7 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
       A `ConcreteFunction` from `data` to the step's logs, or to the model's outputs.
 
     Raises:
-      SourceError: not built, not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
+      SourceError: not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
     """
     check_model(model, training=training)
     step = model.train_step if training else model.predict_step
@@ -77,7 +79,7 @@ def check_model(model: Any, *, training: bool) -> None:
     """Refuses a model that has no graph of one step.
 
     Raises:
-      SourceError: not built, not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
+      SourceError: not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
     """
     name = f"model {model.name!r}"
     if _is_of("keras", model) and (backend := sys.modules["keras"].backend.backend()) != "tensorflow":
@@ -85,13 +87,6 @@ def check_model(model: Any, *, training: bool) -> None:
             f"{name} on Keras backend {backend!r}",
             'the backend "tensorflow"',
             "Set KERAS_BACKEND=tensorflow before importing keras.",
-        )
-    uncallable = model.call.__qualname__ == "Model.call"  # such as a pair of adversaries: only its parts are built
-    if not (model.built or (uncallable and model.weights)):
-        raise SourceError(
-            f"{name}, which is not built, so its weights do not exist yet",
-            "a built model",
-            "Call it once on a batch, or model.build(input_shape), first.",
         )
     if not training:
         return
