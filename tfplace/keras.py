@@ -189,6 +189,8 @@ class PlacementCallback(_Hooks):
             raise
 
     def _train_step(self, data: Any, iterator: Any) -> Any:
+        from tfplace.execution.xla import warn_of_xla
+
         if self._active:
             assert self._placed is not None
             self._check_shapes(data)
@@ -197,6 +199,7 @@ class PlacementCallback(_Hooks):
             return self._placed(data)
         placed = self._place(data, iterator)
         self._active = True
+        warn_of_xla(placed.graph, self._without_xla.aside if self._without_xla else ())
         logs = placed(data)
         self._say(placed.actual().summary())
         return logs

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.errors import SourceError
+from tfplace.extraction.tf_internals import live
 
 
 def is_keras_model(source: Any) -> bool:
@@ -19,6 +20,14 @@ def _is_of(package: str, source: Any) -> bool:
     """Whether `source` is a model of the package."""
     module = sys.modules.get(package)
     return module is not None and isinstance(source, module.Model)
+
+
+def models_sharing_layers(model: Any) -> list[Any]:
+    """The live models that have a layer of this one, itself among them."""
+    kind = sys.modules["keras" if _is_of("keras", model) else "tf_keras"].Model
+    layers = {id(layer) for layer in model._flatten_layers()}
+    made = [one for one in live(kind) if hasattr(one, "predict_function")]  # not one whose constructor failed
+    return [one for one in made if any(id(layer) in layers for layer in one._flatten_layers())]
 
 
 def float_type(model: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,6 +14,7 @@ from tensorflow.core.function.trace_type.default_types import Literal as _Litera
 from tensorflow.python.data.ops.structured_function import StructuredFunctionWrapper as _StructuredFunctionWrapper
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction as _ConcreteFunction
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function as _PolymorphicFunction
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import importer as _importer
 from tensorflow.python.framework import kernels as _kernels
@@ -193,7 +194,7 @@ def swap_handle(variable: Any, new: Any) -> None:
 def read_by_pipelines() -> set[int]:
     """Ids of the handles that functions of live datasets capture; a dataset goes on with those it was made with."""
     # one that failed while it was traced, and is kept alive by its traceback, has no function
-    functions = [getattr(wrapper, "_function", None) for wrapper in _live(_StructuredFunctionWrapper)]
+    functions = [getattr(wrapper, "_function", None) for wrapper in live(_StructuredFunctionWrapper)]
     return {id(capture) for function in functions for capture in getattr(function, "_captured_inputs", ())}
 
 
@@ -207,7 +208,7 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
       handles: id of the old handle -> new handle.
     """
     changed = 0
-    for function in _live(_ConcreteFunction):
+    for function in live(_ConcreteFunction):
         if any(id(c) in handles for c in function._captured_inputs):
             captures = [handles.get(id(c), c) for c in function._captured_inputs]
             function.set_external_captures(captures)
@@ -217,7 +218,23 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
     return changed
 
 
-def _live(kind: type[Any]) -> list[Any]:
+def read_by_xla(handles: Collection[int]) -> list[Any]:
+    """The live `tf.function`s with jit_compile=True that captured such a handle when they were traced.
+
+    Only the private attributes tell how a `tf.function` is compiled and what it was traced to.
+
+    Args:
+      handles: ids of the handles.
+    """
+    compiled = [function for function in live(_PolymorphicFunction) if function._jit_compile]
+    return [
+        function
+        for function in compiled
+        if any(id(c) in handles for traced in function._list_all_concrete_functions() for c in traced._captured_inputs)
+    ]
+
+
+def live(kind: type[Any]) -> list[Any]:
     """Live instances of a class and its subclasses.
 
     They refer to their class. `gc.get_objects()` would hold a reference to every object there is, also to tuples that
