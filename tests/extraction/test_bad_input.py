@@ -91,7 +91,7 @@ def test_keras_model_without_batch_uncompiled_eager():
 
 
 def test_wrong_batch_is_reported_with_the_model_and_the_specs():
-    with pytest.raises(SourceError, match="that fails for a batch of specs"):
+    with pytest.raises(SourceError, match=r"for a batch of specs .* which fails"):
         tfplace.extract(models.keras_cnn(), (np.zeros((2, 9, 9, 3), "float32"), np.zeros((3, 4, 5), "float32")))
     with pytest.raises(SourceError, match="arrays, tensors"):
         tfplace.extract(models.keras_cnn(), (object(), np.zeros(3)))
@@ -177,5 +177,3 @@ def test_variables_are_used_and_not_given():
     assert doubled.num_ops
     with pytest.raises(SourceError, match=r"a tf\.Variable as an argument.*'assign'.*uses from outside"):
         tfplace.extract(tf.function(lambda value: value.assign(value * 2)), (variable,))
-    with pytest.raises(AttributeError, match="no_such_thing"):  # a mistake in the function, told as TensorFlow does
-        tfplace.extract(tf.function(lambda value: value.no_such_thing), (tf.ones([2]),))

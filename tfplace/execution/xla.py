@@ -19,7 +19,7 @@ def warn_of_xla(graph: OpGraph, aside: Iterable[Any] = ()) -> None:
 
     XLA reads variables of one device only. To bring all of them back whenever somebody might call such a function would
     cost a copy of the model after each step, so its owner is told before it fails in the midst of a training. Keras's
-    own, which are hidden in closures, are left out: `WithoutXla` sees to those.
+    own, which are hidden in closures, are left out, as `WithoutXla` sees to those; and so are parts of the step.
 
     Args:
       graph: what has been placed.
@@ -29,7 +29,7 @@ def warn_of_xla(graph: OpGraph, aside: Iterable[Any] = ()) -> None:
         return
     away = {id(v.handle) for v in graph.origin.variables().values() if device_of(v) != home_of(v)}
     left_out = {id(function) for function in aside}
-    for compiled in tf_internals.read_by_xla(away) if away else ():
+    for compiled in tf_internals.read_by_xla(away, graph.origin.flat.concrete) if away else ():
         function = compiled.python_function
         if id(compiled) in left_out or (inspect.isfunction(function) and not is_own(function)):
             continue

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfplace.errors import SourceError
 from tfplace.extraction.tf_internals import live
+from tfplace.extraction.tracing import short, tracing
 
 
 def is_keras_model(source: Any) -> bool:
@@ -65,7 +66,8 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
       A `ConcreteFunction` from `data` to the step's logs, or to the model's outputs.
 
     Raises:
-      SourceError: not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
+      SourceError: not compiled, eager, under a distribution strategy, or not on the TensorFlow backend; or the step
+        fails.
     """
     check_model(model, training=training)
     step = model.train_step if training else model.predict_step
@@ -75,13 +77,8 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
         # As in tf_keras itself, the strategy has layers converted, and not the step.
         return model.distribute_strategy.run(step, args=(data,)) if autograph else step(data)
 
-    try:
+    with tracing(f"a step of model {model.name!r} for a batch of specs {short(data_spec)}"):
         return tf.function(keras_step, autograph=autograph).get_concrete_function(data_spec)
-    except (TypeError, ValueError) as error:
-        raise SourceError(
-            f"a step of {model.name!r} that fails for a batch of specs {_short(data_spec)} ({_short(error, 300)})",
-            "a step that TensorFlow can trace, and the data that it gets: (x, y), (x, y, sample_weight) or x",
-        ) from error
 
 
 def check_model(model: Any, *, training: bool) -> None:
@@ -119,8 +116,3 @@ def check_model(model: Any, *, training: bool) -> None:
             "a model outside tf.distribute",
             "tfplace spreads one replica over devices; build and compile the model outside strategy.scope().",
         )
-
-
-def _short(value: Any, limit: int = 200) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -218,20 +218,20 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
     return changed
 
 
-def read_by_xla(handles: Collection[int]) -> list[Any]:
-    """The live `tf.function`s with jit_compile=True that captured such a handle when they were traced.
+def read_by_xla(handles: Collection[int], step: Any) -> list[Any]:
+    """The live `tf.function`s with jit_compile=True that captured a handle when they were traced.
 
-    Only the private attributes tell how a `tf.function` is compiled and what it was traced to.
+    Only the private attributes tell how a `tf.function` is compiled, what it was traced to, and what a graph calls.
 
     Args:
       handles: ids of the handles.
+      step: a `ConcreteFunction`; what was traced as a part of it is left out.
     """
     compiled = [function for function in live(_PolymorphicFunction) if function._jit_compile]
-    return [
-        function
-        for function in compiled
-        if any(id(c) in handles for traced in function._list_all_concrete_functions() for c in traced._captured_inputs)
-    ]
+    traced = [(function, one) for function in compiled for one in function._list_all_concrete_functions()]
+    beside = [(function, one) for function, one in traced if not step.graph._is_function(one.name)]
+    found = [function for function, one in beside if any(id(c) in handles for c in one._captured_inputs)]
+    return list({id(function): function for function in found}.values())
 
 
 def live(kind: type[Any]) -> list[Any]:
