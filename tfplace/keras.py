@@ -208,6 +208,7 @@ class PlacementCallback(_Hooks):
         """Places the model for a fit whose first batch is `data`; keeps an earlier placement if nothing changed."""
         from tfplace.execution.keras_model import plain, shapes_of
         from tfplace.execution.placed import apply_placement
+        from tfplace.report.facts import shared_line
 
         spec = plain(iterator.element_spec)
         key = spec, shapes_of(data)
@@ -218,6 +219,8 @@ class PlacementCallback(_Hooks):
         self.graph = self._read(spec, data)
         self.placement = self._decide(self.graph) if self._given is None else self._fit_given(data)
         self._say(self.placement.summary())
+        if (shared := shared_line(self.placement, self._devices)) != shared_line(self.placement):
+            self._say(shared)  # devices that only the mapping makes one
         self._placed = apply_placement(self.graph, self.placement, devices=self._devices)
         return self._placed
 

@@ -128,7 +128,7 @@ def test_shapes_by_name_and_by_position(sentences):
     specs = source.find(str(sentences), (), names)(None, {}).batch
     order = {str(list(specs).index(name)): shape for name, shape in names.items()}
     assert read(sentences, order, None).fingerprint == graph.fingerprint
-    assert read(sentences, names, 5).fingerprint == graph.fingerprint
+    assert shape_of(read(sentences, names, 5), "Exp") == (2, 7, 3)
 
 
 @pytest.mark.parametrize(
