@@ -6,7 +6,6 @@ Some of it ends the process, some raises something unclear, most is quietly take
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import cache
 from typing import Any
 
 from tensorflow.python.grappler import cluster as grappler_cluster
@@ -21,6 +20,7 @@ MAX_EXECUTIONS = 2**31 - 1
 """Grappler keeps the count in 32 bits and ends the process when it comes out negative."""
 
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case"}
+_known_ops: set[str] = set()
 _FLATTEN = 'Inline it first: grappler_bridge.optimize.optimize_graph(graph_def, fetches, ["function", "pruning"]).'
 
 
@@ -113,7 +113,7 @@ def _check_node(node: Any, names: Collection[str], functions: Collection[str], f
 
 def _check_types(types: Iterable[str], functions: Collection[str], where: str) -> None:
     for kind in types:
-        if kind not in _known_ops() and kind not in functions:
+        if kind not in functions and not _is_known(kind):
             raise GrapplerInputError(f"{where} of type {kind!r}", "an op type this TensorFlow has")
 
 
@@ -126,6 +126,8 @@ def _check_functions(node: Any, functions: Collection[str]) -> None:
                 )
 
 
-@cache
-def _known_ops() -> frozenset[str]:
-    return frozenset(grappler_cluster.Cluster(devices=[]).ListAvailableOps())
+def _is_known(kind: str) -> bool:
+    """Whether TensorFlow has an op type; one that it lacked may have come with a library since."""
+    if kind not in _known_ops:
+        _known_ops.update(grappler_cluster.Cluster(devices=[]).ListAvailableOps())
+    return kind in _known_ops

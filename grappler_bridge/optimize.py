@@ -41,6 +41,8 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     options.min_graph_nodes = -1
     options.meta_optimizer_iterations = 1  # RewriterConfig.ONE
     options.optimizers.extend(passes)
+    # It runs before all passes, whichever are asked for, and cannot write the types that it lacks, such as float8_e5m2.
+    options.disable_tfg_optimizer = True
     with grappler_errors("optimize the graph"):
         optimised = tf_optimizer.OptimizeGraph(config, meta, verbose=False)
     if lost := sorted({*fetched_ops(meta)} - {node.name for node in optimised.node}):

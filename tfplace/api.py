@@ -249,10 +249,13 @@ def apply(
       PlacementError: the placement is for another graph (says what differs), or no file of one.
     """
     from tfplace.execution.placed import apply_placement
+    from tfplace.execution.xla import warn_of_xla
 
     placement = Placement.load(placement)  # at once: reading a model takes longer
     graph = graph_of(source, batch)
-    return apply_placement(graph, Placement.load(placement, graph=graph), devices=devices)
+    placed = apply_placement(graph, Placement.load(placement, graph=graph), devices=devices)
+    warn_of_xla(graph)
+    return placed
 
 
 def actual_placement(placed: Placed) -> ActualPlacement:

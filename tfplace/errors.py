@@ -10,9 +10,12 @@ import difflib
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tfplace.formatting import format_bytes
+
+_HERE = str(Path(__file__).parent)
 
 
 class TfplaceError(Exception):
@@ -158,11 +161,17 @@ def near_names(name: str, known: Iterable[str], limit: int = 5) -> list[str]:
 
 def describe_error(error: BaseException) -> str:
     """An error that is not ours, for a message about what it comes from."""
-    return f"{type(error).__name__}: {error}".rstrip(".")
+    converted = getattr(error, "ag_error_metadata", None)  # AutoGraph's, whose own text begins with where it was
+    text: str = f"{type(error).__name__}: {error}" if converted is None else converted.cause_message
+    return text.rstrip(".")
 
 
 def error_location(error: BaseException) -> str:
-    """The file and line it comes from: the user's, though a library may have raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "site-packages" not in frame.filename][-1:] or frames[-1:]
-    return f"{own[0].filename}:{own[0].lineno}"
+    """The file and line it comes from: the user's, though a library or tfplace may have raised it."""
+    converted = getattr(error, "ag_error_metadata", None)
+    frames: list[Any] = [*traceback.extract_tb(error.__traceback__)]
+    if converted is not None:  # in place of the code that AutoGraph made of the user's
+        frames = [*reversed(converted.translated_stack)]
+    users = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(_HERE)]
+    at = (users or frames)[-1]
+    return f"{at.filename}:{at.lineno}"

@@ -189,6 +189,8 @@ class PlacementCallback(_Hooks):
             raise
 
     def _train_step(self, data: Any, iterator: Any) -> Any:
+        from tfplace.execution.xla import warn_of_xla
+
         if self._active:
             assert self._placed is not None
             self._check_shapes(data)
@@ -197,6 +199,7 @@ class PlacementCallback(_Hooks):
             return self._placed(data)
         placed = self._place(data, iterator)
         self._active = True
+        warn_of_xla(placed.graph, self._without_xla.aside if self._without_xla else ())
         logs = placed(data)
         self._say(placed.actual().summary())
         return logs
@@ -205,6 +208,7 @@ class PlacementCallback(_Hooks):
         """Places the model for a fit whose first batch is `data`; keeps an earlier placement if nothing changed."""
         from tfplace.execution.keras_model import plain, shapes_of
         from tfplace.execution.placed import apply_placement
+        from tfplace.report.facts import shared_line
 
         spec = plain(iterator.element_spec)
         key = spec, shapes_of(data)
@@ -215,6 +219,8 @@ class PlacementCallback(_Hooks):
         self.graph = self._read(spec, data)
         self.placement = self._decide(self.graph) if self._given is None else self._fit_given(data)
         self._say(self.placement.summary())
+        if (shared := shared_line(self.placement, self._devices)) != shared_line(self.placement):
+            self._say(shared)  # devices that only the mapping makes one
         self._placed = apply_placement(self.graph, self.placement, devices=self._devices)
         return self._placed
 

@@ -29,6 +29,8 @@ def extract(
 ) -> OpGraph:
     """Reads a model's whole dataflow graph; nothing is run and nothing in the model changes.
 
+    A Keras model that is not built gets its weights, as it would by `fit`.
+
     Args:
       source: a compiled Keras 3 or tf_keras model, a `tf.function`, a `ConcreteFunction`, a SavedModel directory, or a
         MetaGraphDef or GraphDef file (`.meta`, `.pb`, `.pbtxt`). Also a file of `OpGraph.save` or `Problem.save`

@@ -32,6 +32,9 @@ def archive(tmp_path_factory):
         (["rnnlm_2", "--output=x.json"], {"expected": "ends in .npz or .meta"}),
         (["rnnlm_2", "--output=missing/x.npz"], {"expected": "missing does not"}),
         (["rnnlm_3", "--output=x.npz"], {"hint": "Did you mean 'rnnlm_"}),
+        (["rnnlm_2", "--output=x.npz", "--shape=x"], {"expected": "--shape=INPUT=DIM,DIM"}),
+        (["rnnlm_2", "--output=x.npz", "--shape=x=2,?"], {"received": "--shape=x=2,?"}),
+        (["rnnlm_2", "--output=x.npz", "--shape=x=2,()"], {"received": "--shape=x=2,()"}),
     ],
 )
 def test_bad_input(argv, fields):

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 import tfplace
 from tfplace.cli import source
-from tfplace.errors import SourceError
+from tfplace.errors import SourceError, UnknownNameError
 from tfplace.extraction.keras_model import untrained
 
 
@@ -80,6 +80,76 @@ def test_batch_fills_a_graph_files_placeholders(tmp_path):
         tf.io.write_graph(graph.as_graph_def(), str(tmp_path), "graph.pb", as_text=False)
     found = source.find(str(tmp_path / "graph.pb"))(5, {})
     assert {k: tuple(v.shape) for k, v in found.batch.items()} == {"x": (5, 3), "fixed": (2,)}
+
+
+@pytest.fixture(params=["saved", "graph.pb"])
+def sentences(request, tmp_path):
+    """A file with inputs "words" [batch, length, 3] and "weights" [batch], and one that no fetch needs."""
+    path = tmp_path / request.param
+    if request.param == "saved":
+        module = tf.Module()
+        specs = [tf.TensorSpec([None, None, 3], name="words"), tf.TensorSpec([None], name="weights")]
+        module.step = tf.function(lambda words, weights: {"y": tf.exp(words) * weights[:, None, None]}, specs)
+        tf.saved_model.save(module, str(path), signatures=module.step)
+    else:
+        with tf.Graph().as_default() as graph:
+            words = tf.compat.v1.placeholder(tf.float32, [None, None, 3], "words")
+            weights = tf.compat.v1.placeholder(tf.float32, None, "weights")
+            train_op = tf.multiply(tf.exp(words), weights, name="y")
+            tf.compat.v1.placeholder(tf.float32, [None, None], "unused")
+            graph.add_to_collection("train_op", train_op)
+            tf.compat.v1.train.export_meta_graph(str(path))
+    return path
+
+
+def read(path, shapes, batch):
+    return source.read_graph(
+        source.find(str(path), (), shapes)(batch, {}), inference=False, fetches=(), tell=lambda text: None
+    )
+
+
+def shape_of(graph, op_type):
+    return graph.tensor_shape[graph.op_tensors[graph.op_types.index(op_type)]]
+
+
+def test_dimensions_that_the_batch_does_not_fill_are_asked_for(sentences):
+    with pytest.raises(SourceError) as asked:
+        read(sentences, {}, 2)
+    assert "words 2,?,3" in asked.value.received
+    assert "--shape=words=2,DIM,3" in asked.value.expected
+    assert "unused" not in asked.value.received
+
+
+def test_shapes_by_name_and_by_position(sentences):
+    names = {"words": (2, 7, 3), "weights": (2,) if sentences.is_dir() else ()}
+    graph = read(sentences, names, None)
+    assert shape_of(graph, "Exp") == (2, 7, 3)
+    assert {guess.op for guess in graph.unknown} <= {"unused"}
+    specs = source.find(str(sentences), (), names)(None, {}).batch
+    order = {str(list(specs).index(name)): shape for name, shape in names.items()}
+    assert read(sentences, order, None).fingerprint == graph.fingerprint
+    assert shape_of(read(sentences, names, 5), "Exp") == (2, 7, 3)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "error", "received"),
+    [
+        ({"word": (2, 7, 3)}, UnknownNameError, "'word'"),
+        ({"9": (2, 7, 3)}, UnknownNameError, "'9'"),
+        ({"words": (2, 7, 4), "weights": (2,)}, SourceError, "(2, 7, 4)"),
+    ],
+)
+def test_shapes_that_no_input_has(sentences, shapes, error, received):
+    with pytest.raises(error) as refused:
+        read(sentences, shapes, 2)
+    assert received in refused.value.received
+
+
+@pytest.mark.parametrize("model", ["rnnlm_2", "my_models:pair"])
+def test_shapes_are_for_files(model):
+    with pytest.raises(SourceError) as refused:
+        source.find(model, (), {"x": (2,)})
+    assert "--shape" in refused.value.received
 
 
 def test_a_saved_keras_model_needs_a_function_that_loads_it(tmp_path):

@@ -133,6 +133,8 @@ def test_a_call_that_was_not_traced_says_what_was():
     placed = tfplace.apply(graph, random_placement(graph, DEVICES))
     placed({"a": X})
     for wrong, said in (((X,), "float32.4, 3"), (({"a": X[:2]},), "{a: float32.2, 3.}"), (({"b": X},), "{b: ")):
-        with pytest.raises(ApplyError, match=rf"a call with {said}.*was traced with, {{a: float32.4, 3.}}"):
+        with pytest.raises(
+            ApplyError, match=rf"a call with 1 argument: {said}.*was traced with, 1 argument: {{a: float32.4, 3.}}"
+        ):
             placed(*wrong)
     placed({"a": X})

@@ -136,13 +136,6 @@ def test_a_graph_without_a_program_is_refused(graph):
         tfplace.apply(dataclasses.replace(graph, origin=None), random_placement(graph, DEVICES))
 
 
-def test_xla_is_refused():
-    step = tf.function(lambda x: tf.reduce_sum(x * x), jit_compile=True)
-    graph = tfplace.extract(step, (X,))
-    with pytest.raises(ApplyError, match="jit_compile=False"):
-        tfplace.apply(graph, random_placement(graph, DEVICES))
-
-
 def test_a_table_stays_where_it_is_and_the_report_says_so():
     keys, values = tf.constant(["a", "b"]), tf.constant([1, 2], tf.int64)
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1)

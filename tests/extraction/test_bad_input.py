@@ -76,16 +76,12 @@ def test_plain_callable_is_told_to_be_wrapped():
         tfplace.extract(lambda x: x, tf.TensorSpec([2]))
 
 
-def test_keras_model_without_batch_unbuilt_uncompiled_eager():
+def test_keras_model_without_batch_uncompiled_eager():
     import keras
 
     model = models.keras_cnn()
     with pytest.raises(SourceError, match="without a batch"):
         tfplace.extract(model)
-    unbuilt = keras.Sequential([keras.layers.Dense(3)])
-    unbuilt.compile("sgd", "mse")
-    with pytest.raises(SourceError, match="not built"):
-        tfplace.extract(unbuilt, (np.zeros((2, 3), "float32"), np.zeros((2, 3), "float32")))
     uncompiled = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3)])
     with pytest.raises(SourceError, match="not compiled"):
         tfplace.extract(uncompiled, np.zeros((2, 3), "float32"), training=True)
@@ -95,7 +91,7 @@ def test_keras_model_without_batch_unbuilt_uncompiled_eager():
 
 
 def test_wrong_batch_is_reported_with_the_model_and_the_specs():
-    with pytest.raises(SourceError, match="that fails for a batch of specs"):
+    with pytest.raises(SourceError, match=r"for a batch of specs .* which fails"):
         tfplace.extract(models.keras_cnn(), (np.zeros((2, 9, 9, 3), "float32"), np.zeros((3, 4, 5), "float32")))
     with pytest.raises(SourceError, match="arrays, tensors"):
         tfplace.extract(models.keras_cnn(), (object(), np.zeros(3)))
@@ -181,5 +177,3 @@ def test_variables_are_used_and_not_given():
     assert doubled.num_ops
     with pytest.raises(SourceError, match=r"a tf\.Variable as an argument.*'assign'.*uses from outside"):
         tfplace.extract(tf.function(lambda value: value.assign(value * 2)), (variable,))
-    with pytest.raises(AttributeError, match="no_such_thing"):  # a mistake in the function, told as TensorFlow does
-        tfplace.extract(tf.function(lambda value: value.no_such_thing), (tf.ones([2]),))

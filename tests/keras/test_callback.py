@@ -177,6 +177,19 @@ def test_dataset_that_ends_in_the_middle_of_an_execution():
     assert devices_of(placed) == {"CPU:0"}
 
 
+def test_training_in_float8():
+    plain, placed, call = make_model("keras"), make_model("keras"), callback()
+    histories = []
+    for model, callbacks in ((plain, []), (placed, [call])):
+        model.layers[0].quantize("float8")
+        compiled = {"optimizer": "adam", "loss": "sparse_categorical_crossentropy", "jit_compile": False}
+        model.compile(**compiled)  # again, as there are other weights
+        histories.append(fit(model, *callbacks))
+    assert "float8_e5m2" in call.graph.tensor_dtype  # the gradients'
+    assert_same(*histories)
+    assert_same_weights(plain, placed)
+
+
 def test_custom_train_step():
     import keras
 

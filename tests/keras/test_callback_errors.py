@@ -166,23 +166,9 @@ def test_the_train_function_comes_back_even_if_the_variables_do_not(monkeypatch)
 
 @both
 def test_refusals_change_nothing_and_name_a_way_out(package):
-    keras = keras_of(package)
     eager = make_model(package, run_eagerly=True)
     with pytest.raises(SourceError, match="run_eagerly=False"):
         fit(eager, callback())
-
-    class Subclassed(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.dense = keras.layers.Dense(3)
-
-        def call(self, x):
-            return self.dense(x)
-
-    unbuilt = Subclassed()
-    unbuilt.compile("sgd", "mse")
-    with pytest.raises(SourceError, match="not built"):
-        fit(unbuilt, callback())
     missing = make_model(package)
     with pytest.raises(ApplyError, match="this machine: CPU:0, CPU:1"):
         fit(missing, callback(devices={"CPU:1": "GPU:0"}))

@@ -260,5 +260,5 @@ def test_what_is_live_is_found_among_subclasses_too():
         pass
 
     here = [Above(), Below(), Below()]
-    assert {id(thing) for thing in tf_internals._live(Above)} == {id(thing) for thing in here}
-    assert len(tf_internals._live(Below)) == 2
+    assert {id(thing) for thing in tf_internals.live(Above)} == {id(thing) for thing in here}
+    assert len(tf_internals.live(Below)) == 2

@@ -2,11 +2,13 @@ import io
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from tests.report.cases import cost, placement
 from tfplace.core.stepcost import Failure, FailureKind
+from tfplace.report.facts import placement_facts, shared_line
 from tfplace.report.summary import summary_tables
 
 
@@ -83,3 +85,36 @@ def test_messages_of_tensorflow_are_shown_as_they_are():
     shown = Console(file=io.StringIO(), width=200)  # with styles, such as a user's own
     shown.print(summary_tables(failed))
     assert "[/device:GPU:0] [bold] at host:100:" in shown.file.getvalue()
+
+
+TASK = "/job:worker/replica:0/task:"
+
+
+@pytest.mark.parametrize(
+    ("names", "mapped", "shared"),
+    [
+        (("CPU:0", "CPU:1"), None, True),
+        (("CPU:0", "GPU:0"), None, False),
+        (("GPU:0", "GPU:1"), None, False),
+        ((f"{TASK}0/device:CPU:0", f"{TASK}1/device:CPU:0"), None, False),
+        ((f"{TASK}1/device:CPU:0", f"{TASK}1/device:CPU:1"), None, True),
+        (("GPU:0", "GPU:1"), {"GPU:0": "CPU:0", "GPU:1": "CPU:1"}, True),
+        (("GPU:0", "GPU:1"), {"GPU:1": "GPU:0"}, True),
+        (("CPU:0", "CPU:1"), {"CPU:1": "GPU:0"}, False),
+    ],
+)
+def test_says_which_devices_are_the_same_cores(names, mapped, shared):
+    made = replace(placement(), device_names=names)
+    line = shared_line(made, mapped)
+    assert all(name in line for name in names) == shared
+    if mapped is None:
+        assert ("same cores" in made.summary()) == shared
+        assert placement_facts(made)["sharing_cores"] == ([[*names]] if shared else [])
+
+
+def test_nothing_is_said_of_cores_of_unused_devices_or_in_measured_times():
+    made = replace(placement(), device_names=("CPU:0", "CPU:1"))
+    alone = replace(made, op_device=np.zeros(3, np.int32))
+    measured = replace(made, cost=replace(made.cost, source="measured"), simulated=made.cost)
+    assert not shared_line(alone)
+    assert not shared_line(measured)

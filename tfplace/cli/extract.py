@@ -50,7 +50,7 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
     output = _output(flags)
     params = flags.param or {}
     source.refuse_workload(models[0], NAME)
-    build = source.find(models[0], flags.fetch)
+    build = source.find(models[0], flags.fetch, flags.shape)
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         stages.stage("building the model")
         if not is_archive(models[0]):

@@ -33,6 +33,17 @@ def _params(flag: str, texts: Iterable[str]) -> Mapping[str, str]:
     return once(flag, pairs(flag, texts, "NAME=VALUE", first=True))
 
 
+def _shapes(flag: str, texts: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
+    """Dimensions by input; "()" is a scalar's."""
+    out = {}
+    for name, text in once(flag, pairs(flag, texts, "INPUT=DIM,DIM")).items():
+        dimensions = [] if text == "()" else text.split(",")
+        if not all(part.strip().isdecimal() for part in dimensions):
+            raise InputError(f"{flag}={name}={text}", f'{flag}={name}= and whole numbers such as 8,128, or "()"')
+        out[name] = tuple(map(int, dimensions))
+    return out
+
+
 def _forbidden(flag: str, texts: Iterable[str]) -> Mapping[str, Sequence[str]]:
     """Devices by pattern; those of one pattern add up."""
     out: dict[str, list[str]] = {}
@@ -54,6 +65,14 @@ class BuildFlags(Flags):
     batch: int | None = option(None, "Examples in one step", unset="the model's own", kind=int, form="NUMBER", least=1)
     param: Mapping[str, str] | None = option(
         None, "A parameter of the zoo's or your function", kind=dict, form="NAME=VALUE", repeated=True, read=_params
+    )
+    shape: Mapping[str, tuple[int, ...]] | None = option(
+        None,
+        "Files: the dimensions of an input, by its name or its position from 0 on",
+        kind=dict,
+        form="INPUT=DIM,DIM",
+        repeated=True,
+        read=_shapes,
     )
     fetch: tuple[str, ...] = option(
         (), "Graph files: an op that a step must run; SavedModels: the signature", form="NAME", repeated=True

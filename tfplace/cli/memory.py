@@ -53,7 +53,7 @@ def memory_command(flags: MemoryFlags, models: Sequence[str]) -> None:
     topology = None if flags.topology is None else Topology.load(flags.topology)
     if topology is not None and flags.device is not None:
         topology.index(flags.device)
-    build = source.find(models[0], flags.fetch)
+    build = source.find(models[0], flags.fetch, flags.shape)
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         found = step_memory(_problem(flags, build, models[0], topology, stages), flags.device)
     say(json.dumps(found.to_json(), indent=1) + "\n" if flags.json else found.summary())

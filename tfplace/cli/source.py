@@ -35,24 +35,32 @@ class Source:
     batch: Any = None
 
 
-def find(model: str, fetches: Sequence[str] = ()) -> Builder:
+def find(model: str, fetches: Sequence[str] = (), shapes: Mapping[str, tuple[int, ...]] | None = None) -> Builder:
     """How to build what `model` names, given a batch size and parameters; nothing is loaded yet.
 
     Args:
       model: the value of --model.
       fetches: of a SavedModel, the signature that is read, which decides what the batch size fills.
+      shapes: of a file's inputs, by name or position: all dimensions of those that the batch size does not fill.
 
     Raises:
       UnknownNameError: no such model in the zoo, and no path or module:function either.
-      SourceError: the path or the module does not exist, or a file of Python is named instead of a module.
+      SourceError: the path or the module does not exist, a file of Python is named instead of a module, or shapes are
+        given for what is no file.
     """
+    if shapes and not Path(model).exists():
+        raise SourceError(
+            f"--shape for {model!r}",
+            "--shape for files only",
+            "A function returns the shapes with its model, as a batch; the zoo's models have parameters (--param).",
+        )
     if model in zoo.names():
         return lambda batch, params: _from_zoo(model, batch, params)
     path = Path(model)
     _refuse_python_file(model)
     if path.exists():
         _refuse_keras_file(path)
-        return lambda batch, params: _from_path(path, batch, params, fetches)
+        return lambda batch, params: _from_path(path, batch, params, fetches, shapes or {})
     if path.suffix in SUFFIXES + KERAS_SUFFIXES or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
         raise SourceError(f"{model!r}, which does not exist", "a SavedModel directory or a graph file")
     module, _, function = model.partition(":")
@@ -107,7 +115,33 @@ def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: 
         if is_keras_model(built.source) and not trains(built.source):
             tell(untrained(built.source))
             training = False
-    return extract(built.source, built.batch, training=training, fetches=tuple(fetches) or None)
+    graph = extract(built.source, built.batch, training=training, fetches=tuple(fetches) or None)
+    if isinstance(built.source, Path) and built.batch is not None:
+        _ask_for_shapes(graph, built.batch)
+    return graph
+
+
+def _ask_for_shapes(graph: OpGraph, batch: Mapping[str, Any]) -> None:
+    """Refuses inputs with dimensions that are still unknown; to guess them would make up the whole graph's sizes."""
+    read = {*graph.edge_tensor.tolist()}
+    left = [
+        (guess.op, batch[guess.op].shape)
+        for guess in graph.unknown
+        if guess.tensor in read and guess.op in batch and not batch[guess.op].shape.is_fully_defined()
+    ]
+    if left:
+        known = "; ".join(f"{name} {_dimensions(shape, '?')}" for name, shape in left)
+        raise SourceError(
+            f"inputs with unknown dimensions: {known}",
+            " ".join(f"--shape={name}={_dimensions(shape, 'DIM')}" for name, shape in left),
+            "--batch fills the first dimension of each input, and no others.",
+        )
+
+
+def _dimensions(shape: Any, unknown: str) -> str:
+    if shape.rank is None:
+        return f"{unknown},..."
+    return ",".join(unknown if size is None else str(size) for size in shape.as_list())
 
 
 def refuse_workload(model: str, command: str) -> None:
@@ -191,28 +225,36 @@ def _functions(module: Any) -> list[str]:
     return [n for n in own if not n.startswith("_")][:10] or ["none"]
 
 
-def _from_path(path: Path, batch: int | None, params: Mapping[str, str], fetches: Sequence[str]) -> Source:
+def _from_path(
+    path: Path,
+    batch: int | None,
+    params: Mapping[str, str],
+    fetches: Sequence[str],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Source:
     if params:
         raise SourceError(f"--param for the file {path.name!r}", "--param only for the zoo's models and functions")
-    if batch is None:
+    if batch is None and not shapes:
         return Source(path)
     if is_archive(path) or is_workload(path):
-        raise SourceError(f"--batch for {path.name!r}", "no --batch: the file holds a graph with all its shapes")
-    return Source(path, _signature_batch(path, batch, fetches) if path.is_dir() else _placeholder_batch(path, batch))
+        flag = "--batch" if batch is not None else "--shape"
+        raise SourceError(f"{flag} for {path.name!r}", f"no {flag}: the file holds a graph with all its shapes")
+    specs = _signature_inputs(path, fetches) if path.is_dir() else _placeholders(path)
+    return Source(path, _filled(specs, batch, shapes))
 
 
-def _signature_batch(path: Path, batch: int, fetches: Sequence[str]) -> dict[str, Any]:
+def _signature_inputs(path: Path, fetches: Sequence[str]) -> Mapping[str, Any]:
     import tensorflow as tf
 
     if not tf.saved_model.contains_saved_model(str(path)):
         return {}
     signatures = tf.saved_model.load(str(path)).signatures
     chosen = fetches[0] if fetches else "serving_default"
-    specs = signatures[chosen].structured_input_signature[1] if chosen in signatures else {}
-    return {name: tf.TensorSpec(_filled(spec.shape, batch), spec.dtype, name) for name, spec in specs.items()}
+    specs: Mapping[str, Any] = signatures[chosen].structured_input_signature[1] if chosen in signatures else {}
+    return specs
 
 
-def _placeholder_batch(path: Path, batch: int) -> dict[str, Any]:
+def _placeholders(path: Path) -> Mapping[str, Any]:
     import tensorflow as tf
 
     from tfplace.extraction.metagraph import read_metagraph
@@ -220,17 +262,35 @@ def _placeholder_batch(path: Path, batch: int) -> dict[str, Any]:
     proto = read_metagraph(path)
     nodes = getattr(proto, "graph_def", proto).node
     return {
-        node.name: tf.TensorSpec(
-            _filled(tf.TensorShape(node.attr["shape"].shape), batch), tf.as_dtype(node.attr["dtype"].type)
-        )
+        node.name: tf.TensorSpec(tf.TensorShape(node.attr["shape"].shape), tf.as_dtype(node.attr["dtype"].type))
         for node in nodes
         if node.op in ("Placeholder", "PlaceholderV2")
     }
 
 
-def _filled(shape: Any, batch: int) -> Any:
-    """The shape with an unknown first dimension replaced by the batch size."""
-    return shape if shape.rank is None or not shape.rank or shape[0] is not None else [batch, *shape[1:]]
+def _filled(specs: Mapping[str, Any], batch: int | None, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Specs with the shapes that are given, and the batch size for an unknown first dimension of all others.
+
+    Raises:
+      UnknownNameError: a shape for an input that there is not.
+    """
+    import tensorflow as tf
+
+    names = list(specs)
+    given = {}
+    for key, shape in shapes.items():
+        name = names[int(key)] if key not in specs and key.isdecimal() and int(key) < len(names) else key
+        if name not in specs:
+            raise UnknownNameError("input", key, names)
+        given[name] = shape
+
+    def fill(name: str, shape: Any) -> Any:
+        if name in given:
+            return given[name]
+        opens = batch is not None and shape.rank and shape[0] is None
+        return [batch, *shape[1:]] if opens else shape
+
+    return {name: tf.TensorSpec(fill(name, spec.shape), spec.dtype, name) for name, spec in specs.items()}
 
 
 def _values(params: Mapping[str, str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,21 @@ LINK_OVERHEADS = (
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)}
 _FLOATS = {"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"}
 _DTYPES = {*_INTEGERS, *_FLOATS, "bool"}
+
+
+_CPU = re.compile(r"(.*?)(?:/device:)?CPU:\d+")
+
+
+def processor_of(device: str) -> str:
+    """What a TensorFlow device computes on: itself, but all logical CPUs of a process have the cores of one processor.
+
+    >>> processor_of("CPU:0"), processor_of("CPU:1"), processor_of("GPU:1")
+    ('/CPU', '/CPU', 'GPU:1')
+    >>> processor_of("/job:worker/task:1/device:CPU:0")
+    '/job:worker/task:1/CPU'
+    """
+    match = _CPU.fullmatch(device)
+    return device if match is None else f"{match[1]}/CPU"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tfplace.execution.graph import FunctionGraph
 from tfplace.execution.variables import Variables
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
+from tfplace.extraction.tracing import is_binding
 
 _NO_VARIABLE = "bound to a resource that is no variable and cannot be moved"
 _PIPED = "bound to a variable that an input pipeline reads, which would go on reading where it was"
@@ -28,11 +29,10 @@ class FunctionProgram:
       flat: the function it came from.
 
     Raises:
-      ApplyError: the function was to be compiled by XLA, or is of a kind that cannot be moved.
+      ApplyError: the function is of a kind that cannot be moved.
     """
 
     def __init__(self, graph: OpGraph, flat: FlatFunction) -> None:
-        _refuse_xla(flat)
         self._flat = flat
         replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
         self._graph = FunctionGraph(flat, graph.op_names, replicable)
@@ -122,7 +122,7 @@ class FunctionProgram:
         try:
             return self._function(*args, **kwargs)
         except TypeError as error:
-            if not str(error).startswith("Binding inputs to tf.function failed"):
+            if not is_binding(error):
                 raise
             expected, keywords = self._flat.concrete.structured_input_signature
             raise ApplyError(
@@ -137,7 +137,7 @@ class FunctionProgram:
 
 
 def _kinds(values: Any) -> str:
-    """Types and shapes of nested values, as text."""
+    """How many arguments there are, and the types and shapes in them, as text."""
 
     def kind(leaf: Any) -> str:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
@@ -146,17 +146,9 @@ def _kinds(values: Any) -> str:
         return f"{tf.as_dtype(leaf.dtype).name}{'[...]' if shape.rank is None else shape.as_list()}"
 
     positional, keywords = tf.nest.map_structure(kind, values)
-    return ", ".join([*map(str, positional), *(f"{k}={v}" for k, v in keywords.items())]).replace("'", "") or "nothing"
-
-
-def _refuse_xla(flat: FlatFunction) -> None:
-    attributes = flat.concrete.function_def.attr
-    if "_XlaMustCompile" in attributes and attributes["_XlaMustCompile"].b:
-        raise ApplyError(
-            f"function {flat.concrete.name!r} with jit_compile=True, which XLA makes one program for one device",
-            "a function whose ops TensorFlow runs one by one",
-            "Trace it with tf.function(step, jit_compile=False).",
-        )
+    kinds = [*map(str, positional), *(f"{name}={one}" for name, one in keywords.items())]
+    count = f"{len(kinds)} argument{'s' * (len(kinds) != 1)}"
+    return f"{count}: {', '.join(kinds)}".replace("'", "") if kinds else "no arguments"
 
 
 def _captures(flat: FlatFunction) -> dict[str, Any]:

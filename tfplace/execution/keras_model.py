@@ -9,14 +9,14 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.errors import SourceError
-from tfplace.extraction.keras_model import check_model, is_own
+from tfplace.extraction.keras_model import check_model, is_own, models_sharing_layers
 
 
 def check_placeable(model: Any) -> None:
     """Refuses a model whose training step cannot run op by op on chosen devices; warns if it loses XLA by that.
 
     Raises:
-      SourceError: not built, run eagerly or in a session, under tf.distribute, or trained by something else than its
+      SourceError: run eagerly or in a session, under tf.distribute, or trained by something else than its
         `train_step`; names the way out.
     """
     check_model(model, training=True)
@@ -41,32 +41,48 @@ def check_placeable(model: Any) -> None:
 
 
 class WithoutXla:
-    """Has a model evaluate, predict and train on single batches op by op, until `restore`.
+    """Has a model evaluate, predict, generate and train on single batches op by op, until `restore`.
 
     XLA reads variables of one device only, so what `fit` runs for validation, and callbacks call, would fail where a
-    placement has put them on several. A model that was compiled without XLA is left as it is.
+    placement has put them on several. The same goes for other models of its layers, such as an encoder's. Models that
+    run without XLA are left as they are.
 
     Args:
       model: a Keras 3 or tf_keras model.
     """
 
     # not the property: tf_keras's throws all functions away
-    _NAMES = ("_jit_compile", "train_function", "train_tf_function", "test_function", "predict_function")
+    _NAMES = (
+        "_jit_compile",
+        "train_function",
+        "train_tf_function",
+        "test_function",
+        "predict_function",
+        "generate_function",  # of keras-hub
+    )
 
     def __init__(self, model: Any) -> None:
-        self._model = model
-        names = self._NAMES if model.jit_compile else ()
-        self._kept = {name: getattr(model, name) for name in names if hasattr(model, name)}
-        if self._kept:
-            for name in self._kept:
-                setattr(model, name, None)
-            model._jit_compile = False
+        self._kept = []
+        for one in models_sharing_layers(model):
+            if one.jit_compile:
+                kept = {name: getattr(one, name) for name in self._NAMES if hasattr(one, name)}
+                self._kept.append((one, kept))
+                for name in kept:
+                    setattr(one, name, None)
+                one._jit_compile = False
+        if model.train_function is None:
             model.make_train_function()
 
+    @property
+    def aside(self) -> list[Any]:
+        """What the models do not call until `restore`."""
+        return [value for _, kept in self._kept for value in kept.values()]
+
     def restore(self) -> None:
-        """Gives the model back its functions."""
-        for name, value in self._kept.items():
-            setattr(self._model, name, value)
+        """Gives the models back their functions."""
+        for model, kept in self._kept:
+            for name, value in kept.items():
+                setattr(model, name, value)
 
 
 def steps_per_execution(model: Any) -> int:

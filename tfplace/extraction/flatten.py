@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from grappler_bridge.errors import GrapplerError
 from grappler_bridge.optimize import optimize_graph
 from tfplace.extraction.fold import take_exact_constants, too_large_to_fold
 from tfplace.extraction.nodes import parse_input
@@ -83,6 +85,9 @@ def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
     The graph is shortened before it is placed, so that nothing has to be optimised afterwards: an optimizer that ran
     later would rename, fuse and drop ops that had already been given a device. Every result stays the same to the bit.
 
+    Placing needs no more than calls inlined and control flow lowered, which "function" alone does. Where Grappler
+    cannot do the rest, as with a type that a pass does not know, the graph stays as long as that leaves it.
+
     Args:
       graph_def: the graph with its function library.
       fetches: names of the ops to keep, with all they depend on.
@@ -92,9 +97,13 @@ def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
     """
     with grappler_refusals():
         flat = optimize_graph(graph_def, fetches, ("function", "pruning"))
+    try:
         folded = optimize_graph(flat, fetches, ("constfold",), kept=too_large_to_fold(flat))
         take_exact_constants(flat, folded)
         return optimize_graph(flat, fetches, ("dependency", "pruning"))
+    except GrapplerError as error:
+        warnings.warn(f"The graph has ops that could be left out: {error}.", stacklevel=2)
+        return flat
 
 
 def colocation_groups(graph_def: Any) -> dict[str, str]:

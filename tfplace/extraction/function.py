@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
+from tfplace.errors import SourceError
 from tfplace.extraction import tf_internals
 from tfplace.extraction.batch import check_shape, shapes_by_name
 from tfplace.extraction.flatten import FlatFunction, flatten
@@ -68,8 +69,9 @@ def graph_from_function(
       owner: whatever else owns the captured variables.
 
     Raises:
-      SourceError: shapes for another number of arguments.
+      SourceError: shapes for another number of arguments, or a function that XLA is to compile.
     """
+    _refuse_xla(concrete, description)
     flat = flatten(concrete)
     given = shapes_by_name(_arguments(flat), shapes)
     return build_graph(
@@ -82,6 +84,16 @@ def graph_from_function(
         batch_size=_batch_size(flat, given),
         origin=FunctionOrigin(flat, description, given, model, owner),
     )
+
+
+def _refuse_xla(concrete: Any, description: str) -> None:
+    attributes = concrete.function_def.attr
+    if "_XlaMustCompile" in attributes and attributes["_XlaMustCompile"].b:
+        raise SourceError(
+            f"{description} with jit_compile=True, which XLA makes one program for one device",
+            "a function whose ops TensorFlow runs one by one",
+            "Trace it with tf.function(step, jit_compile=False); functions that it calls may keep jit_compile=True.",
+        )
 
 
 def _captures(flat: FlatFunction) -> list[tuple[Any, str]]:

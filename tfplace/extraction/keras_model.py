@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.errors import SourceError
+from tfplace.extraction.tf_internals import live
+from tfplace.extraction.tracing import short, tracing
 
 
 def is_keras_model(source: Any) -> bool:
@@ -19,6 +21,14 @@ def _is_of(package: str, source: Any) -> bool:
     """Whether `source` is a model of the package."""
     module = sys.modules.get(package)
     return module is not None and isinstance(source, module.Model)
+
+
+def models_sharing_layers(model: Any) -> list[Any]:
+    """The live models that have a layer of this one, itself among them."""
+    kind = sys.modules["keras" if _is_of("keras", model) else "tf_keras"].Model
+    layers = {id(layer) for layer in model._flatten_layers()}
+    made = [one for one in live(kind) if hasattr(one, "predict_function")]  # not one whose constructor failed
+    return [one for one in made if any(id(layer) in layers for layer in one._flatten_layers())]
 
 
 def float_type(model: Any) -> str:
@@ -45,8 +55,10 @@ def untrained(model: Any) -> str:
 def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> Any:
     """Traces one step of a Keras model; runs nothing.
 
+    A model that is not built gets its weights, and an optimizer its slots, as those of `fit` would: by the first trace.
+
     Args:
-      model: a built model; compiled, for training.
+      model: compiled, for training.
       data_spec: specs of what `train_step` gets: `x`, `(x, y)` or `(x, y, sample_weight)`.
       training: the whole training step (forward, loss, backward, optimizer, metrics), else inference.
 
@@ -54,7 +66,8 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
       A `ConcreteFunction` from `data` to the step's logs, or to the model's outputs.
 
     Raises:
-      SourceError: not built, not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
+      SourceError: not compiled, eager, under a distribution strategy, or not on the TensorFlow backend; or the step
+        fails.
     """
     check_model(model, training=training)
     step = model.train_step if training else model.predict_step
@@ -64,20 +77,15 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
         # As in tf_keras itself, the strategy has layers converted, and not the step.
         return model.distribute_strategy.run(step, args=(data,)) if autograph else step(data)
 
-    try:
+    with tracing(f"a step of model {model.name!r} for a batch of specs {short(data_spec)}"):
         return tf.function(keras_step, autograph=autograph).get_concrete_function(data_spec)
-    except (TypeError, ValueError) as error:
-        raise SourceError(
-            f"a step of {model.name!r} that fails for a batch of specs {_short(data_spec)} ({_short(error, 300)})",
-            "a step that TensorFlow can trace, and the data that it gets: (x, y), (x, y, sample_weight) or x",
-        ) from error
 
 
 def check_model(model: Any, *, training: bool) -> None:
     """Refuses a model that has no graph of one step.
 
     Raises:
-      SourceError: not built, not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
+      SourceError: not compiled, eager, under a distribution strategy, or not on the TensorFlow backend.
     """
     name = f"model {model.name!r}"
     if _is_of("keras", model) and (backend := sys.modules["keras"].backend.backend()) != "tensorflow":
@@ -85,13 +93,6 @@ def check_model(model: Any, *, training: bool) -> None:
             f"{name} on Keras backend {backend!r}",
             'the backend "tensorflow"',
             "Set KERAS_BACKEND=tensorflow before importing keras.",
-        )
-    uncallable = model.call.__qualname__ == "Model.call"  # such as a pair of adversaries: only its parts are built
-    if not (model.built or (uncallable and model.weights)):
-        raise SourceError(
-            f"{name}, which is not built, so its weights do not exist yet",
-            "a built model",
-            "Call it once on a batch, or model.build(input_shape), first.",
         )
     if not training:
         return
@@ -115,8 +116,3 @@ def check_model(model: Any, *, training: bool) -> None:
             "a model outside tf.distribute",
             "tfplace spreads one replica over devices; build and compile the model outside strategy.scope().",
         )
-
-
-def _short(value: Any, limit: int = 200) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from tfplace.extraction.tf_internals import op_def, registered_kernels
@@ -12,6 +11,9 @@ DEVICE_TYPES = ("CPU", "GPU")
 
 # A kernel registered for "DEFAULT" serves every device type that has none of its own.
 _DEFAULT = "DEFAULT"
+
+_known: dict[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], KernelSupport] = {}
+"""What was found, by op type and type attributes. Where there was no kernel, a library loaded later may bring one."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,12 @@ def _enum(value: Any) -> tuple[int, ...]:
     return tuple(value.list.type) if value.WhichOneof("value") == "list" else (value.type,)
 
 
-@cache
 def _support(op_type: str, types: tuple[tuple[str, tuple[int, ...]], ...]) -> KernelSupport:
+    if (known := _known.get((op_type, types))) is not None:
+        return known
     kernels = registered_kernels(op_type)
+    if not kernels:
+        return KernelSupport(frozenset(DEVICE_TYPES), host_memory=False)
     attrs = dict(types)
     found = {}
     for kernel in kernels:
@@ -51,11 +56,14 @@ def _support(op_type: str, types: tuple[tuple[str, tuple[int, ...]], ...]) -> Ke
     fallback = found.get(_DEFAULT)
     usable = {t: found.get(t, fallback) for t in DEVICE_TYPES}
     usable = {t: kernel for t, kernel in usable.items() if kernel is not None}
-    if not kernels:
-        return KernelSupport(frozenset(DEVICE_TYPES), host_memory=False)
     gpu = usable.get("GPU")
     outputs = {arg.name for arg in op_def(op_type).output_arg}
-    return KernelSupport(frozenset(usable), gpu is not None and bool(outputs) and outputs <= set(gpu.host_memory_arg))
+    support = KernelSupport(
+        frozenset(usable), gpu is not None and bool(outputs) and outputs <= set(gpu.host_memory_arg)
+    )
+    if usable:
+        _known[op_type, types] = support
+    return support
 
 
 def _matches(kernel: Any, attrs: dict[str, tuple[int, ...]]) -> bool:

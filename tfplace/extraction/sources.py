@@ -9,11 +9,12 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
-from tfplace.errors import SourceError, near_names
+from tfplace.errors import SourceError, describe_error, near_names
 from tfplace.extraction.batch import as_specs, flat_shapes, shapes_by_name, without_numbers
 from tfplace.extraction.function import graph_from_function
 from tfplace.extraction.keras_model import float_type, is_keras_model, trace_keras_step, trains, untrained
 from tfplace.extraction.metagraph import INPUT_OPS, REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
+from tfplace.extraction.tracing import arguments_of, is_binding, short, tracing
 
 _EXPECTED = (
     "a compiled Keras model, a tf.function, a ConcreteFunction, a SavedModel directory, or a MetaGraphDef or GraphDef "
@@ -75,25 +76,32 @@ def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
     label = str(name or getattr(function, "__name__", "function"))
     arguments = _arguments(batch)
     specs = as_specs(arguments)
-    try:
-        concrete = function.get_concrete_function(*specs)
-    except Exception as error:
-        if any(isinstance(leaf, tf.Variable) for leaf in tf.nest.flatten(arguments)):
-            why = str(error).strip().rpartition("\n")[2].strip()  # before it, TensorFlow tells where
-            raise SourceError(
-                f"a tf.Variable as an argument of tf.function {label!r}, which failed with its value ({why})",
-                "variables that the function uses from outside",
-                "Use it in the function by its name, or as an attribute, and leave the argument out.",
-            ) from error
-        if not isinstance(error, TypeError | ValueError):
+    where = f"tf.function {label!r}"
+    with tracing(f"{where} with arguments {short(specs)}"):
+        try:
+            concrete = function.get_concrete_function(*specs)
+        except Exception as error:
+            if any(isinstance(leaf, tf.Variable) for leaf in tf.nest.flatten(arguments)):
+                raise SourceError(
+                    f"a tf.Variable as an argument of {where}, which fails with its value ({describe_error(error)})",
+                    "variables that the function uses from outside",
+                    "Use it in the function by its name, or as an attribute, and leave the argument out.",
+                ) from error
+            if is_binding(error):
+                raise SourceError(_given(batch, where), arguments_of(function)) from error
             raise
-        raise SourceError(
-            f"arguments {specs} for tf.function {label!r} ({error})",
-            "a batch with the function's arguments as a tuple",
-        ) from error
     return graph_from_function(
         concrete, name=label, description=f"tf.function {label!r}", shapes=flat_shapes(arguments), owner=function
     )
+
+
+def _given(batch: Any, where: str) -> str:
+    """A batch that a function does not take, as text."""
+    if batch is None:
+        return f"{where} without a batch"
+    if isinstance(batch, tuple):
+        return f"a tuple of {len(batch)} arguments for {where}"
+    return f"a batch of type {type(batch).__name__}, which is one argument, for {where}"
 
 
 def _from_concrete(concrete: Any, batch: Any, name: str | None) -> OpGraph:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +14,7 @@ from tensorflow.core.function.trace_type.default_types import Literal as _Litera
 from tensorflow.python.data.ops.structured_function import StructuredFunctionWrapper as _StructuredFunctionWrapper
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction as _ConcreteFunction
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function as _PolymorphicFunction
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import importer as _importer
 from tensorflow.python.framework import kernels as _kernels
@@ -22,13 +22,14 @@ from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.ops import handle_data_util as _handle_data
 
 
-@cache
 def op_def(op_type: str) -> Any:
-    """The `OpDef` of a registered op type, or None. `tf.raw_ops` has the functions but not the definitions."""
+    """The `OpDef` of a registered op type, or None. `tf.raw_ops` has the functions but not the definitions.
+
+    TensorFlow keeps those it has found; one that is absent now may come with a library that is loaded later.
+    """
     return _op_def_registry.get(op_type)
 
 
-@cache
 def registered_kernels(op_type: str) -> tuple[Any, ...]:
     """The `KernelDef`s of an op type, GPU ones included where the build has them; there is no public listing."""
     return tuple(_kernels.get_registered_kernels_for_op(op_type).kernel)
@@ -193,7 +194,7 @@ def swap_handle(variable: Any, new: Any) -> None:
 def read_by_pipelines() -> set[int]:
     """Ids of the handles that functions of live datasets capture; a dataset goes on with those it was made with."""
     # one that failed while it was traced, and is kept alive by its traceback, has no function
-    functions = [getattr(wrapper, "_function", None) for wrapper in _live(_StructuredFunctionWrapper)]
+    functions = [getattr(wrapper, "_function", None) for wrapper in live(_StructuredFunctionWrapper)]
     return {id(capture) for function in functions for capture in getattr(function, "_captured_inputs", ())}
 
 
@@ -207,7 +208,7 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
       handles: id of the old handle -> new handle.
     """
     changed = 0
-    for function in _live(_ConcreteFunction):
+    for function in live(_ConcreteFunction):
         if any(id(c) in handles for c in function._captured_inputs):
             captures = [handles.get(id(c), c) for c in function._captured_inputs]
             function.set_external_captures(captures)
@@ -217,7 +218,23 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
     return changed
 
 
-def _live(kind: type[Any]) -> list[Any]:
+def read_by_xla(handles: Collection[int], step: Any) -> list[Any]:
+    """The live `tf.function`s with jit_compile=True that captured a handle when they were traced.
+
+    Only the private attributes tell how a `tf.function` is compiled, what it was traced to, and what a graph calls.
+
+    Args:
+      handles: ids of the handles.
+      step: a `ConcreteFunction`; what was traced as a part of it is left out.
+    """
+    compiled = [function for function in live(_PolymorphicFunction) if function._jit_compile]
+    traced = [(function, one) for function in compiled for one in function._list_all_concrete_functions()]
+    beside = [(function, one) for function, one in traced if not step.graph._is_function(one.name)]
+    found = [function for function, one in beside if any(id(c) in handles for c in one._captured_inputs)]
+    return list({id(function): function for function in found}.values())
+
+
+def live(kind: type[Any]) -> list[Any]:
     """Live instances of a class and its subclasses.
 
     They refer to their class. `gc.get_objects()` would hold a reference to every object there is, also to tuples that

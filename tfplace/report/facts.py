@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from tfplace.core.device import processor_of
 from tfplace.core.placement import Placement
-from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost
+from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, StepCost
 from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.waiting import waits, waits_line
 
@@ -118,8 +120,8 @@ def wording(objective: str, source: str = SIMULATED) -> Wording:
 
 
 def said(placement: Placement) -> list[str]:
-    """Line by line: the step time, what the step waits for, and what the placer noted."""
-    lines = [step_line(placement), waits_line(placement), *placement.notes]
+    """Line by line: the step time, what the step waits for, which devices are one, and what the placer noted."""
+    lines = [step_line(placement), waits_line(placement), shared_line(placement), *placement.notes]
     return [line for line in lines if line]
 
 
@@ -136,6 +138,35 @@ def step_line(placement: Placement) -> str:
         near = f"within {100 * (step / bound - 1):.1f} % of" if step < 2 * bound else f"{step / bound:.1f} times"
         line += f"; {near} the bound of {format_seconds(bound)}"
     return line if placement.cost is predicted else f"{_evaluated(placement.cost)}; {line}"
+
+
+def shared_line(placement: Placement, devices: Mapping[str, str] | None = None) -> str:
+    """That devices in use have the same cores, where times were not measured; empty if none have.
+
+    Args:
+      placement: the placement.
+      devices: as in `shared_devices`.
+    """
+    shared = shared_devices(placement, devices)
+    if not shared or placement.cost.source == MEASURED:
+        return ""
+    groups = "; ".join(", ".join(names) for names in shared)
+    source = placement.cost.source
+    return f"same cores: {groups}. Times are {source} as if each had its own; measure before you rely on them"
+
+
+def shared_devices(placement: Placement, devices: Mapping[str, str] | None = None) -> list[list[str]]:
+    """Devices with ops that compute on the same processor.
+
+    Args:
+      placement: the placement.
+      devices: placement device -> TensorFlow device; others keep their name.
+    """
+    on: dict[str, list[str]] = {}
+    for d in np.unique(placement.op_device).tolist():
+        name = placement.device_names[d]
+        on.setdefault(processor_of((devices or {}).get(name, name)), []).append(name)
+    return [names for names in on.values() if len(names) > 1]
 
 
 def _evaluated(cost: StepCost) -> str:
@@ -247,6 +278,7 @@ def placement_facts(placement: Placement) -> dict[str, Any]:
         "seed": placement.seed,
         "objective": placement.cost.objective,
         "notes": list(placement.notes),
+        "sharing_cores": shared_devices(placement),
         **sections,
         "graph_fingerprint": placement.graph_fingerprint,
         "topology_fingerprint": placement.topology_fingerprint,

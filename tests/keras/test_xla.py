@@ -1,0 +1,110 @@
+"""Functions that XLA compiled, called by other callbacks while a placement has the variables on several devices."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+from tests.keras.fitting import X, Y, assert_same, assert_same_weights, both, callback, fit, keras_of, make_model
+
+LOSS = "sparse_categorical_crossentropy"
+pytestmark = pytest.mark.filterwarnings("ignore:model .* was compiled with jit_compile=True")
+
+
+def generating(keras, **compile_arguments):
+    """A model that generates by a function which it compiles when it needs it, and keeps, as keras-hub's do."""
+
+    class Generator(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = keras.layers.Dense(8, "tanh"), keras.layers.Dense(3, "softmax")
+            self.generate_function = None
+
+        def call(self, x):
+            return self.last(self.first(x))
+
+        def step(self, x):
+            return tf.argmax(self(x), -1)
+
+        def generate(self):
+            if self.generate_function is None:
+                self.generate_function = tf.function(self.step, jit_compile=self.jit_compile)
+            return self.generate_function(X).numpy()
+
+    keras.utils.set_random_seed(0)
+    model = Generator()
+    model(X)
+    model.compile(keras.optimizers.Adam(0.01), LOSS, **compile_arguments)
+    return model
+
+
+@both
+def test_what_a_model_generates_in_between(package):
+    keras = keras_of(package)
+    told = {}
+
+    def tell(model):
+        lines = told.setdefault(model.jit_compile, [])
+        return keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: lines.append(model.generate()))
+
+    plain, placed = generating(keras, jit_compile=False), generating(keras, jit_compile=True)
+    np.testing.assert_array_equal(placed.generate(), plain.generate())
+    own = placed.generate_function
+    assert_same(fit(plain, tell(plain)), fit(placed, tell(placed), callback()))
+    np.testing.assert_array_equal(told[True], told[False])
+    assert placed.generate_function is own
+    np.testing.assert_array_equal(placed.generate(), plain.generate())
+
+
+@both
+def test_another_model_of_the_same_layers_in_between(package):
+    keras = keras_of(package)
+
+    def make():
+        model = make_model(package)
+        inner = keras.Model(model.inputs, model.layers[0].output)
+        inner.compile("sgd", "mse", jit_compile=True)
+        inner.predict(X, verbose=0)
+        return model, inner
+
+    def use(inner):
+        return keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda *_: (inner.predict(X, verbose=0), inner.train_on_batch(X, X[:, [0] * 8]))
+        )
+
+    (plain, plain_inner), (placed, placed_inner) = make(), make()
+    own = placed_inner.predict_function
+    assert_same(fit(plain, use(plain_inner)), fit(placed, use(placed_inner), callback()))
+    assert_same_weights(plain, placed)
+    assert placed_inner.jit_compile
+    assert placed_inner.predict_function is own
+
+
+@pytest.mark.parametrize("own", [lambda model: model, lambda model: model.call, lambda model: lambda x: model(x) * 2])
+def test_a_function_of_ones_own_is_named_when_the_variables_move(own):
+    model = make_model("keras")
+    compiled = tf.function(own(model), jit_compile=True)
+    other = tf.function(lambda x: x + 1, jit_compile=True)
+    before = compiled(X)
+    other(X)
+    graph = tfplace.extract(model, (X, Y))
+    placement = tfplace.place(graph, topology="2xP100", placer="round_robin", progress=False)
+    with pytest.warns(UserWarning, match="jit_compile=True reads variables") as warned:
+        placed = tfplace.apply(graph, placement, devices={"GPU:0": "CPU:0", "GPU:1": "CPU:1"})
+    placed.restore()
+    with pytest.warns(UserWarning, match="jit_compile=True reads variables") as warned_by_fit:
+        fit(model, callback(), epochs=1)
+    assert len(warned) == len(warned_by_fit) == 1
+    assert warned[0].filename == __file__
+    assert np.isfinite(compiled(X)).all()  # the variables are back
+    assert (compiled(X) != before).numpy().any()
+
+
+def test_nothing_is_said_of_variables_that_stay():
+    model = make_model("keras")
+    compiled = tf.function(model.call, jit_compile=True)
+    compiled(X)
+    graph = tfplace.extract(model, (X, Y))
+    placement = tfplace.place(graph, topology="2xP100", placer="single", progress=False)
+    tfplace.apply(graph, placement, devices={"GPU:0": "CPU:0", "GPU:1": "CPU:1"})
+    assert np.isfinite(compiled(X)).all()
