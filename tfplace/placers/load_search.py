@@ -39,7 +39,7 @@ inlined = nb.njit(cache=True, error_model="numpy", nogil=True, inline="always")
 class LoadSearch(Placer):
     """Anneals largest loads, by the throughput objective whatever the context's, until the budget is used up.
 
-    A move puts a unit, or all units of a cluster of `tfplace.group.coarsen`, on a neighbour's device or a random one,
+    A move puts a unit, or all units of a cluster of `tfplace.group.coarsen`, on a neighbor's device or a random one,
     or swaps two units. What it changes is counted from the messages of the units moved. The energy is the 16-norm of
     the devices' loads, which is near the largest and falls too when another load does, and a price for bytes over the
     limits; the temperature falls geometrically, several times over the budget: in turn from the best of the starts and
@@ -256,7 +256,7 @@ def _energy(p: LoadProgram, s: State, scale: float, total: float) -> float:
 
 @kernel
 def _device_for(b: Board, s: State, u: int) -> int:
-    """A device for a unit: a neighbour's, a usual one, or seldom any; where it is if it may not be there."""
+    """A device for a unit: a neighbor's, a usual one, or seldom any; where it is if it may not be there."""
     draw = _draw(s)
     first, end = b.touch_first[u], b.touch_first[u + 1]
     if draw < 0.5 and end > first:

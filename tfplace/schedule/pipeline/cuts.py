@@ -1,4 +1,4 @@
-"""The programme that cuts the order of a pipeline's blocks into pieces."""
+"""The program that cuts the order of a pipeline's blocks into pieces."""
 
 # Kernels take plain arguments, of which there are many; a NamedTuple's fields are of type Any once compiled.
 # mypy: disable-error-code="no-any-return, untyped-decorator"
@@ -19,7 +19,7 @@ kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
 
 
 class Table(NamedTuple):
-    """The programme's table. [N] ideals, [S] numbers of devices used of each kind, [K] kinds.
+    """The program's table. [N] ideals, [S] numbers of devices used of each kind, [K] kinds.
 
     Attributes:
       best: [N, S] the least largest load, or infinite.
