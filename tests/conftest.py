@@ -41,7 +41,6 @@ LOAD_NONE = {
     "learned/training/test_sweep_state.py",
     "measurement/test_detect.py",
     "measurement/test_presets.py",
-    "measurement/test_processes.py",
     "measurement/test_sampling.py",
 }
 """Files in those directories that do not load it."""

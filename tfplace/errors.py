@@ -56,7 +56,7 @@ class TopologyError(InputError):
 
 
 class ConstraintError(InputError):
-    """A placement constraint cannot be honoured or matches nothing."""
+    """A placement constraint cannot be honored or matches nothing."""
 
 
 class PlacementError(InputError):

@@ -26,10 +26,10 @@ def place(capsys, *flags):
 
 def test_controllers_kept_and_shown(tmp_path, capsys):
     run, board = tmp_path / "run", tmp_path / "board"
-    flags = ["--placer=seq2seq", "--controllers=2", f"--run_dir={run}", f"--tensorboard={board}"]
+    flags = ["--placer=seq2seq", "--controllers=1", f"--run_dir={run}", f"--tensorboard={board}"]
     assert place(capsys, *flags)["simulated"]["step_s"] > 0
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [line["evaluations"] for line in lines] == [32, 64]
+    assert [line["evaluations"] for line in lines] == [16, 32, 48, 64]
     assert [*board.glob("events.*")]
 
 

@@ -36,7 +36,7 @@ def project(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("env", [{}, {"PYTHONPATH": "."}])
+@pytest.mark.parametrize("env", [{}, pytest.param({"PYTHONPATH": "."}, marks=pytest.mark.slow)])
 def test_a_package_of_the_users_may_be_called_models(project, env):
     (project / "models" / "__init__.py").touch()
     done = run(project, "place", "--model=models.net:build", *QUICK, **env)

@@ -14,7 +14,9 @@ def run(code, **env):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean | env, check=False)
 
 
-@pytest.mark.parametrize(("gpus", "growth", "threads"), [(False, "None", "1"), (True, "true", "0")])
+@pytest.mark.parametrize(
+    ("gpus", "growth", "threads"), [(False, "None", "1"), pytest.param(True, "true", "0", marks=pytest.mark.slow)]
+)
 def test_tensorflow_loads_without_a_word_and_takes_what_it_needs(gpus, growth, threads):
     """Memory of GPUs as needed; one thread for an op if nothing runs here, else (0) as many as there are cores."""
     told = "import os, tensorflow as tf; print(os.environ.get('TF_FORCE_GPU_ALLOW_GROWTH'), "

@@ -100,6 +100,7 @@ def test_what_is_registered_is_an_evaluator():
         assert all(issubclass(registry[name], Evaluator) for name in registry)
 
 
+@pytest.mark.tensorflow
 def test_what_is_slow_is_asked_for_a_few_at_once():
     assert EVALUATORS["measured"].batch_limit == 1
     assert EVALUATORS["simulated"].batch_limit is None

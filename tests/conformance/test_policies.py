@@ -10,6 +10,9 @@ from tfplace.search.place import search_placement
 from tfplace.testing import make_graph, make_problem, make_topology
 from tfplace.testing.placers import PlacerSuite, run_placer
 
+SLOW = {"hierarchical": pytest.mark.slow}
+"""Traces twice as long as `seq2seq`, around which a search is the same."""
+
 
 class TestPolicies(PlacerSuite):
     """Each traces its network anew for every problem, which takes seconds: fewer seeds, and of what depends on the
@@ -21,7 +24,7 @@ class TestPolicies(PlacerSuite):
     test_ops_without_an_accelerator_kernel_go_to_the_host = None
     test_disconnected_parts = None
 
-    @pytest.fixture(params=POLICIES)
+    @pytest.fixture(params=[pytest.param(name, marks=SLOW.get(name, ())) for name in POLICIES])
     def placer(self, request):
         return small_policy(request.param)
 

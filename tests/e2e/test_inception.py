@@ -8,7 +8,7 @@ from tfplace.cli import PLACED, main
 
 
 def test_inception_on_four_gpus_beats_the_best_single_device(tmp_path, capfd):
-    flags = ["place", "--model=inception_v3", "--topology=4xP100", "--budget=8000 evaluations", "--json", "--quiet"]
+    flags = ["place", "--model=inception_v3", "--topology=4xP100", "--budget=2000 evaluations", "--json", "--quiet"]
     assert main([*flags, f"--out={tmp_path}"]) == PLACED
     facts = json.loads(capfd.readouterr().out)
     baselines = {b["name"]: b["step_s"] for b in facts["simulated"]["baselines"]}

@@ -58,10 +58,9 @@ def transformer():
 
     inputs = keras.Input((7,), dtype="int32")
     x = layers.Embedding(20, 8)(inputs)
-    for _ in range(2):
-        attended = layers.MultiHeadAttention(2, 4, dropout=0.1)(x, x)
-        x = layers.LayerNormalization()(x + attended)
-        x = layers.LayerNormalization()(x + layers.Dense(8)(layers.Dense(16, activation="gelu")(x)))
+    attended = layers.MultiHeadAttention(2, 4, dropout=0.1)(x, x)
+    x = layers.LayerNormalization()(x + attended)
+    x = layers.LayerNormalization()(x + layers.Dense(8)(layers.Dense(16, activation="gelu")(x)))
     model = keras.Model(inputs, layers.Dense(20)(x))
     tokens = [RNG.integers(20, size=(4, 7)).astype(np.int32) for _ in range(STEPS)]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -31,7 +31,7 @@ def test_a_variable_that_a_pipeline_reads_stays_where_it_is():
     graph = tfplace.extract(step, ())
     op = next(v for v in graph.variables if v.name == "level").op
     before = level.handle.device
-    for placement in seeds_that_move(graph, graph.op_names[op]):
+    for placement in seeds_that_move(graph, graph.op_names[op])[:4]:
         placed = tfplace.apply(graph, placement)
         placed()
         assert level.handle.device == before

@@ -172,7 +172,7 @@ def test_a_first_call_that_fails_does_not_hide_where_ops_run(net):
             placed(X * np.float32("nan"))
     placed(X)
     assert placed.actual().devices
-    assert not any(moved.reason == "optimised away" for moved in placed.actual().moved)
+    assert not any(moved.reason == "optimized away" for moved in placed.actual().moved)
 
 
 @pytest.mark.parametrize("name", ["scatter_nd_add", "scatter_nd_sub", "scatter_nd_update", "scatter_nd_max"])

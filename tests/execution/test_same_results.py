@@ -22,8 +22,8 @@ MODELS = (
 )
 SLOW = "lstm_unrolled"
 """Takes as long to trace and to place as all others, and has no kind of op that they have not."""
-WITH_DEFAULTS = ("inception_like", "lstm_while", "transformer", "tf_keras_cnn")
-"""One of each kind that kernels are fused for."""
+WITH_DEFAULTS = ("inception_like", "transformer")
+"""One of each kind that kernels are fused for: convolutions, and products with what follows them."""
 # Without oneDNN and Grappler results are the same to the bit. With TensorFlow's defaults kernels are fused differently
 # at device borders, and Adam's first steps turn a gradient's last bit into a part of the learning rate (0.01 here).
 TOLERANCE = 0.01

@@ -155,5 +155,5 @@ def test_a_lookup_table_is_told_from_a_variable_without_a_value(tmp_path):
         v1.train.export_meta_graph(str(path))
     graph = tfplace.extract(str(path), fetches=("found",))
     placed = tfplace.apply(graph, random_placement(graph, DEVICES, seed=0))
-    with pytest.raises(ApplyError, match=r"something else to initialise than variables \(.*[Tt]able.*Lookup tables"):
+    with pytest.raises(ApplyError, match=r"something else to initialize than variables \(.*[Tt]able.*Lookup tables"):
         placed({"words": ["a"]})

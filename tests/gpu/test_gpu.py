@@ -132,5 +132,5 @@ def rows(logical_cpus):
 def test_a_placed_step_computes_what_the_plain_one_does(rows, model):
     row = rows[model]
     assert row["finite"] and row["largest"] < TOLERANCE
-    assert {reason for _, reason in row["moved"]} <= {"optimised away"}  # Grappler merges a convolution and its bias
+    assert {reason for _, reason in row["moved"]} <= {"optimized away"}  # Grappler merges a convolution and its bias
     assert row["variable_devices"] == [2 if model in GPU_ALONE else 3, 1]

@@ -40,7 +40,7 @@ def check_rules(problem, label):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     num_ops=st.integers(1, 80),
@@ -57,14 +57,14 @@ def test_groups_keep_the_rules_and_are_not_too_many(name, seed, num_ops, count, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problem=problems(max_ops=12), count=st.integers(1, 6))
 def test_odd_graphs_are_grouped_too(name, problem, count):
     check_rules(problem, GROUPERS[name](problem, count))
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000), num_ops=st.integers(1, 80), count=st.sampled_from([1, 3, 10, 40]))
 def test_made_acyclic_groups_are_parts_of_groups_without_a_circle(name, seed, num_ops, count):
     problem = drawn(seed, num_ops, tight=False)

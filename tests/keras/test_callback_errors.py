@@ -87,7 +87,7 @@ def test_an_error_in_a_step_brings_everything_back(package):
     assert model.train_function is own
     assert devices_of(model) == {"CPU:0"}
     with pytest.raises(InfeasibleError):
-        fit(model, callback(max_memory=dict.fromkeys(DEVICES, "1kB")))
+        fit(model, callback(max_memory=dict.fromkeys(DEVICES, "100B")))
     assert model.train_function is own
     assert np.isfinite(fit(model)["loss"]).all()
 
@@ -234,7 +234,7 @@ def test_another_fit_after_one_that_failed_outside_of_a_step_is_not_placed():
     assert devices_of(model) == {DEVICES[0]}
 
 
-@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize("epoch", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_fit_within_a_fit_is_not_placed_and_the_outer_one_goes_on(epoch):
     weights = np.linspace(0, 1, len(X), dtype=np.float32)
     seen = []

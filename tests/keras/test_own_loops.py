@@ -240,7 +240,7 @@ def test_tuples_of_other_threads_stay_whole():
     thread = threading.Thread(target=make)
     thread.start()
     try:
-        for _ in range(10):
+        for _ in range(5):
             handle = variable.handle
             assert tf_internals.rebind_captures({id(handle): handle}) >= 1
             assert id(handle) in tf_internals.read_by_pipelines()

@@ -39,7 +39,13 @@ def done(cluster):
     """With smaller and fewer chains than a user's: the numbers need only be of the right size."""
     told = []
     with pytest.MonkeyPatch.context() as patched:
-        for name, less in (("SIDE", 512), ("COPY_BYTES", 2**24), ("_MANY_OPS", 4000), ("_REPEATS", 4)):
+        for name, less in (
+            ("SIDE", 512),
+            ("COPY_BYTES", 2**24),
+            ("_FEW_OPS", 100),
+            ("_MANY_OPS", 1000),
+            ("_REPEATS", 4),
+        ):
             patched.setattr(f"tfplace.measurement.calibration.rates.{name}", less)
         seldom(patched)
         found = calibrate(cluster, sizes=SIZES, progress=lambda text, fraction: told.append((text, fraction)))

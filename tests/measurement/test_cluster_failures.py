@@ -1,6 +1,5 @@
 """What goes wrong on a cluster: workers killed, stopped and stuck; ops without a kernel, memory or end."""
 
-import contextlib
 import os
 import signal
 import threading
@@ -199,14 +198,28 @@ def test_a_bug_is_no_failure(cluster):
     cluster.end_session(session)
 
 
-def test_steps_too_large_for_a_limited_worker():
+def one_large_tensor():
+    return tf.reduce_sum(tf.fill([2**27], tf.random.uniform([])))
+
+
+def many_small_tensors():
+    """480 MB in pieces that are all alive at once, too small for the allocator that waits."""
+    number = tf.random.uniform([])
+    pieces = [tf.fill([1000, 60], number) for _ in range(2000)]
+    with tf.control_dependencies(pieces):
+        one = tf.constant(1.0)
+    return tf.add_n([tf.reduce_sum(piece * one) for piece in pieces])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [many_small_tensors, pytest.param(one_large_tensor, marks=pytest.mark.slow)],  # for which TensorFlow waits 10 s
+)
+def test_steps_too_large_for_a_limited_worker(build):
     with Cluster.start(1, memory_limit=2**27, timeout_s=60) as cluster:
-        assert out_of_memory(cluster, many_small_tensors)
-        assert sums_up(cluster, 2**24)
-        survivor = cluster.pids
-        # TensorFlow waits 10 s for memory before it gives up
-        assert out_of_memory(cluster, lambda: tf.reduce_sum(tf.fill([2**27], tf.random.uniform([]))))
-        assert cluster.pids == survivor
+        workers = cluster.pids
+        assert out_of_memory(cluster, build)
+        assert build is many_small_tensors or cluster.pids == workers
         assert cluster.health() == []
         assert sums_up(cluster, 2**24)
         workers = cluster.pids
@@ -244,16 +257,7 @@ def huge_product():
     return one_op(lambda: tf.reduce_sum(tf.linalg.matmul(*(tf.fill([12000, 12000], tf.random.uniform([])),) * 2)))
 
 
-def many_small_tensors():
-    """480 MB in pieces that are all alive at once, too small for the allocator that waits."""
-    number = tf.random.uniform([])
-    pieces = [tf.fill([1000, 60], number) for _ in range(2000)]
-    with tf.control_dependencies(pieces):
-        one = tf.constant(1.0)
-    return tf.add_n([tf.reduce_sum(piece * one) for piece in pieces])
-
-
-def test_a_worker_may_say_that_it_serves_before_its_parent_says_who_it_is(monkeypatch):
+def test_a_worker_may_say_that_it_serves_before_its_parent_says_who_it_is(cluster, monkeypatch):
     note, late = WorkerProcesses._note, []
 
     def noted(processes, event):
@@ -266,6 +270,6 @@ def test_a_worker_may_say_that_it_serves_before_its_parent_says_who_it_is(monkey
             note(processes, late.pop())
 
     monkeypatch.setattr(WorkerProcesses, "_note", noted)
-    with contextlib.closing(WorkerProcesses()) as processes:
-        (worker,) = processes.launch([Settings()])
-        assert parent_of(worker.pid) == processes.pid
+    (worker,) = cluster._processes.launch([Settings()])
+    assert parent_of(worker.pid) == cluster._processes.pid
+    cluster._processes.kill(worker.pid)

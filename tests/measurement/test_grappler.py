@@ -18,6 +18,7 @@ from scipy.stats import spearmanr
 import tfplace
 from grappler_bridge.cluster import VirtualDevice
 from grappler_bridge.costs import measure_costs
+from grappler_bridge.step import StepGraph
 from tfplace.core.costs import CostTable
 from tfplace.core.stepcost import UNKNOWN_BYTES, FailureKind
 from tfplace.core.topology import Topology
@@ -62,6 +63,21 @@ def scattered(problem):
     gpus = compute_devices(problem)
     turns = gpus[np.arange(problem.num_units) % len(gpus)]
     return np.where(problem.allowed[np.arange(problem.num_units), turns], turns, 0)
+
+
+class InThisProcess(StepGraph):
+    """Answers as `GrapplerProcess` does, which takes seconds to start."""
+
+    def __init__(self, step, time_out_s):
+        super().__init__(step)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    monkeypatch.setattr("tfplace.measurement.grappler.GrapplerProcess", InThisProcess)
 
 
 def pid_of(evaluator):
@@ -138,6 +154,7 @@ def test_it_ranks_placements_much_as_the_simulator_does(evaluator, problem):
     assert spearmanr(own, simulated).statistic < 0
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_given_the_same_op_seconds_the_simulator_says_the_same():
     # of two devices, since a transfer then waits for both of its ends or for neither (docs/grappler.md)
     graph, topology = training_graph(), Topology.preset("2xP100")
@@ -202,6 +219,7 @@ def test_a_search_can_use_it(problem, evaluator):
     )
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_loops_run_their_trips_and_have_no_known_peak():
     graph = training_graph(recurrent=True)
     problem = tfplace.formulate(graph, "2xP100")
@@ -247,6 +265,7 @@ def test_graphs_that_would_mislead_grappler_are_refused(problem):
         GrapplerEvaluator(spoilt)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_what_grappler_gives_up_on_is_a_failure(problem, single):
     class Broken:
         description = "an output that is not there"

@@ -70,7 +70,7 @@ def test_steps_run_on_the_workers(problem, cluster):
 
 def test_a_worker_killed_during_an_evaluation(problem, cluster):
     lost = cluster.pids[1]
-    with _evaluating(problem, cluster, 2.0, lambda: os.kill(lost, signal.SIGKILL), **FOREVER) as evaluator:
+    with _evaluating(problem, cluster, 1.0, lambda: os.kill(lost, signal.SIGKILL), **FOREVER) as evaluator:
         cost = evaluator(_random(problem))
         assert cost.failure.kind is FailureKind.WORKER_LOST and cost.failure.device == cluster.devices[1]
         assert lost not in cluster.pids and cluster.health() == []
@@ -82,7 +82,7 @@ def test_a_worker_that_stops_answering(problem, cluster):
     def stop():
         os.kill(cluster.pids[0], signal.SIGSTOP)
 
-    with _evaluating(problem, cluster, 2.0, stop, timeout_s=3.0, **FOREVER) as evaluator:
+    with _evaluating(problem, cluster, 1.0, stop, timeout_s=1.5, **FOREVER) as evaluator:
         start = time.monotonic()
         cost = evaluator(_random(problem))
         assert cost.failure.kind is FailureKind.TIME_OUT

@@ -1,3 +1,4 @@
+import contextlib
 import signal
 import threading
 import time
@@ -7,8 +8,14 @@ import pytest
 from tfplace.measurement.backends.processes import WorkerProcesses
 
 
-def test_ctrl_c_ends_a_wait_without_end_though_another_thread_has_it():
-    processes, over = WorkerProcesses(), threading.Event()
+@pytest.fixture(scope="module")
+def processes():
+    with contextlib.closing(WorkerProcesses()) as processes:
+        yield processes
+
+
+def test_ctrl_c_ends_a_wait_without_end_though_another_thread_has_it(processes):
+    over = threading.Event()
 
     def interrupt():
         time.sleep(0.2)
@@ -26,11 +33,9 @@ def test_ctrl_c_ends_a_wait_without_end_though_another_thread_has_it():
     finally:
         over.set()
         thread.join()
-        processes.close()
 
 
-def test_a_wait_for_some_time_ends_then():
-    processes, begin = WorkerProcesses(), time.monotonic()
+def test_a_wait_for_some_time_ends_then(processes):
+    begin = time.monotonic()
     assert processes.wait(1, timeout_s=0.7) is None
     assert 0.7 <= time.monotonic() - begin < 10
-    processes.close()

@@ -197,7 +197,7 @@ def test_by_the_clock_too(least, searches, monkeypatch):
     monkeypatch.setattr("tfplace.placers.auto._LEAST", least)
     placer = Auto()
     problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
-    Search(problem, Budget(seconds=2.0), 0).run(placer, "auto")
+    Search(problem, Budget(seconds=1.0), 0).run(placer, "auto")
     found = [note for note in placer.notes if "% of the budget" in note]
     assert len(found) == searches
     assert ("from one device" in " ".join(found)) == (searches > 1)

@@ -42,9 +42,9 @@ def search(problem, objective, evaluations=300, **arguments):
 
 
 @pytest.mark.parametrize("objective", [STEP_TIME, THROUGHPUT])
-def test_equals_brute_force_on_hundreds_of_tiny_problems(objective):
+def test_equals_brute_force_on_tiny_problems(objective):
     """All placements are few enough to be evaluated; the answer is the least key, with a proof."""
-    for seed in range(200):
+    for seed in range(100):
         rng = np.random.default_rng(seed)
         problem = random_problem(rng, num_ops=6, num_devices=2 + seed % 2, tight=seed % 4 == 1)
         choices = [np.flatnonzero(row).tolist() for row in problem.allowed]
@@ -86,7 +86,7 @@ def test_a_public_workload_is_proven():
 @pytest.mark.parametrize("objective", [STEP_TIME, THROUGHPUT])
 def test_same_answer_for_the_same_evaluations(objective):
     problem = load_workload(WORKLOADS / "lat-layer-bert24-inf.json")
-    (first, one, _), (second, other, _) = (search(problem, objective) for _ in range(2))
+    (first, one, _), (second, other, _) = (search(problem, objective, evaluations=100) for _ in range(2))
     assert first.tolist() == second.tolist()
     assert (one.notes, one.proven_s) == (other.notes, other.proven_s)
 

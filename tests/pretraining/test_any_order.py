@@ -16,11 +16,11 @@ PUPILS = {
     "placeto": lambda: TrainablePlaceto(0, PlacetoSettings(groups=64, hidden=16, rounds=3)),
     "gdp": lambda: TrainableGdp(0, GdpSettings(hidden=16, heads=2, rounds=2, layers=2, segment=32)),
 }
-SIZES = ((70, 3), (40, 3), (55, 4))
+SIZES = ((70, 3), (55, 4))
 """Ops and devices."""
 
-ORDERS = ((0, 1, 2), (2, 0, 1), (1, 2, 0))
-"""Each comes first, in the middle and last."""
+ORDERS = ((0, 1), (1, 0))
+"""Each comes first and last."""
 
 
 @pytest.mark.parametrize("name", PUPILS)

@@ -129,6 +129,7 @@ def test_nothing_need_be_held_out(entries, tmp_path):
     assert "None were held out." in page
 
 
+@pytest.mark.slow  # each loads TensorFlow; `test_move_training` has workers, too
 def test_workers_change_nothing(entries, tmp_path):
     course = dataclasses.replace(COURSE, imitate=2, reinforce=0)
     alone = training(entries, tmp_path / "alone", course=course).go()

@@ -258,7 +258,7 @@ import numpy as np
 from tfplace.search.place import search_placement
 from tfplace.testing import random_problem
 problem = random_problem(np.random.default_rng(3), num_ops=200, num_devices=3, unit=1e-3)
-search_placement(problem, placer="local_search", budget=20_000, seed=5, baselines=(), run_dir=sys.argv[1])
+search_placement(problem, placer="local_search", budget=8_000, seed=5, baselines=(), run_dir=sys.argv[1])
 """
 
 
@@ -267,10 +267,10 @@ def test_kill_9_and_go_on(tmp_path):
     problem = random_problem(np.random.default_rng(3), num_ops=200, num_devices=3, unit=1e-3)
 
     def place(path):
-        return search_placement(problem, placer="local_search", budget=20_000, seed=5, baselines=(), run_dir=path)
+        return search_placement(problem, placer="local_search", budget=8_000, seed=5, baselines=(), run_dir=path)
 
     records, best = tmp_path / "cut" / "evaluations.bin", tmp_path / "cut" / "best.npz"
-    for more in (500, 3_000):
+    for more in (500, 1_500):
         before = records.stat().st_size if records.exists() else 0
         process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "cut")])
         until = time.monotonic() + 120

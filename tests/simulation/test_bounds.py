@@ -36,7 +36,7 @@ def check_bound(problem, options, units):
     return bound
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(varied_problems(max_ops=6, max_devices=3))
 def test_no_placement_beats_the_bound(varied):
     problem, _, options = varied
@@ -56,7 +56,7 @@ def test_no_random_placement_of_larger_graphs_beats_the_bound(block):
 
 def test_no_placement_that_fits_beats_what_memory_forces():
     forced = 0
-    for seed in range(100):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         graph = random_graph(rng, 12, max_outputs=1, zero_bytes=0.9, variables=3, loops=0.0)
         problem = random_problem(rng, num_devices=3, graph=graph, ties=bool(seed % 2))
@@ -64,12 +64,12 @@ def test_no_placement_that_fits_beats_what_memory_forces():
         problem = dataclasses.replace(problem, memory_limit=limit)
         bounds = check_bound(problem, Options(), placements(problem)).all
         forced += bounds.get("memory", 0.0) > 1.1 * bounds["work"]
-    assert forced > 5
+    assert forced > 2
 
 
 def test_no_placement_that_fits_has_an_op_where_there_is_no_room_for_it():
     forced = narrowed = 0
-    for seed in range(100):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         graph = random_graph(rng, 7, loops=0.2, variables=1)
         problem = random_problem(rng, num_devices=3, graph=graph, ties=bool(seed % 2))
@@ -86,8 +86,8 @@ def test_no_placement_that_fits_has_an_op_where_there_is_no_room_for_it():
         narrowed += not inside.all()
         bounds = check_bound(problem, options, every).all
         forced += bounds.get("memory", 0.0) > 1.1 * max(s for kind, s in bounds.items() if kind != "memory")
-    assert narrowed > 25
-    assert forced > 2
+    assert narrowed > 10
+    assert forced > 0
 
 
 def test_what_an_op_holds_is_what_it_reads_and_makes_and_views_count_once():
@@ -231,7 +231,7 @@ def test_memory_says_nothing_if_all_fits_anywhere_or_nothing_fits(limit):
 
 def test_prices_and_weights_prove_the_value():
     rng = np.random.default_rng(0)
-    for _ in range(50):
+    for _ in range(15):
         unit_s = rng.lognormal(size=(30, 3)) * np.where(rng.random((30, 3)) < 0.2, np.inf, 1.0)
         unit_s[:, 0] = rng.lognormal(size=30)
         held, limit = rng.random(30), np.array([20.0, 3.0, 2.0])

@@ -55,7 +55,7 @@ print(json.dumps(counts.compiled))
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     """(module, function, whether it is kept) for everything compiled with an empty cache."""
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path_factory.mktemp("cache")), "NUMBA_OPT": "0"}
     done = subprocess.run(
         [sys.executable, "-c", CHILD], env=env, check=True, capture_output=True, text=True, timeout=300
     )

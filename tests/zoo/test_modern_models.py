@@ -34,11 +34,12 @@ def randomise(model, seed=0):
 
 @pytest.mark.parametrize(
     ("make", "params"),
-    [(gpt.build, GPT), (moe.build, MOE), (moe.build, {**MOE, "top_k": 1})],
+    [(gpt.build, GPT), (moe.build, MOE), pytest.param(moe.build, {**MOE, "top_k": 1}, marks=pytest.mark.slow)],
     ids=["gpt", "moe", "switch"],
 )
 def test_one_training_step_of_a_language_model(make, params):
     built = make(**params)
+    built.model.run_eagerly = True  # tracing takes longer
     kinds = ("kernel", "embeddings", "table")
     watched = [w for w in built.model.weights if w.path.endswith(kinds) and "expert" not in w.path]
     before = [np.array(w) for w in watched]  # an expert that no token of so small a batch visits does not learn
@@ -50,6 +51,7 @@ def test_one_training_step_of_a_language_model(make, params):
 
 def test_one_training_step_of_bert():
     built = bert.build(**{**BERT, "layers": 1})
+    built.model.run_eagerly = True
     inputs, (words, _) = data(built, most=6)
     total, *parts = built.model.train_on_batch(
         [a % m for a, m in zip(inputs, (50, 2, 6), strict=True)], [words, np.array([0, 1])]

@@ -3,8 +3,8 @@ import pytest
 from tfplace_zoo import amoebanet, efficientnet, nasnet, resnet, vit, zoo
 
 
-def one_step(built, *, eagerly=False):
-    """The loss of one real training step; eagerly where tracing hundreds of layers would take longer."""
+def one_step(built, *, eagerly=True):
+    """The loss of one real training step; eagerly, since tracing hundreds of layers takes longer."""
     built.model.run_eagerly = eagerly
     images, labels = built.batch
     rng = np.random.default_rng(0)
@@ -14,22 +14,31 @@ def one_step(built, *, eagerly=False):
 
 
 @pytest.mark.parametrize(
-    ("make", "params", "eagerly"),
+    ("make", "params"),
     [
-        (resnet.build, {"size": 32}, True),
-        (efficientnet.build, {"size": 32}, True),
-        (nasnet.build, {"size": 32, "cells": 3, "filters": 8}, True),
-        (nasnet.build, {"size": 32, "cells": 6, "filters": 8, "variant": "large"}, True),
-        (amoebanet.build, {"size": 32, "cells": 3, "filters": 16}, True),
-        (amoebanet.build, {"size": 32, "cells": 3, "filters": 16, "variant": "a"}, True),
-        (vit.build, {"size": 16, "patch": 8, "layers": 2, "width": 8, "heads": 2}, False),
+        pytest.param(resnet.build, {"size": 32}, marks=pytest.mark.slow, id="resnet50"),
+        pytest.param(efficientnet.build, {"size": 32}, id="efficientnet"),
+        pytest.param(nasnet.build, {"size": 32, "cells": 3, "filters": 8}, id="nasnet"),
+        pytest.param(
+            nasnet.build,
+            {"size": 32, "cells": 6, "filters": 8, "variant": "large"},
+            marks=pytest.mark.slow,
+            id="nasnet_large",
+        ),
+        pytest.param(amoebanet.build, {"size": 32, "cells": 3, "filters": 16}, id="amoebanet_d"),
+        pytest.param(
+            amoebanet.build,
+            {"size": 32, "cells": 3, "filters": 16, "variant": "a"},
+            marks=pytest.mark.slow,
+            id="amoebanet_a",
+        ),
+        pytest.param(vit.build, {"size": 16, "patch": 8, "layers": 2, "width": 8, "heads": 2}, id="vit"),
     ],
-    ids=["resnet50", "efficientnet", "nasnet", "nasnet_large", "amoebanet_d", "amoebanet_a", "vit"],
 )
-def test_one_training_step(make, params, eagerly):
+def test_one_training_step(make, params):
     built = make(batch=2, classes=10, **params)
     before = [np.array(w) for w in built.model.trainable_weights]
-    assert np.isfinite(one_step(built, eagerly=eagerly))
+    assert np.isfinite(one_step(built))
     assert any(not np.array_equal(b, w) for b, w in zip(before, built.model.trainable_weights, strict=True))
 
 
@@ -37,7 +46,7 @@ def test_one_training_step(make, params, eagerly):
 @pytest.mark.parametrize("name", ["amoebanet", "efficientnet", "nasnet", "resnet50", "resnet152"])
 def test_one_training_step_as_a_graph(name):
     small = {"cells": 3, "filters": 16} if name in ("amoebanet", "nasnet") else {}
-    assert np.isfinite(one_step(zoo.build(name, batch=2, classes=10, size=32, **small)))
+    assert np.isfinite(one_step(zoo.build(name, batch=2, classes=10, size=32, **small), eagerly=False))
 
 
 def test_wrong_parameters_are_refused():
@@ -72,7 +81,8 @@ def resnet_parameters(blocks, classes=1000):
 
 
 @pytest.mark.parametrize(
-    ("depth", "blocks", "published"), [(50, (3, 4, 6, 3), 25_636_712), (152, (3, 8, 36, 3), 60_419_944)]
+    ("depth", "blocks", "published"),
+    [(50, (3, 4, 6, 3), 25_636_712), pytest.param(152, (3, 8, 36, 3), 60_419_944, marks=pytest.mark.slow)],
 )
 def test_resnet_parameters(depth, blocks, published):
     assert resnet_parameters(blocks) == published

@@ -34,7 +34,7 @@ def comparison_tables(comparison: Comparison) -> RenderableType:
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """The same as plain text, without colours."""
+    """The same as plain text, without colors."""
     return plain_text(comparison_tables(comparison))
 
 

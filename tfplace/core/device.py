@@ -97,7 +97,7 @@ class Link:
       latency_s: seconds added to every transfer.
       port: which of the devices' ports it uses; transfers on different ports do not wait for one another.
       shared: names of channels it shares with other links (a PCIe switch, a QPI hop); one transfer at a time on each.
-      send_overhead_s: seconds for which each transfer keeps the sending device from computing (serialising, a copy, a
+      send_overhead_s: seconds for which each transfer keeps the sending device from computing (serializing, a copy, a
         system call): the overhead o of LogGP (Alexandrov et al. 1995). 0 for a device with copy engines.
       send_overhead_s_per_byte: the part of it that grows with the size.
       receive_overhead_s: the same at the receiving device.

@@ -35,7 +35,7 @@ class Workers(Protocol):
         """
 
     def close(self) -> None:
-        """Ends all workers; tasks that are not done are cancelled. Calling it again does nothing."""
+        """Ends all workers; tasks that are not done are canceled. Calling it again does nothing."""
 
 
 class Engine(Protocol):

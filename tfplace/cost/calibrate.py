@@ -108,7 +108,7 @@ class LinkFit:
 
     @property
     def excess(self) -> float:
-        """Largest part by which the modelled time exceeds the measured one way, as a fraction of it."""
+        """Largest part by which the modeled time exceeds the measured one way, as a fraction of it."""
         return float(np.max(self.modelled_s / self.times.one_way_s - 1))
 
 

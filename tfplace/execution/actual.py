@@ -22,7 +22,7 @@ class Moved:
     Attributes:
       op: its name.
       asked: placement's device.
-      ran: device as run; None if the op was optimised away.
+      ran: device as run; None if the op was optimized away.
       reason: why, where it can be said.
     """
 
@@ -121,7 +121,7 @@ def _why(
     """Why op `v` is not where it was asked to be; empty for a constant of which only copies are read."""
     op, kind = graph.op_names[v], graph.op_types[v]
     if op not in ran:
-        return "" if op in copied else "optimised away"
+        return "" if op in copied else "optimized away"
     if op in fixed:
         return fixed[op]
     if kind in CONTROL_FLOW:

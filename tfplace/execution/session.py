@@ -161,13 +161,13 @@ class SessionProgram:
         if missing := self._state.undefined(self._session):
             return ApplyError(
                 f"a graph whose variables have no values: {', '.join(missing)}",
-                "initialised variables",
+                "initialized variables",
                 "Give their values with placed.load({op name: value}).",
             )
         lines = [line.strip() for line in error.message.splitlines() if line.strip()]
         at = next((i for i, line in enumerate(lines) if "{{node" in line), len(lines))
         return ApplyError(
-            f"a graph with something else to initialise than variables ({' '.join(lines[max(0, at - 1) : at + 1])})",
+            f"a graph with something else to initialize than variables ({' '.join(lines[max(0, at - 1) : at + 1])})",
             "a step of variables and placeholders alone",
             "Lookup tables and iterators of a graph file are not carried over: fetch ops after them, and feed them.",
         )
@@ -194,7 +194,7 @@ class SessionProgram:
 
 
 def session_config() -> Any:
-    """The running TensorFlow's devices; what is asked is done or refused, and nothing is optimised after placing."""
+    """The running TensorFlow's devices; what is asked is done or refused, and nothing is optimized after placing."""
     config = tf_internals.eager_config()
     config.allow_soft_placement = False
     config.graph_options.rewrite_options.disable_meta_optimizer = True

@@ -89,7 +89,7 @@ def initial_values(origin: GraphOrigin, names: tuple[str, ...]) -> dict[str, Any
         if not chosen:
             return {}
         with tf.compat.v1.Session(graph=graph) as session:
-            # Initial values may read other variables, so all are initialised, not only those of the step.
+            # Initial values may read other variables, so all are initialized, not only those of the step.
             session.run([v.initializer for v in dict.fromkeys(held.values())])
             values: dict[str, Any] = session.run({name: v.value() for name, v in chosen.items()})
             return values

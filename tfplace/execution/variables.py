@@ -167,7 +167,7 @@ def _check_initialized(variable: Any) -> None:
         if not variable.is_initialized():
             raise ApplyError(
                 f"variable {variable.name!r}, which has no value yet",
-                "initialised variables",
+                "initialized variables",
                 "Run one step, or assign initial values, before applying a placement.",
             )
 

@@ -82,7 +82,7 @@ def _inline(call: Any) -> None:
 def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
     """Inlines calls, lowers control flow, drops what no fetch needs, and computes sizes and indices that are constant.
 
-    The graph is shortened before it is placed, so that nothing has to be optimised afterwards: an optimizer that ran
+    The graph is shortened before it is placed, so that nothing has to be optimized afterwards: an optimizer that ran
     later would rename, fuse and drop ops that had already been given a device. Every result stays the same to the bit.
 
     Placing needs no more than calls inlined and control flow lowered, which "function" alone does. Where Grappler

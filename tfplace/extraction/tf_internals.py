@@ -253,7 +253,7 @@ def live(kind: type[Any]) -> list[Any]:
 
 @contextlib.contextmanager
 def call_config(config: Any) -> Iterator[None]:
-    """Functions called inside are optimised and placed under `config`, a `ConfigProto`.
+    """Functions called inside are optimized and placed under `config`, a `ConfigProto`.
 
     `tf.config.optimizer` changes the whole process, so that other functions would change with a placed one.
     """

@@ -1,4 +1,4 @@
-"""Merge: producers with their only consumers, then the smallest groups with their neighbours."""
+"""Merge: producers with their only consumers, then the smallest groups with their neighbors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfplace.group.merge import renumber
 from tfplace.group.unit_graph import UnitGraph, sum_parallel, unit_graph
 
 _BALANCE = 2.0
-"""A merged group may take this many times the mean seconds of `count` groups while a smaller neighbour is left."""
+"""A merged group may take this many times the mean seconds of `count` groups while a smaller neighbor is left."""
 
 
 def merge(problem: Problem, count: int) -> IntArray:
@@ -26,10 +26,10 @@ def merge(problem: Problem, count: int) -> IntArray:
     of B. Jeon et al.: Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020. This makes no circle
     of groups where units are in none, since no other way leads from the producer to the consumer.
 
-    If more than `count` groups are left, the one of the least seconds joins the neighbour it exchanges most with, again
+    If more than `count` groups are left, the one of the least seconds joins the neighbor it exchanges most with, again
     and again: the merging that R. Addanki et al.: Placeto, NeurIPS 2019, section 4.1 tells of without its details.
-    Departures: groups above twice the mean of `count` groups take in no others while there is another neighbour, and
-    what has no neighbour of its kind joins groups next to it in topological order.
+    Departures: groups above twice the mean of `count` groups take in no others while there is another neighbor, and
+    what has no neighbor of its kind joins groups next to it in topological order.
 
     Args:
       problem: what is placed.
@@ -79,7 +79,7 @@ def _root(into: list[int], group: int) -> int:
 
 
 def _merge_smallest(graph: UnitGraph, label: IntArray, count: int) -> IntArray:
-    """[U] groups after merging the smallest with its best neighbour until `count` are left or none can be."""
+    """[U] groups after merging the smallest with its best neighbor until `count` are left or none can be."""
     groups = int(label.max(initial=-1)) + 1
     if groups <= count:
         return label
@@ -124,7 +124,7 @@ class _Pool:
             self.near[a][b] = self.near[b][a] = w
 
     def best_neighbour(self, g: int) -> int:
-        """The neighbour that `g` may join and exchanges most with, those within the limit first; -1 if there is none.
+        """The neighbor that `g` may join and exchanges most with, those within the limit first; -1 if there is none.
 
         Of equals the one of fewest seconds, then the first.
         """

@@ -26,7 +26,7 @@ def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
     - Units that must come both before and after one another are one block.
 
     Departures: backward ops are those with the attribute "backward" or with TensorFlow's names of gradients, and ops
-    after those, such as optimizers', order nothing; a unit of such ops alone joins the neighbour it shares the
+    after those, such as optimizers', order nothing; a unit of such ops alone joins the neighbor it shares the
     heaviest edge with.
 
     Returns:
@@ -64,7 +64,7 @@ def _parts(problem: Problem) -> IntArray:
 
 
 def _adopted(leads: BoolArray, src: IntArray, dst: IntArray, weight: FloatArray) -> IntArray:
-    """[U] the unit whose place a unit takes: its own, or that of a neighbour if it has neither kind of ops."""
+    """[U] the unit whose place a unit takes: its own, or that of a neighbor if it has neither kind of ops."""
     home = np.arange(len(leads), dtype=np.int32)
     lost = ~(leads[:, FORWARD] | leads[:, BACKWARD])
     order = np.argsort(-weight, kind="stable")

@@ -99,7 +99,7 @@ def unit_edges(problem: Problem) -> tuple[IntArray, IntArray, FloatArray]:
 
 
 def join_neighbours(label: IntArray, src: IntArray, dst: IntArray) -> IntArray:
-    """Gives units without a label that of the neighbour they share the heaviest edge with, as often as it takes.
+    """Gives units without a label that of the neighbor they share the heaviest edge with, as often as it takes.
 
     Args:
       label: [U], -1 for none.

@@ -19,7 +19,7 @@ def finish(problem: Problem, label: IntArray, count: int, graph: UnitGraph | Non
 
     The rules: units of one group may be on the same devices, and a group of several units holds at most `ROOM` of its
     smallest device's memory in variables (`UnitGraph.room_bytes`). At most `count` groups are left unless there are
-    more kinds of units than that, or joining any two neighbours of one kind would break the memory rule.
+    more kinds of units than that, or joining any two neighbors of one kind would break the memory rule.
 
     Args:
       problem: what is placed.
@@ -79,7 +79,7 @@ def _room(graph: UnitGraph, label: IntArray) -> FloatArray:
 
 
 def squeeze(graph: UnitGraph, label: IntArray, count: int, rank: IntArray) -> IntArray:
-    """[U] at most `count` groups where the rules permit: neighbours in order are joined, least seconds first.
+    """[U] at most `count` groups where the rules permit: neighbors in order are joined, least seconds first.
 
     Groups of each kind are lined up by the lowest rank of their units. Units with only one device to be on are joined
     before all others, since nothing is to be decided about them.

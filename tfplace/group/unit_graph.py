@@ -88,11 +88,11 @@ def sum_parallel(src: IntArray, dst: IntArray, weight: FloatArray, count: int) -
 
 
 class Adjacency(NamedTuple):
-    """Neighbours of nodes in compressed rows: those of node n are at `offset[n]` to `offset[n + 1] - 1`.
+    """Neighbors of nodes in compressed rows: those of node n are at `offset[n]` to `offset[n + 1] - 1`.
 
     Attributes:
       offset: [N + 1].
-      other: [2 P] neighbours.
+      other: [2 P] neighbors.
       edge: [2 P] the edge to each.
     """
 

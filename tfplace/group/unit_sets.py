@@ -20,7 +20,7 @@ class UnitSets:
 
     Unrolled recurrent networks are what this is for. No cluster of units that are near one another is a layer over all
     its time steps, or a time step over all layers: scopes are. A scope's backward ops belong to it; what has none, such
-    as sums of gradients, to that of the neighbour it shares the heaviest edge with.
+    as sums of gradients, to that of the neighbor it shares the heaviest edge with.
 
     What only one unit reads, and only for what that makes, goes well with it: the gradients of a weight in all steps
     with their sum, a cell's gates with its output. These sets, of a few units or of hundreds, cross scopes; that they

@@ -23,7 +23,7 @@ class Vicinity:
       clusters: the units of each cluster of each level.
       src: [F] unit that produces, for each edge between two units.
       dst: [F] unit that reads.
-      first: [U + 1] where each unit's neighbours begin in the next.
+      first: [U + 1] where each unit's neighbors begin in the next.
       near: [2 F] units it shares an edge with, once per edge.
     """
 

@@ -26,7 +26,7 @@ def in_groups(context: SearchContext, count: int) -> GroupedContext:
     """The context in at most `count` groups of `co_placement.merge`; every unit by itself if it has fewer.
 
     Those are the groups of the papers on learned placement: producers with their only consumers, then the smallest with
-    their neighbours.
+    their neighbors.
     """
     return GroupedContext(context, labels(context.problem, count))
 

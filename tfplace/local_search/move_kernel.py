@@ -281,7 +281,7 @@ def around(near: Lists, devices: IntArray, unit: int, seen: BoolArray, out: IntA
     """Up to as many units as there is room for around one, nearest first, on its device and connected by units there.
 
     Args:
-      near: neighbours of each unit.
+      near: neighbors of each unit.
       devices: [U].
       unit: where it begins.
       seen: [U] no unit, before and after.
@@ -308,7 +308,7 @@ def around(near: Lists, devices: IntArray, unit: int, seen: BoolArray, out: IntA
 
 @allocating_helper
 def _elsewhere(of: Neighborhoods, now: MoveState, rng: Any, unit: int) -> int:
-    """The device of a neighbour of the unit, or a random one."""
+    """The device of a neighbor of the unit, or a random one."""
     first, last = of.near.first[unit], of.near.first[unit + 1]
     drawn = _part(rng)
     if drawn < 0.5 and last > first:

@@ -33,9 +33,9 @@ class Move(NamedTuple):
 class Moves:
     """Draws moves: two of three take something off the critical path, the others are of four or five kinds alike.
 
-    Those are a cluster to the device of a neighbour of one of its units, or to a random one; two clusters of one level
+    Those are a cluster to the device of a neighbor of one of its units, or to a random one; two clusters of one level
     to each other's devices; a region, or a cluster, on one side of an edge between two devices to the other side; and
-    units of a set to the device of a neighbour of one of them, or to a random one. What computes on the critical path
+    units of a set to the device of a neighbor of one of them, or to a random one. What computes on the critical path
     goes to another device, and one end of a transfer there to the other end: a cluster, a region, or units of a set. Of
     a set that is all that may go, or what is on one device, or a stretch of either.
 

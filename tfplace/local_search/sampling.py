@@ -28,7 +28,7 @@ def device_share(problem: Problem) -> FloatArray:
 def together(problem: Problem, order: IntArray, count: int) -> IntArray:
     """[U] which rows, each of which is a unit, draw with the same random number: those of one of `count` groups.
 
-    Of thousands of units that draw each for itself hardly two neighbours come to the same device, so that all that
+    Of thousands of units that draw each for itself hardly two neighbors come to the same device, so that all that
     placements drawn differ in is how much they send. Each unit's own probabilities stay what they are.
 
     Args:

@@ -1,4 +1,4 @@
-"""Contiguous: the dynamic programme of Tarnawski et al. over the ideals of a graph."""
+"""Contiguous: the dynamic program of Tarnawski et al. over the ideals of a graph."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Contiguous(Placer):
     numbers used of each kind multiply. `notes` tells which it was.
 
     Departures: devices of any kinds, each kind told apart by seconds, memory and links. A piece's load cannot depend on
-    where its neighbours are, so each transfer is counted over the slowest of the device's links to others that pay for
+    where its neighbors are, so each transfer is counted over the slowest of the device's links to others that pay for
     transfers; where links differ, the published value may be lower. Pieces whose seconds alone pass the best solution
     so far, or after which the rest cannot be done within it (the work bound), are skipped. A block of no seconds (and
     no bytes, if memory is short) that a single other block exchanges anything with joins that. Units that may only be
@@ -49,13 +49,13 @@ class Contiguous(Placer):
     By the step-time objective the same placement is evaluated, for what it is worth.
 
     Args:
-      ideals: the most there may be for the full programme; fewer with many blocks or kinds of devices, so that its
+      ideals: the most there may be for the full program; fewer with many blocks or kinds of devices, so that its
         table stays below a few hundred megabytes.
     """
 
     citation = (
         "J. Tarnawski, A. Phanishayee, N. R. Devanur, D. Mahajan, F. Nina Paravecino: Efficient Algorithms for Device "
-        "Placement of DNN Graph Operators. NeurIPS 2020, the dynamic programmes for throughput (DP, DPL)."
+        "Placement of DNN Graph Operators. NeurIPS 2020, the dynamic programs for throughput (DP, DPL)."
     )
 
     def __init__(self, ideals: int = _IDEALS) -> None:
@@ -102,7 +102,7 @@ class Contiguous(Placer):
 
 
 class _Solution:
-    """One run of the programme.
+    """One run of the program.
 
     Args:
       context: for its problem and its budget.

@@ -29,7 +29,7 @@ class CrossEntropy(Placer):
     2,000 placements, all of them are tried instead.
 
     Departures. From Rubinstein: levels of groups. From Post, whose cross-entropy step this is without its steps of
-    proximal policy optimisation between: levels instead of one grouping; the first distribution leans towards the best
+    proximal policy optimization between: levels instead of one grouping; the first distribution leans towards the best
     of some placements, where Post's is uniform (`lean=0`); smoothing, where Post replaces the distribution
     (`smoothing=1`); mixed in is the blind draw of `tfplace.local_search.sampling.device_share`, which is uniform but
     for a host beside accelerators. Placements that do not fit the memory are ranked with a price for what is missing,

@@ -66,7 +66,7 @@ class Exact(Placer):
     """
 
     citation = (
-        "L. Perron, F. Didier, S. Gay: The CP-SAT-LP Solver. CP 2023; throughput model after the integer programme of "
+        "L. Perron, F. Didier, S. Gay: The CP-SAT-LP Solver. CP 2023; throughput model after the integer program of "
         "J. Tarnawski et al.: Efficient Algorithms for Device Placement of DNN Graph Operators. NeurIPS 2020."
     )
     extra = "exact"

@@ -39,7 +39,7 @@ class Expert(Placer):
       first, attention inside the decoder's layer, softmax with the last. A. Mirhoseini et al.: Device Placement
       Optimization with Reinforcement Learning, ICML 2017, section 4.2; after I. Sutskever, O. Vinyals, Q. Le: Sequence
       to Sequence Learning with Neural Networks, NeurIPS 2014, section 3.5, and Y. Wu et al.: Google's Neural Machine
-      Translation System, arXiv 1609.08144, section 3. With more layers than devices neighbouring layers share one.
+      Translation System, arXiv 1609.08144, section 3. With more layers than devices neighboring layers share one.
     - Four or more embedding tables and no recurrent layers: tables over the devices, the largest first to where least
       is; the perceptrons where least is then. M. Naumov et al.: Deep Learning Recommendation Model for Personalization
       and Recommendation Systems, arXiv 1906.00091, section 3; which copies the perceptrons to every device instead.
@@ -63,7 +63,7 @@ class Expert(Placer):
 
     citation = (
         "The human expert's placement of A. Mirhoseini et al.: Device Placement Optimization with Reinforcement "
-        "Learning. ICML 2017, section 4.2, generalised from its sketches."
+        "Learning. ICML 2017, section 4.2, generalized from its sketches."
     )
 
     def place(self, context: SearchContext) -> IntArray:
@@ -104,7 +104,7 @@ def _named(parts: Scopes, *patterns: re.Pattern[str]) -> list[str]:
 
 
 def _over_devices(numbers: Sequence[int], devices: IntArray) -> dict[int, int]:
-    """A device for each number: the next one each, or the same for neighbours where there are too few."""
+    """A device for each number: the next one each, or the same for neighbors where there are too few."""
     order = sorted({*numbers})
     share = max(len(order), len(devices))
     return {n: int(devices[i * len(devices) // share]) for i, n in enumerate(order)}

@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
+from tfplace.core.kernels import helper, inlined, kernel
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
@@ -32,14 +32,11 @@ _POWER = 16.0
 _OVER_S = 0.01
 _OVER_ALL_S = 2.0
 
-kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
-inlined = nb.njit(cache=True, error_model="numpy", nogil=True, inline="always")
-
 
 class LoadSearch(Placer):
     """Anneals largest loads, by the throughput objective whatever the context's, until the budget is used up.
 
-    A move puts a unit, or all units of a cluster of `tfplace.group.coarsen`, on a neighbour's device or a random one,
+    A move puts a unit, or all units of a cluster of `tfplace.group.coarsen`, on a neighbor's device or a random one,
     or swaps two units. What it changes is counted from the messages of the units moved. The energy is the 16-norm of
     the devices' loads, which is near the largest and falls too when another load does, and a price for bytes over the
     limits; the temperature falls geometrically, several times over the budget: in turn from the best of the starts and
@@ -128,6 +125,7 @@ class State(NamedTuple):
       held: [D] bytes.
       best: [U] the best placement since the last start of `anneal`.
       before: [U] scratch, devices before a move.
+      moved: [U] scratch, what a move moved.
       random: [1] state of the generator.
     """
 
@@ -137,6 +135,7 @@ class State(NamedTuple):
     held: LongArray
     best: IntArray
     before: IntArray
+    moved: IntArray
     random: LongArray
 
 
@@ -170,6 +169,7 @@ def make_state(board: Board, seed: int) -> State:
         held=zeros(devices, np.int64),
         best=zeros(units, np.int32),
         before=zeros(units, np.int32),
+        moved=zeros(units, np.int32),
         random=np.array([seed], np.int64),
     )
 
@@ -185,7 +185,7 @@ def _draw(s: State) -> float:
     return np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@kernel
+@helper
 def _count(p: LoadProgram, s: State, m: int, sign: float) -> None:
     """Adds what sending and receiving a message costs, or takes it away."""
     home, longest = s.units[p.maker[m]], 0.0
@@ -198,7 +198,7 @@ def _count(p: LoadProgram, s: State, m: int, sign: float) -> None:
     s.load[home] += sign * longest
 
 
-@kernel
+@helper
 def _move(b: Board, s: State, u: int, to: int) -> None:
     """Puts a unit on a device."""
     p, at = b.loads, s.units[u]
@@ -222,9 +222,17 @@ def _move(b: Board, s: State, u: int, to: int) -> None:
 @kernel
 def place_all(p: LoadProgram, s: State, units: IntArray) -> None:
     """Starts anew from a placement."""
-    s.units[:], s.best[:] = units, units
-    s.there[:], s.load[:], s.held[:] = 0, 0.0, 0
+    _place_all(p, s, units)
+
+
+@helper
+def _place_all(p: LoadProgram, s: State, units: IntArray) -> None:
+    for d in range(len(s.load)):
+        s.load[d], s.held[d] = 0.0, 0
+        for m in range(len(p.maker)):
+            s.there[m, d] = 0
     for u in range(len(units)):
+        s.units[u] = s.best[u] = units[u]
         s.load[units[u]] += p.seconds[u, units[u]]
         s.held[units[u]] += p.unit_bytes[u]
     for m in range(len(p.maker)):
@@ -233,7 +241,7 @@ def place_all(p: LoadProgram, s: State, units: IntArray) -> None:
         _count(p, s, m, 1.0)
 
 
-@kernel
+@helper
 def _over(p: LoadProgram, s: State) -> int:
     over = 0
     for d in range(len(s.held)):
@@ -241,11 +249,19 @@ def _over(p: LoadProgram, s: State) -> int:
     return over
 
 
-@kernel
+@helper
+def _largest(load: FloatArray) -> float:
+    largest = load[0]
+    for d in range(1, len(load)):
+        largest = max(largest, load[d])
+    return largest
+
+
+@helper
 def _energy(p: LoadProgram, s: State, scale: float, total: float) -> float:
     over = _over(p, s)
     price = scale * (_OVER_S + _OVER_ALL_S * over / total) if over else 0.0
-    largest = s.load.max()
+    largest = _largest(s.load)
     if largest <= 0:
         return price
     norm = 0.0
@@ -254,9 +270,9 @@ def _energy(p: LoadProgram, s: State, scale: float, total: float) -> float:
     return largest * norm ** (1.0 / _POWER) + price
 
 
-@kernel
+@helper
 def _device_for(b: Board, s: State, u: int) -> int:
-    """A device for a unit: a neighbour's, a usual one, or seldom any; where it is if it may not be there."""
+    """A device for a unit: a neighbor's, a usual one, or seldom any; where it is if it may not be there."""
     draw = _draw(s)
     first, end = b.touch_first[u], b.touch_first[u + 1]
     if draw < 0.5 and end > first:
@@ -273,9 +289,9 @@ def _device_for(b: Board, s: State, u: int) -> int:
     return to if b.allowed[u, to] else s.units[u]
 
 
-@kernel
-def _propose(b: Board, s: State, moved: IntArray) -> int:
-    """Makes a random move; writes down which units it moved, and in `s.before` where they were."""
+@helper
+def _propose(b: Board, s: State) -> int:
+    """Makes a random move; writes down in `s.moved` which units it moved, and in `s.before` where they were."""
     draw = _draw(s)
     clusters = len(b.cluster_first) - 1
     u = b.movable[int(_draw(s) * len(b.movable))]
@@ -286,7 +302,7 @@ def _propose(b: Board, s: State, moved: IntArray) -> int:
         for i in range(b.cluster_first[k], b.cluster_first[k + 1]):
             v = b.member[i]
             if s.units[v] != to and b.allowed[v, to]:
-                moved[n], s.before[v] = v, s.units[v]
+                s.moved[n], s.before[v] = v, s.units[v]
                 n += 1
                 _move(b, s, v, to)
         return n
@@ -295,12 +311,15 @@ def _propose(b: Board, s: State, moved: IntArray) -> int:
         here, there = s.units[u], s.units[v]
         if here == there or not b.allowed[u, there] or not b.allowed[v, here]:
             return 0
-        moved[0], moved[1], s.before[u], s.before[v] = u, v, here, there
+        s.moved[0], s.moved[1], s.before[u], s.before[v] = u, v, here, there
         _move(b, s, u, there)
         _move(b, s, v, here)
         return 2
     if draw < 0.7:  # off the device that decides
-        worst = s.load.argmax()
+        worst = 0
+        for d in range(1, len(s.load)):
+            if s.load[d] > s.load[worst]:
+                worst = d
         for _ in range(8):
             if s.units[u] == worst:
                 break
@@ -308,7 +327,7 @@ def _propose(b: Board, s: State, moved: IntArray) -> int:
     to = _device_for(b, s, u)
     if to == s.units[u]:
         return 0
-    moved[0], s.before[u] = u, s.units[u]
+    s.moved[0], s.before[u] = u, s.units[u]
     _move(b, s, u, to)
     return 1
 
@@ -317,27 +336,31 @@ def _propose(b: Board, s: State, moved: IntArray) -> int:
 def anneal(b: Board, s: State, temperature: float, moves: int) -> None:
     """Tries some moves at one temperature; `s.best` is the best placement among those accepted, or the present one."""
     p = b.loads
-    moved = np.empty(len(s.units), np.int32)
-    s.before[:] = s.units
-    place_all(p, s, s.before)  # sums of many differences drift
-    scale, total = s.load.max(), max(float(p.limit[b.usual].sum()), 1.0)
+    for u in range(len(s.units)):
+        s.before[u] = s.units[u]
+    _place_all(p, s, s.before)  # sums of many differences drift
+    bytes_there = 0
+    for d in range(len(b.usual)):
+        bytes_there += p.limit[b.usual[d]]
+    scale, total = _largest(s.load), max(float(bytes_there), 1.0)
     if scale <= 0:
         scale = 1.0  # where nothing takes time, what does not fit has a price all the same
     energy = _energy(p, s, scale, total)
-    best_over, best_load = _over(p, s), s.load.max()
+    best_over, best_load = _over(p, s), _largest(s.load)
     for _ in range(moves):
-        n = _propose(b, s, moved)
+        n = _propose(b, s)
         if n == 0:
             continue
         new = _energy(p, s, scale, total)
         if new > energy and _draw(s) >= math.exp(-(new - energy) / temperature):
             for i in range(n):
-                _move(b, s, moved[i], s.before[moved[i]])
+                _move(b, s, s.moved[i], s.before[s.moved[i]])
             continue
         energy = new
-        load = s.load.max()
+        load = _largest(s.load)
         if load < best_load * (1 - 1e-12) or _over(p, s) < best_over:
             over = _over(p, s)
             if over < best_over or (over == best_over and load < best_load):
                 best_over, best_load = over, load
-                s.best[:] = s.units
+                for u in range(len(s.units)):
+                    s.best[u] = s.units[u]

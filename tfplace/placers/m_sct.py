@@ -13,21 +13,21 @@ from tfplace.schedule.list_scheduling.scheduler import Favourites, Scheduler
 from tfplace.schedule.list_scheduling.variants import PlanWith, Variants, best_plan
 
 _MOST_PAIRS = 10_000
-"""Of tasks and children in a linear programme, which then takes about three seconds."""
+"""Of tasks and children in a linear program, which then takes about three seconds."""
 
 _GROUPS = (("units", 0), ("topological", 1000), ("topological", 300), ("heavy_edge", 100))
 _SLOWER = (1.0, 16.0)
 
 
 class MSct(Placer):
-    """m-ETF in which a device waits for the favourite child of the op it has run.
+    """m-ETF in which a device waits for the favorite child of the op it has run.
 
-    A linear programme tells which child each op should have right after it
+    A linear program tells which child each op should have right after it
     (`tfplace.schedule.list_scheduling.favorite_child`). Having run an op, its device is awake for that child until the
     child is planned, could start earlier elsewhere, or could have the op's output anywhere. Meanwhile it runs only
     urgent ops, those whose inputs could be on every device.
 
-    Departures beside those of m-ETF: favourites are chosen between units, or between groups of units
+    Departures beside those of m-ETF: favorites are chosen between units, or between groups of units
     (`tfplace.schedule.list_scheduling.fuse`) where there are more than 10,000 pairs of unit and child, since the
     program of single ops takes too long and their units have to stay together anyway, and none where all groupings have
     more. Of a few groupings, planned with links as they are or 16 times slower, the simulated best is returned.

@@ -26,7 +26,7 @@ class Metis(Placer):
     A unit weighs its mean seconds, an edge the mean seconds of the transfers along it. METIS is asked four times, with
     parts that may be 3, 10, 30 and 100 % heavier than their share. If none of these fits the memory it is asked again,
     with the bytes of variables as half of the weight and less memory to plan with. Parts go to the devices for whose
-    speed they were made, those that exchange much to neighbours; then exchanges of two devices that shorten the step
+    speed they were made, those that exchange much to neighbors; then exchanges of two devices that shorten the step
     are kept. The shortest simulated step is the answer.
 
     Departures from the papers that compare with METIS, which give no details: bytes are in the weight rather than a

@@ -1,4 +1,4 @@
-"""What all pictures of pages share: their size, their colours, and that they are within the page."""
+"""What all pictures of pages share: their size, their colors, and that they are within the page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def caption(name: str) -> str:
 
 
 def device_colours(names: Sequence[str]) -> list[str]:
-    """One for each device: the host's is grey; those after the palette's are lighter and darker ones."""
+    """One for each device: the host's is gray; those after the palette's are lighter and darker ones."""
     found, used = [], 0
     for name in names:
         if name.startswith("CPU") and len(names) > 1:
@@ -48,14 +48,14 @@ def device_colours(names: Sequence[str]) -> list[str]:
 
 
 def _shade(colour: str, again: int) -> str:
-    """The colour itself, then by turns lighter and darker, by more each time."""
+    """The color itself, then by turns lighter and darker, by more each time."""
     towards, share = (255 if again % 2 else 0), 1 - 1 / (1 + 0.4 * again)
     parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(part + share * (towards - part)):02x}" for part in parts)
 
 
 def strokes() -> Iterator[tuple[str, Stroke]]:
-    """Colours and how lines are drawn, no two alike: each round of the palette has dashes with one more dot between."""
+    """Colors and how lines are drawn, no two alike: each round of the palette has dashes with one more dot between."""
     for again in itertools.count():
         drawn: Stroke = (0, (4.0, 1.5) + (1.0, 1.5) * (again - 1)) if again else "solid"
         yield from ((colour, drawn) for colour in PALETTE)
@@ -78,7 +78,7 @@ def blank(height: float) -> tuple[Any, Any]:
 
 
 def devices_legend(figure: Any, names: Sequence[str]) -> None:
-    """The colours of devices, above the picture."""
+    """The colors of devices, above the picture."""
     from matplotlib.patches import Patch
 
     keys = [Patch(color=colour, label=caption(name)) for name, colour in zip(names, device_colours(names), strict=True)]

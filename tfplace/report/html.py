@@ -66,7 +66,7 @@ summary { cursor: pointer; }
 a table says that it goes on there."""
 
 LEGEND = '<span class="key compute"></span> compute and <span class="key transfer"></span> transfer, as part of '
-"""What the colours of the bars mean; the bars are drawn in the same classes."""
+"""What the colors of the bars mean; the bars are drawn in the same classes."""
 
 
 class Html(str):

@@ -150,7 +150,7 @@ def graph_picture(problem: Problem, timeline: Timeline) -> str:
         axis.scatter(x[mine], y[mine], s=area[mine], color=colour, linewidth=0, alpha=0.85, zorder=2)
     axis.set_axis_off()
     devices_legend(figure, problem.topology.device_names)
-    return image(figure, "The graph, coloured by device")
+    return image(figure, "The graph, colored by device")
 
 
 def memory_picture(placement: Placement) -> str:

@@ -27,12 +27,12 @@ _WIDTH = 120
 
 
 def placement_summary(placement: Placement) -> str:
-    """The tables as plain text, without colours."""
+    """The tables as plain text, without colors."""
     return plain_text(summary_tables(placement))
 
 
 def plain_text(shown: RenderableType) -> str:
-    """What `rich` would draw, as text without colours; in a notebook too, where it would draw on the page instead."""
+    """What `rich` would draw, as text without colors; in a notebook too, where it would draw on the page instead."""
     out = io.StringIO()
     console = Console(
         file=out, width=_WIDTH, color_system=None, force_terminal=False, force_jupyter=False, markup=False, emoji=False

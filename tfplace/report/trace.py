@@ -104,7 +104,7 @@ def _memory_events(timeline: Timeline, pid: int) -> list[Event]:
 
 
 def _slice(name: str, pid: int, tid: int, span: _Span) -> Event:
-    # Both ends are rounded, not the length: neighbours that touch must not overlap, or the viewer drops one.
+    # Both ends are rounded, not the length: neighbors that touch must not overlap, or the viewer drops one.
     start, finish = span
     return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": start / 1000, "dur": (finish - start) / 1000}
 

@@ -64,7 +64,7 @@ class Simulator(Evaluator):
     def key(self, unit_device: ArrayLike, limit_s: float = np.inf) -> Key:
         """(bytes over the limits, step seconds) of `unit_device` [U]; smaller is better. The quickest way to ask.
 
-        Nothing is checked: an index out of range is undefined behaviour.
+        Nothing is checked: an index out of range is undefined behavior.
 
         Args:
           unit_device: [U] indices.

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.evaluator import Evaluator
+from tfplace.core.kernels import allocating_kernel, helper, kernel
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, THROUGHPUT, Key, StepCost
 from tfplace.engines.cores import own_cores
@@ -24,8 +24,6 @@ from tfplace.simulation.bounds import memory_split
 from tfplace.simulation.options import DEFAULT
 from tfplace.simulation.program import Program, compile_problem
 from tfplace.simulation.relaxation import relax
-
-kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
 
 _SMALL = 64
 """Batches of fewer placements are not worth waking threads for."""
@@ -118,6 +116,12 @@ def _unit_bytes(problem: Problem, program: Program, maker: IntArray) -> LongArra
 
 @kernel
 def count_loads(p: LoadProgram, units: IntArray, load: FloatArray, held: LongArray, to: LongArray) -> float:
+    """See `_count_loads`."""
+    return float(_count_loads(p, units, load, held, to))
+
+
+@helper
+def _count_loads(p: LoadProgram, units: IntArray, load: FloatArray, held: LongArray, to: LongArray) -> float:
     """Counts what every device has to do and to hold.
 
     Args:
@@ -130,7 +134,8 @@ def count_loads(p: LoadProgram, units: IntArray, load: FloatArray, held: LongArr
     Returns:
       Bytes received by all devices.
     """
-    load[:], held[:], to[:] = 0.0, 0, -1
+    for d in range(len(load)):
+        load[d], held[d], to[d] = 0.0, 0, -1
     for u in range(len(units)):
         load[units[u]] += p.seconds[u, units[u]]
         held[units[u]] += p.unit_bytes[u]
@@ -150,15 +155,17 @@ def count_loads(p: LoadProgram, units: IntArray, load: FloatArray, held: LongArr
     return moved
 
 
-@kernel
+@allocating_kernel
 def load_keys(p: LoadProgram, units: IntArray, over: LongArray, load_s: FloatArray, first: int, end: int) -> None:
     """Bytes over the limits and largest loads of the placements `first` to `end` of [B, U]."""
     devices = len(p.limit)
     load, held, to = np.zeros(devices), np.zeros(devices, np.int64), np.zeros(devices, np.int64)
     for b in range(first, end):
-        count_loads(p, units[b], load, held, to)
-        load_s[b] = load.max()
-        over[b] = np.maximum(held - p.limit, 0).sum()
+        _count_loads(p, units[b], load, held, to)
+        load_s[b], over[b] = 0.0, 0
+        for d in range(devices):
+            load_s[b] = max(load_s[b], load[d])
+            over[b] += max(held[d] - p.limit[d], 0)
 
 
 class PipelineLoads(Evaluator):

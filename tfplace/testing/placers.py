@@ -6,7 +6,7 @@
             return Mine()
 
 What it asks for is what every placer promises, whatever its method: a device that is allowed for every unit, the user's
-rules, the same answer for the same seed and budget of evaluations, memory that is honoured where that is easy, and an
+rules, the same answer for the same seed and budget of evaluations, memory that is honored where that is easy, and an
 answer for every odd graph (but one without units, which a search answers itself). It also checks that the placer does
 what its class declares (see `tfplace.core.placer.Placer`). How good the answer is, is for the placer's own tests and
 for benchmarks.

@@ -174,7 +174,7 @@ def _barabasi_albert(rng: np.random.Generator, ops: int) -> list[tuple[int, int]
 
 
 def _watts_strogatz(rng: np.random.Generator, ops: int) -> list[tuple[int, int]]:
-    """Each op next to two neighbours in a ring; one edge in five leads anywhere."""
+    """Each op next to two neighbors in a ring; one edge in five leads anywhere."""
     edges = set()
     for a in range(ops):
         for step in (1, 2):

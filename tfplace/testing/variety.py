@@ -20,7 +20,7 @@ CUTS = (0.15, 0.3, 0.5, 0.7, 0.85)
 def variety(
     problem: Problem, *, randoms: int = 8, searches: tuple[int, ...] = (50, 500, 5000), seed: int = 0
 ) -> dict[str, IntArray]:
-    """Placements from the plain to the optimised, duplicates left out.
+    """Placements from the plain to the optimized, duplicates left out.
 
     - "single D": everything on one device.
     - "cut 0.3": the ops in topological order cut in two after that fraction of all seconds (one cut, two devices).

@@ -31,8 +31,7 @@ from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.pipeline import PipelineLoads
 from tfplace.testing import random_problem
 
-together = pytest.mark.parametrize("name", ["hierarchical", "seq2seq"])
-in_processes = pytest.mark.parametrize("name", [pytest.param("hierarchical", marks=pytest.mark.slow), "seq2seq"])
+together = pytest.mark.parametrize("name", [pytest.param("hierarchical", marks=pytest.mark.slow), "seq2seq"])
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +123,7 @@ def test_a_gradient_of_several_is_the_mean_of_theirs(problem, name):
     assert search.evaluations == 100  # two times 48, and 4 of the next
 
 
-@in_processes
+@together
 def test_the_same_seed_gives_the_same_result_wherever_controllers_run_and_though_one_is_killed(problem, name):
     expected, norms = run(problem, name, Controllers(InProcessEngine(2)))
     engine = Watched(2)
@@ -142,6 +141,7 @@ def test_the_same_seed_gives_the_same_result_wherever_controllers_run_and_though
     np.testing.assert_array_equal(found.best, expected.best)
 
 
+@pytest.mark.slow
 def test_controllers_that_do_not_wait_for_one_another_may_die_and_join():
     problem, best = planted(10, 2)
     engine = Watched(1)
@@ -166,7 +166,7 @@ def test_each_has_a_baseline_of_its_own(problem, tmp_path):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-@in_processes
+@together
 def test_a_run_that_was_cut_short_goes_on(problem, name, asynchronous, tmp_path):
     """Asynchronous controllers with other draws, since what follows would not be the same anyway."""
 
@@ -220,6 +220,7 @@ def test_what_is_measured_is_not_measured_by_several(problem, tmp_path):
     assert not evaluator.calls and not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_models_are_sent_without_their_programs():
     """What was traced cannot be sent, and is not needed."""
     keras.utils.set_random_seed(0)

@@ -103,6 +103,7 @@ def test_a_start_has_groups_of_its_own(problem):
     assert (drawn.devices == start)[:, free].mean() > (blind.devices == start)[:, free].mean() + 0.2
 
 
+@pytest.mark.slow
 def test_the_published_rate_is_too_high_here():
     """Why the default is another: the grouping's entropy is gone after a few updates."""
     problem = random_problem(np.random.default_rng(0), num_ops=60, num_devices=3, unit=1e-3)

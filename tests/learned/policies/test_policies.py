@@ -87,12 +87,15 @@ def test_a_planted_problem_is_solved_and_what_is_drawn_gets_better(name):
 LEARNERS = ("post", "seq2seq")
 """One without a network and one with: for what a search does around them. Of the others their own state differs."""
 
+LONG = dict.fromkeys(("gdp_scratch", "hierarchical"), pytest.mark.slow)
+"""Trace for seconds what others have traced already."""
+
 
 @pytest.mark.parametrize(
     ("name", "keep_s", "leant"),
     [("post", keep_s, leant) for keep_s in (0.0, 1e9) for leant in (False, True)]
-    + [("seq2seq", 0.0, False), ("seq2seq", 1e9, True)]
-    + [(name, 0.0, True) for name in POLICIES if name not in LEARNERS],
+    + [("seq2seq", 0.0, True), pytest.param("seq2seq", 1e9, True, marks=pytest.mark.slow)]
+    + [pytest.param(name, 0.0, True, marks=LONG.get(name, ())) for name in POLICIES if name not in LEARNERS],
 )
 def test_a_run_that_was_cut_short_ends_as_one_that_was_not(name, keep_s, leant, tmp_path):
     """From its last checkpoint, or, where none was kept, told everything again; with a start and without."""
@@ -218,7 +221,9 @@ def facts(path):
     ]
 
 
-@everyone
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "hierarchical" else ()) for name in POLICIES]
+)
 def test_a_start_is_leant_towards(name):
     """From the optimum nothing worse is answered, and what is drawn at first is closer to it."""
     problem, best = planted()
@@ -243,7 +248,14 @@ def test_large_problems_are_placed_in_groups(name):
     problem.expand(devices)
 
 
-@pytest.mark.parametrize("name", ["gdp_scratch", "hierarchical", "placeto_scratch", *LEARNERS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gdp_scratch",
+        *LEARNERS,
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("hierarchical", "placeto_scratch")),
+    ],
+)
 def test_what_the_users_model_draws_does_not_depend_on_the_search(name):
     def drawn(search):
         tf.random.set_seed(1)
@@ -269,12 +281,11 @@ def golden_run(name):
     return logged
 
 
-@pytest.mark.parametrize("name", ["post", "seq2seq"])
-def test_nothing_of_a_search_stays_in_tensorflow(name):
+def test_nothing_of_a_search_stays_in_tensorflow():
     problem = random_problem(np.random.default_rng(4), num_ops=25, num_devices=3, unit=1e-3)
 
     def graphs_after_a_search():
-        Search(problem, Budget(evaluations=60), 3).run(POLICIES[name](), name)
+        Search(problem, Budget(evaluations=60), 3).run(POLICIES["seq2seq"](), "seq2seq")
         gc.collect()
         return {id(graph) for graph in gc.get_referrers(FuncGraph) if isinstance(graph, FuncGraph)}
 

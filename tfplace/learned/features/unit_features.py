@@ -51,7 +51,7 @@ def adjacency(problem: Problem) -> Float32:
 
 
 def neighbours(problem: Problem, count: int) -> Float32:
-    """[U, 2 count + 1] where each unit and its neighbours are in topological order, as parts of the number of units.
+    """[U, 2 count + 1] where each unit and its neighbors are in topological order, as parts of the number of units.
 
     First the unit's own place, then how far before it its last `count` producers are, then how far behind it its first
     `count` consumers; 0 where there are fewer. For many units.

@@ -1,4 +1,4 @@
-"""Independent categorical distributions, moved by proximal policy optimisation."""
+"""Independent categorical distributions, moved by proximal policy optimization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GraphSAGE: what each unit is, told to its neighbours in both directions."""
+"""GraphSAGE: what each unit is, told to its neighbors in both directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfplace.learned.networks.fan_out import fan_out
 
 
 class Sage(snt.Module):
-    """Rounds of h_v = f(h_v, max over neighbours u of sigmoid(W h_u + b)): GDP (Zhou et al. 2019, section 3.1).
+    """Rounds of h_v = f(h_v, max over neighbors u of sigmoid(W h_u + b)): GDP (Zhou et al. 2019, section 3.1).
 
     Departures: producers and consumers are told apart, each with a W of its own; what a unit was before a round is
     added to what it is after it.

@@ -1,4 +1,4 @@
-"""Post: cross-entropy minimisation joined with proximal policy optimisation, and its parts alone."""
+"""Post: cross-entropy minimization joined with proximal policy optimization, and its parts alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PostSettings:
 
     Attributes:
       groups: what is placed, if there are more units.
-      batch: K, placements drawn for each step of policy optimisation.
+      batch: K, placements drawn for each step of policy optimization.
       window: N, placements after each of which the distribution is fitted to their elite; a multiple of the batch. 0
         leaves that out.
       elite: rho, the part of them that it is fitted to.
@@ -85,7 +85,7 @@ class PostSettings:
 class Post(Placer):
     """An independent categorical distribution for each group's device, moved in two ways; no network.
 
-    Every `batch` placements, gradient descent on the objective of proximal policy optimisation (equation 11); every
+    Every `batch` placements, gradient descent on the objective of proximal policy optimization (equation 11); every
     `window` placements instead, the distribution with the least cross entropy to the best of them, in closed form
     (equation 10, see `fit_elite`).
 
@@ -134,7 +134,7 @@ class PostCrossEntropy(Post):
 
 
 class PostPpo(Post):
-    """Post's proximal policy optimisation alone."""
+    """Post's proximal policy optimization alone."""
 
     @classmethod
     def defaults(cls) -> PostSettings:

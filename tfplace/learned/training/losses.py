@@ -36,7 +36,7 @@ def reinforce(log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor | Non
 def ppo_clip(
     log_prob: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, clip: float, *, weight: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Proximal policy optimisation with clipped ratios.
+    """Proximal policy optimization with clipped ratios.
 
     -mean over b of sum over m of min(r * A, clip(r, 1 - c, 1 + c) * A) with r = exp(log p - log p_old): J. Schulman et
     al.: Proximal Policy Optimization Algorithms, 2017, equation 7.
@@ -67,7 +67,7 @@ def ppo_kl(
     divergence: tf.Tensor,
     beta: float,
 ) -> tf.Tensor:
-    """Proximal policy optimisation with a penalty on the divergence from the policy that sampled.
+    """Proximal policy optimization with a penalty on the divergence from the policy that sampled.
 
     -mean over b of sum over m of r * A, plus beta * KL: Schulman et al. 2017, equation 8; the objective of Post's
     equation 11.

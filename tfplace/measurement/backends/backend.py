@@ -35,7 +35,7 @@ class Backend(Protocol):
     def session(self, graph: Any, *, timeout_s: float | None = None) -> Any:
         """A new `tf.compat.v1.Session` of a graph whose ops name these devices, with state of its own.
 
-        Nothing is moved (no soft placement) and nothing optimised after placing.
+        Nothing is moved (no soft placement) and nothing optimized after placing.
 
         Args:
           graph: the `tf.Graph`.

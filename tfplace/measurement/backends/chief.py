@@ -39,7 +39,7 @@ def _serve(host: str) -> tuple[Any, str]:
 
 
 def session_config(chief: str, addresses: Sequence[str], timeout_s: float) -> Any:
-    """Of a session on workers: placed as asked or refused, nothing optimised after placing, state of its own.
+    """Of a session on workers: placed as asked or refused, nothing optimized after placing, state of its own.
 
     The servers know nothing of one another; who is which task is part of each session. So a worker may come back at
     another address.

@@ -158,7 +158,7 @@ class Cluster:
     def session(self, graph: Any, *, timeout_s: float | None = None) -> GuardedSession:
         """A session with variables of its own, after repairing what needs it.
 
-        Nothing is moved (no soft placement), and nothing optimised after placing. It sees the devices that the graph's
+        Nothing is moved (no soft placement), and nothing optimized after placing. It sees the devices that the graph's
         ops have at its first run.
 
         Args:

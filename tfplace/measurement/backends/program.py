@@ -74,7 +74,7 @@ class StepGraph:
             try:
                 return {op: variable.numpy() for op, variable in origin.variables().items()}
             except tf.errors.FailedPreconditionError as error:
-                raise ApplyError("a variable that has no value yet", "initialised variables") from error
+                raise ApplyError("a variable that has no value yet", "initialized variables") from error
         if isinstance(origin, GraphOrigin):
             held = [name for name in self._state.names if name not in self._fed.values()]
             known = initial_values(origin, tuple(held))

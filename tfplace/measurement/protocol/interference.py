@@ -8,7 +8,7 @@ What our own processes used is known to the nanosecond from their processor cloc
 - and `/proc/stat`: per core and of the whole machine, but in steps of 10 ms, so only what exceeds them counts.
 
 What this cannot see: other virtual machines, beyond the stolen time that the host admits to; other containers, unless
-they use more than the 10 ms steps hide; a neighbour who slows memory, caches or the clock rather than taking processor
+they use more than the 10 ms steps hide; a neighbor who slows memory, caches or the clock rather than taking processor
 time. Work that the kernel does for us on threads of its own counts as others'.
 
 The time for which our threads could have run and had no core (schedstat) tells nothing: a worker's threads wait for one

@@ -35,7 +35,7 @@ class MeasuredEvaluator(Evaluator):
     Each evaluation runs the placement in turns with a reference placement (see
     `tfplace.measurement.protocol.sampling`), both from the variables' first values. `StepCost.step_s` is the ratio of
     the two medians times the reference's median in the first evaluation: seconds of this machine as it was then, so
-    that a machine that drifts does not favour what was measured at a good time. The seconds as they were are in
+    that a machine that drifts does not favor what was measured at a good time. The seconds as they were are in
     `StepCost.samples`.
 
     A step's seconds run from the request to the last op's end, and include the way to the devices and back: see

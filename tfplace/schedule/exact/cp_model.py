@@ -1,4 +1,4 @@
-"""Placement as constraint programmes for CP-SAT, and what it says of them. Runs in a process of its own (`cp_process`).
+"""Placement as constraint programs for CP-SAT, and what it says of them. Runs in a process of its own (`cp_process`).
 
 All seconds are rounded down to whole ticks. So every placement's value, in ticks and rounded down, is also a solution's
 value, and what CP-SAT proves to be out of reach is out of reach for every placement.
@@ -43,7 +43,7 @@ _TRANSFERS = 20_000
 
 @dataclass
 class Model:
-    """A programme.
+    """A program.
 
     Attributes:
       cp: the `CpModel`.

@@ -1,4 +1,4 @@
-"""Favourite children: which task should follow each task on its device, by a linear programme."""
+"""Favorite children: which task should follow each task on its device, by a linear program."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Relaxed(NamedTuple):
 
 
 def favourites(t: Tasks) -> Favourites:
-    """Rounds the relaxation: a child apart by at most a half is a favourite.
+    """Rounds the relaxation: a child apart by at most a half is a favorite.
 
-    A task has at most one favourite child and is that of at most one parent: pairs are taken from the least apart on,
+    A task has at most one favorite child and is that of at most one parent: pairs are taken from the least apart on,
     of those alike the one with the longer transfer first, and left out if either end is taken. The relaxation's own
     constraints leave no conflict but at exactly a half.
     """
@@ -65,9 +65,9 @@ def favourites(t: Tasks) -> Favourites:
 def relax(t: Tasks) -> Relaxed:
     """Solves, with HiGHS, the relaxation of C. Hanen and A. Munier that Baechi's m-SCT uses.
 
-    Minimise w over starts s and x in [0, 1] for every pair of a task and a child:
+    Minimize w over starts s and x in [0, 1] for every pair of a task and a child:
 
-        s_i + p_i + c_ij x_ij <= s_j           (a favourite's transfer costs nothing)
+        s_i + p_i + c_ij x_ij <= s_j           (a favorite's transfer costs nothing)
         sum over children j of x_ij >= their number - 1
         sum over parents i of x_ij >= their number - 1
         s_i + p_i <= w

@@ -38,7 +38,7 @@ class Rule(NamedTuple):
       serial: transfers wait for the channels of their link; else every transfer has the link to itself.
       whole: the first op of a unit decides with the rest of its unit, and what devices are promised, in mind; only by a
         given order.
-      awake: devices wait for favourite children (SCT); only by the earliest start.
+      awake: devices wait for favorite children (SCT); only by the earliest start.
     """
 
     serial: bool
@@ -103,7 +103,7 @@ class Queues(NamedTuple):
       free: [D, 2 V] places of the ops whose estimate is not later: a heap.
       waiting: [D] length of the first heap.
       freed: [D] length of the other.
-      favourite: [V] favourite child of each op, or -1.
+      favourite: [V] favorite child of each op, or -1.
       favour_s: [V] seconds the transfer to it takes.
       awaited: [D] the op a device is kept awake for, or -1.
       until: [D] until when.
@@ -525,12 +525,12 @@ def _gather(t: Tasks, u: Units, p: Plan, q: Queues, unit: int, d: int, rule: Rul
             _push_wait(q, d, _arrival(t, u, p, w, d, rule.serial), q.place[w])
 
 
-# ---- favourite children ----------------------------------------------------------------------------------------------
+# ---- favorite children ----------------------------------------------------------------------------------------------
 
 
 @helper
 def _watch(u: Units, p: Plan, q: Queues, v: int, d: int) -> None:
-    """Device d has run op v and stays awake for its favourite child, while that could start nowhere earlier."""
+    """Device d has run op v and stays awake for its favorite child, while that could start nowhere earlier."""
     child = q.favourite[v]
     q.awaited[d] = -1
     if child >= 0 and q.missing[child] >= 0:

@@ -1,4 +1,4 @@
-"""The programme that cuts the order of a pipeline's blocks into pieces."""
+"""The program that cuts the order of a pipeline's blocks into pieces."""
 
 # Kernels take plain arguments, of which there are many; a NamedTuple's fields are of type Any once compiled.
 # mypy: disable-error-code="no-any-return, untyped-decorator"
@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.kernels import helper, kernel
 from tfplace.schedule.pipeline.ideals import Ideals
 from tfplace.schedule.pipeline.pieces import Pieces
 
-kernel = nb.njit(cache=True, error_model="numpy", nogil=True)
-
 
 class Table(NamedTuple):
-    """The programme's table. [N] ideals, [S] numbers of devices used of each kind, [K] kinds.
+    """The program's table. [N] ideals, [S] numbers of devices used of each kind, [K] kinds.
 
     Attributes:
       best: [N, S] the least largest load, or infinite.
@@ -73,7 +71,7 @@ def make_table(pieces: Pieces, ideals: Ideals) -> Table:
     )
 
 
-@kernel
+@helper
 def _state(t: Table, p: Pieces, s: int, k: int) -> int:
     """The state with one more device of kind k, -1 if there is none."""
     if t.used[s, k] == p.number[k]:
@@ -84,13 +82,21 @@ def _state(t: Table, p: Pieces, s: int, k: int) -> int:
     return s + stride
 
 
-@kernel
+@helper
+def _least(row: FloatArray) -> float:
+    least = row[0]
+    for k in range(1, len(row)):
+        least = min(least, row[k])
+    return least
+
+
+@helper
 def _grow(p: Pieces, i: Ideals, t: Table, start: int, at: int, to: int, b: int) -> None:
     """Costs of the piece between `start` and `to`, which is that between `start` and `at` and block b."""
-    t.seconds[to], t.out[to], t.into[to], t.held[to] = (
-        t.seconds[at] + p.seconds[b], t.out[at], t.into[at], t.held[at]
-    )  # fmt: skip
-    t.held[to, 0] += p.held[b]
+    kinds = len(p.number)
+    for k in range(kinds):
+        t.seconds[to, k], t.out[to, k], t.into[to, k] = t.seconds[at, k] + p.seconds[b, k], t.out[at, k], t.into[at, k]
+    t.held[to, 0], t.held[to, 1] = t.held[at, 0] + p.held[b], t.held[at, 1]
     for x in range(p.touch_first[b], p.touch_first[b + 1]):
         m = p.touch[x]
         made = p.maker[m] == b
@@ -105,15 +111,19 @@ def _grow(p: Pieces, i: Ideals, t: Table, start: int, at: int, to: int, b: int) 
             away_then |= not inside and c != b
         if made:
             if read_in:  # it was received, and no longer is
-                t.into[to] -= p.into[m]
+                for k in range(kinds):
+                    t.into[to, k] -= p.into[m, k]
                 t.held[to, 1] -= p.size[m]
             if away:
-                t.out[to] += p.out[m]
+                for k in range(kinds):
+                    t.out[to, k] += p.out[m, k]
         elif maker_in:
             if away and not away_then:
-                t.out[to] -= p.out[m]
+                for k in range(kinds):
+                    t.out[to, k] -= p.out[m, k]
         elif not read_in:
-            t.into[to] += p.into[m]
+            for k in range(kinds):
+                t.into[to, k] += p.into[m, k]
             t.held[to, 1] += p.size[m]
 
 
@@ -135,10 +145,12 @@ def cut(p: Pieces, i: Ideals, t: Table, first: int, end: int, limit_s: float) ->
     full, kinds, states = len(t.rest) - 1, len(p.number), len(t.spare)
     slack = 1 + 1e-9
     for start in range(first, end):
-        if t.best[start].min() >= limit_s:
+        if _least(t.best[start]) >= limit_s:
             continue
         t.seen[start], t.queue[0], n = start, start, 1
-        t.seconds[start], t.out[start], t.into[start], t.held[start] = 0.0, 0.0, 0.0, 0
+        for k in range(kinds):
+            t.seconds[start, k] = t.out[start, k] = t.into[start, k] = 0.0
+        t.held[start, 0] = t.held[start, 1] = 0
         q = 0
         while q < n:
             at = t.queue[q]
@@ -163,7 +175,7 @@ def cut(p: Pieces, i: Ideals, t: Table, first: int, end: int, limit_s: float) ->
                     continue
                 t.seen[to] = start
                 _grow(p, i, t, start, at, to, i.added[x])
-                if t.seconds[to].min() < limit_s:
+                if _least(t.seconds[to]) < limit_s:
                     t.queue[n] = to
                     n += 1
     return limit_s
