@@ -113,7 +113,7 @@ def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None
     from tfplace.measurement.calibration.profile import profile_graph
 
     stages.stage(f"building {model}")
-    built = source.find(model, flags.fetch)(flags.batch, flags.param or {})
+    built = source.find(model)(flags.batch, flags.param or {})
     stages.stage("reading its graph")
     graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
     open_backend, device_model = _device(flags)

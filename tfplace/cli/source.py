@@ -28,18 +28,19 @@ class Source:
     Attributes:
       source: a model, a function or a path.
       batch: what one step is given; None if the source says it itself.
+      examples: of a file: how many a step is given, where it leaves that open.
     """
 
     source: Any
     batch: Any = None
+    examples: int | None = None
 
 
-def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mapping[str, str]], Source]:
+def find(model: str) -> Callable[[int | None, Mapping[str, str]], Source]:
     """How to build what `model` names, given a batch size and parameters; nothing is loaded yet.
 
     Args:
       model: the value of --model.
-      fetches: of a SavedModel, the signature that is read, which decides what the batch size fills.
 
     Raises:
       UnknownNameError: no such model in the zoo, and no path or module:function either.
@@ -51,7 +52,7 @@ def find(model: str, fetches: Sequence[str] = ()) -> Callable[[int | None, Mappi
     _refuse_python_file(model)
     if path.exists():
         _refuse_keras_file(path)
-        return lambda batch, params: _from_path(path, batch, params, fetches)
+        return lambda batch, params: _from_path(path, batch, params)
     if path.suffix in SUFFIXES + KERAS_SUFFIXES or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
         raise SourceError(f"{model!r}, which does not exist", "a SavedModel directory or a graph file")
     module, _, function = model.partition(":")
@@ -99,14 +100,23 @@ def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: 
     """
     from tfplace.sources import extract
 
+    if built.examples is not None:
+        from tfplace.extraction.file_source import read_file
+
+        return read_file(built.source, examples=built.examples, fetches=tuple(fetches) or None)
     training = False if inference else None
-    if training is None and not is_archive(built.source):  # which is read without TensorFlow
+    if training is None and not isinstance(built.source, Path):  # which is read without TensorFlow here
         from tfplace.extraction.keras_model import is_keras_model, trains, untrained
 
         if is_keras_model(built.source) and not trains(built.source):
             tell(untrained(built.source))
             training = False
     return extract(built.source, built.batch, training=training, fetches=tuple(fetches) or None)
+
+
+def is_file(model: str) -> bool:
+    """Whether `model` names something that is read without TensorFlow in this process."""
+    return model not in zoo.names() and Path(model).exists()
 
 
 def refuse_workload(model: str, command: str) -> None:
@@ -190,46 +200,14 @@ def _functions(module: Any) -> list[str]:
     return [n for n in own if not n.startswith("_")][:10] or ["none"]
 
 
-def _from_path(path: Path, batch: int | None, params: Mapping[str, str], fetches: Sequence[str]) -> Source:
+def _from_path(path: Path, batch: int | None, params: Mapping[str, str]) -> Source:
     if params:
         raise SourceError(f"--param for the file {path.name!r}", "--param only for the zoo's models and functions")
     if batch is None:
         return Source(path)
     if is_archive(path) or is_workload(path):
         raise SourceError(f"--batch for {path.name!r}", "no --batch: the file holds a graph with all its shapes")
-    return Source(path, _signature_batch(path, batch, fetches) if path.is_dir() else _placeholder_batch(path, batch))
-
-
-def _signature_batch(path: Path, batch: int, fetches: Sequence[str]) -> dict[str, Any]:
-    import tensorflow as tf
-
-    if not tf.saved_model.contains_saved_model(str(path)):
-        return {}
-    signatures = tf.saved_model.load(str(path)).signatures
-    chosen = fetches[0] if fetches else "serving_default"
-    specs = signatures[chosen].structured_input_signature[1] if chosen in signatures else {}
-    return {name: tf.TensorSpec(_filled(spec.shape, batch), spec.dtype, name) for name, spec in specs.items()}
-
-
-def _placeholder_batch(path: Path, batch: int) -> dict[str, Any]:
-    import tensorflow as tf
-
-    from tfplace.extraction.metagraph import read_metagraph
-
-    proto = read_metagraph(path)
-    nodes = getattr(proto, "graph_def", proto).node
-    return {
-        node.name: tf.TensorSpec(
-            _filled(tf.TensorShape(node.attr["shape"].shape), batch), tf.as_dtype(node.attr["dtype"].type)
-        )
-        for node in nodes
-        if node.op in ("Placeholder", "PlaceholderV2")
-    }
-
-
-def _filled(shape: Any, batch: int) -> Any:
-    """The shape with an unknown first dimension replaced by the batch size."""
-    return shape if shape.rank is None or not shape.rank or shape[0] is not None else [batch, *shape[1:]]
+    return Source(path, examples=batch)
 
 
 def _values(params: Mapping[str, str]) -> dict[str, Any]:

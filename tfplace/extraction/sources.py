@@ -9,11 +9,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
-from tfplace.errors import SourceError, near_names
+from tfplace.errors import GraphError, SourceError, near_names
 from tfplace.extraction.batch import as_specs, flat_shapes, shapes_by_name, without_numbers
 from tfplace.extraction.function import graph_from_function
+from tfplace.extraction.graph_check import check_graph_def
 from tfplace.extraction.keras_model import float_type, is_keras_model, trace_keras_step, trains, untrained
 from tfplace.extraction.metagraph import INPUT_OPS, REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
+from tfplace.extraction.saved_model import DEFAULT_SIGNATURE, load_saved_model
 
 _EXPECTED = (
     "a compiled Keras model, a tf.function, a ConcreteFunction, a SavedModel directory, or a MetaGraphDef or GraphDef "
@@ -33,8 +35,6 @@ def extract_source(
     fetches = (fetches,) if isinstance(fetches, str) else fetches
     if isinstance(source, OpGraph):
         return source
-    if isinstance(source, str | Path):
-        return _from_path(Path(source), batch, fetches, name)
     if isinstance(source, tf.compat.v1.MetaGraphDef | tf.compat.v1.GraphDef):
         return _from_proto(source, batch, fetches, name or "graph", "graph object")
     if is_keras_model(source):
@@ -133,14 +133,27 @@ def _arguments(batch: Any) -> tuple[Any, ...]:
     return batch if isinstance(batch, tuple) else (batch,)
 
 
-def _from_path(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
-    if path.is_dir():
-        return _from_saved_model(path, batch, fetches, name)
-    if path.suffix in (".keras", ".h5"):
-        raise SourceError(
-            f"{path.name}, a saved Keras model", _EXPECTED, "Load it first: keras.models.load_model(path)."
-        )
-    return _from_proto(read_metagraph(path), batch, fetches, name or path.stem, f"graph file {path.name}")
+def extract_file(
+    path: Path,
+    *,
+    batch: Any = None,
+    examples: int | None = None,
+    fetches: tuple[str, ...] | None = None,
+    name: str | None = None,
+) -> OpGraph:
+    """Reads a file in this process, which may end at one that is damaged; see `tfplace.extraction.file_source`.
+
+    Raises:
+      SourceError: it cannot be read as a graph.
+    """
+    try:
+        if path.is_dir():
+            return _from_saved_model(path, batch, examples, fetches, name)
+        proto = read_metagraph(path)
+        given = _placeholder_batch(proto, examples) if examples is not None else batch
+        return _from_proto(proto, given, fetches, name or path.stem, f"graph file {path.name}")
+    except GraphError as error:  # what breaks the graph's rules is the file
+        raise SourceError(error.received, error.expected, error.hint) from error
 
 
 def _from_proto(proto: Any, batch: Any, fetches: tuple[str, ...] | None, name: str, description: str) -> OpGraph:
@@ -179,18 +192,37 @@ def _placeholder_shapes(batch: Any, meta: Any, where: str) -> dict[str, tf.Tenso
     return {name: shape for name, shape in shapes.items() if shape.rank is not None}
 
 
-def _from_saved_model(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
-    if not tf.saved_model.contains_saved_model(str(path)):
-        raise SourceError(f"directory {path.name!r} without a saved_model.pb", _EXPECTED)
-    loaded = tf.saved_model.load(str(path))
+def _placeholder_batch(meta: Any, examples: int) -> dict[str, Any]:
+    """A spec for every placeholder, its first dimension filled where it is open."""
+    check_graph_def(meta.graph_def)
+    return {
+        node.name: tf.TensorSpec(
+            _filled(tf.TensorShape(node.attr["shape"].shape), examples), tf.as_dtype(node.attr["dtype"].type)
+        )
+        for node in meta.graph_def.node
+        if node.op == "Placeholder"
+    }
+
+
+def _filled(shape: Any, examples: int) -> Any:
+    return shape if shape.rank is None or not shape.rank or shape[0] is not None else [examples, *shape[1:]]
+
+
+def _from_saved_model(
+    path: Path, batch: Any, examples: int | None, fetches: tuple[str, ...] | None, name: str | None
+) -> OpGraph:
+    loaded = load_saved_model(path, _EXPECTED)
     signatures = dict(loaded.signatures)
-    chosen = fetches[0] if fetches else "serving_default"
+    chosen = fetches[0] if fetches else DEFAULT_SIGNATURE
     if chosen not in signatures:
         raise SourceError(
             f"SavedModel {path.name!r} and signature {chosen!r}",
             f"one of its signatures: {', '.join(signatures) or 'none'}",
             "Name one with fetches=(name,), or pass a function of the loaded object.",
         )
+    if examples is not None:
+        specs = signatures[chosen].structured_input_signature[1]
+        batch = {n: tf.TensorSpec(_filled(spec.shape, examples), spec.dtype, n) for n, spec in specs.items()}
     concrete = signatures[chosen]
     label, description = name or path.name, f"SavedModel {path.name!r}, signature {chosen!r}"
     shapes = _input_shapes(concrete, batch, description)
