@@ -53,6 +53,7 @@ def check_evaluator(flags: PlaceFlags, topology: Topology | None) -> None:
             f"--workers={devices}, one for each",
             f"Or a topology of as many: tfplace calibrate {flag} --output=topology.json",
         )
+    check_addresses("cluster", flags.cluster, reached=True)
 
 
 @contextlib.contextmanager

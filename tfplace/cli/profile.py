@@ -66,11 +66,11 @@ def profile_command(flags: ProfileFlags, models: Sequence[str]) -> None:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
     output = output_file(flags.output, "profile.json", "The file is what `tfplace place --profile` reads.")
     step_timeout_s(flags.step_timeout)
-    check_addresses("cluster", [flags.cluster] if flags.cluster else ())
     for model in models:
         source.refuse_workload(model, NAME)
         _refuse_archive(model)
         source.find(model)
+    check_addresses("cluster", [flags.cluster] if flags.cluster else (), reached=True)
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         load_tensorflow(gpus=flags.device_type == "GPU")
         cache = _cache(flags)
