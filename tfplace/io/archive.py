@@ -250,6 +250,7 @@ def _unpack_graph(described: Mapping[str, Any], parts: Packed) -> OpGraph:
         unpack_values(parts, "unknown.shape_rule"),
         strict=True,
     )
+    _check_kinds(described, parts)
     axes: dict[str, Any] = {name: unpack_integers(parts, name) for name in _INTEGERS}
     axes |= {name: unpack_values(parts, name) for name in _VALUES}
     axes |= {name: parts[name] for name in _BOOLEANS}
@@ -267,6 +268,24 @@ def _unpack_graph(described: Mapping[str, Any], parts: Packed) -> OpGraph:
         unknown=tuple(UnknownShape(tensor, op, shape, rule) for tensor, op, (shape, rule) in unknown),
         fetches=tuple(described["fetches"]),
     )
+
+
+def _check_kinds(described: Mapping[str, Any], parts: Packed) -> None:
+    """Refuses texts, shapes and attributes that are something else.
+
+    Raises:
+      TypeError: they are.
+    """
+    texts = (described["name"], *described["kernel_types"], *described["fetches"])
+    texts = (*texts, *set(unpack_values(parts, "op_types")), *set(unpack_values(parts, "tensor_dtype")))
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise TypeError(f"no text: {wrong[0]!r:.80}")
+    for shape in unpack_values(parts, "tensor_shape"):
+        if shape is not None and not all(type(size) is int and size >= 0 for size in shape):
+            raise TypeError(f"no shape: {shape!r:.80}")
+    for attributes in unpack_values(parts, "op_attrs"):
+        if not isinstance(attributes, dict):
+            raise TypeError(f"no attributes: {attributes!r:.80}")
 
 
 # ---- problems --------------------------------------------------------------------------------------------------------
