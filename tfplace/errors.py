@@ -47,6 +47,22 @@ class SourceError(InputError):
     """A model, file or function cannot be read as a TensorFlow graph."""
 
 
+class UnknownOpsError(SourceError):
+    """A graph has ops that this TensorFlow does not know.
+
+    Attributes:
+      ops: their types.
+    """
+
+    def __init__(self, ops: Iterable[str]) -> None:
+        self.ops = tuple(ops)
+        super().__init__(
+            f"a graph with unknown op {', '.join(self.ops)}",
+            "ops that this TensorFlow knows",
+            "Load the library that registers it first: tf.load_op_library(path), or import the package that does.",
+        )
+
+
 class GraphError(InputError):
     """A graph breaks its own rules (a cycle, an edge to nowhere, no ops)."""
 

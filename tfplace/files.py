@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
+import json
+import math
 import os
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tfplace.errors import InputError, UnwrittenError
 
@@ -19,8 +25,25 @@ try:
 except ImportError:  # Windows has no such locks; a second process is then not refused
     fcntl = None  # type: ignore[assignment]
 
-UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, AttributeError, RuntimeError)
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    RuntimeError,
+    TypeError,
+    SyntaxError,
+    NotImplementedError,
+)
 """What numpy and zipfile raise on archives that are not theirs, or are no longer whole."""
+
+MOST_BYTES = 2**30
+"""More than this an archive of compressed arrays may not hold: a file of a megabyte can claim any size."""
+
+_MOST_DIGITS = 300
+"""A number of more is beyond what a float holds."""
 
 LOCK = "lock"
 """File by which a process has a directory to itself."""
@@ -39,6 +62,59 @@ def path_of(what: str, given: object) -> Path:
     if not isinstance(given, str | os.PathLike):
         raise InputError(f"{what}={given!r}", "a path")
     return Path(given)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What JSON text says.
+
+    Raises:
+      ValueError: it is none, nests too deeply to be read, or has texts or whole numbers that nothing can be done with.
+    """
+    try:
+        data = json.loads(text, parse_int=_whole_number)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+    told = text if isinstance(text, str) else text.decode(errors="replace")
+    if "\\ud" in told.lower():  # perhaps half a character
+        json.dumps(data, ensure_ascii=False).encode()
+    return data
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def read_arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
+    """The arrays of a `.npz` file, whose sizes are looked at before any of them is read.
+
+    `numpy.load` makes room for whatever an array's header claims.
+
+    Raises:
+      UNREADABLE: it is none, it is damaged, it claims more than it holds, or it holds more than `MOST_BYTES`
+        compressed.
+    """
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        size = sum(member.file_size for member in members)
+        if size > max(MOST_BYTES, 2 * sum(member.compress_size for member in members)):
+            raise ValueError(f"it holds {size} bytes")
+        if len({member.filename for member in members}) < len(members):
+            raise ValueError("it holds two arrays of one name")
+        return {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
+
+
+def _array(data: bytes) -> NDArray[Any]:
+    stream = io.BytesIO(data)
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError(f"an array of shape {str(shape)[:80]} in {len(data)} bytes")
+    stream.seek(0)
+    array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return array
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:

@@ -39,6 +39,9 @@ COMPARED = {
 }
 """Placers that are compared if no others are named, by objective."""
 
+_MOST_CONTROLLERS = 1000
+"""Processes that one machine may be asked for."""
+
 
 def _digest(options: SearchOptions) -> str | None:
     """Of the weights' content, which may change under its name."""
@@ -233,8 +236,8 @@ class SearchOptions(ProblemOptions):
             count = operator.index(self.controllers)
         except TypeError:
             count = -1
-        if count < 0:
-            expected = "a number of processes, or tfplace.core.engine.Controllers"
+        if not 0 <= count <= _MOST_CONTROLLERS:
+            expected = f"a number of processes, at most {_MOST_CONTROLLERS}, or tfplace.core.engine.Controllers"
             raise InputError(self.spelled("controllers"), expected)
         from tfplace.engines.process_workers import ProcessEngine
 

@@ -54,6 +54,12 @@ def extract(
             )
         graph = OpGraph.load(source)
         return graph if name is None else replace(graph, name=name)
+    if isinstance(source, str | Path):
+        from tfplace.extraction.file_source import read_file
+
+        return read_file(
+            Path(source), batch=batch, fetches=(fetches,) if isinstance(fetches, str) else fetches, name=name
+        )
     from tfplace.extraction.sources import extract_source
 
     return extract_source(source, batch, training=training, fetches=fetches, name=name)

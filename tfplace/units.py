@@ -22,6 +22,7 @@ _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, 
 _BYTES = {p + "B": f for p, f in (_DECIMAL | _BINARY).items()} | {"": 1}
 _MOST_BYTES = 2.0**60
 """What sums of are still exact."""
+_MOST_WHOLE = 10**300
 _SECONDS = {"s": 1.0, "": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "m": 60.0, "min": 60.0, "h": 3600.0}
 _RATE = {p + "B/s": f for p, f in (_DECIMAL | _BINARY).items()} | {"": 1}
 _FLOPS = {p + unit: f for p, f in _DECIMAL.items() for unit in ("FLOP/s", "FLOPS", "flop/s")} | {"": 1}
@@ -36,6 +37,8 @@ def _parse(value: str | int | float, units: Mapping[str, float], what: str, exam
         if match is None or match[2] not in units:
             raise InputError(repr(value), expected, f"Known units: {', '.join(u for u in units if u)}")
         number = float(match[1]) * units[match[2]]
+    elif isinstance(value, int) and abs(value) > _MOST_WHOLE:
+        raise InputError("a number of more than 300 digits", expected)
     else:
         number = float(value)
     if not math.isfinite(number) or number < 0:

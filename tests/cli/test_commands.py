@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -263,3 +264,17 @@ def test_results_that_cannot_be_written_are_no_fault_of_ours(redirected, said):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == BAD_INPUT
     assert said in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("setting", ["PYTHONIOENCODING=ascii", "PYTHONIOENCODING=latin-1", "LC_ALL=C"])
+def test_results_are_written_in_any_encoding(setting):
+    name, _, value = setting.partition("=")
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONUTF8", "LC_ALL", "LANG")} | {name: value}
+    command = [sys.executable, "-X", "utf8=0", "-m", "tfplace", "topologies"]
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (PLACED, b"")
+    assert b"2xP100" in done.stdout and b"----" in done.stdout
+
+
+def test_a_worker_without_any_memory():
+    assert_refused(["worker", "--memory_limit=0"], received="--memory_limit=0", expected="more than 0")

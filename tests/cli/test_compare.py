@@ -134,6 +134,9 @@ def test_nothing_that_fits_is_told_as_place_tells_it(command, capfd):
     [
         ("--placers=autoo", {"received": "autoo"}),
         ("--seeds=0", {"received": "--seeds=0"}),
+        ("--seeds=1000000000000000000000000000000", {"expected": "at most"}),
+        ("--placers=", {"received": "--placers=", "expected": "at least one placer"}),
+        ("--placers=,", {"received": "--placers=", "expected": "at least one placer"}),
         ("--budget=soon", {"received": "soon"}),
         ("--groups=3", {"received": "--groups=3", "expected": "a grouper"}),
         ("--model=", {"received": "--model"}),

@@ -114,6 +114,7 @@ def test_gpus_are_seen_where_steps_run_on_them(flags, seen, two_cpus, monkeypatc
         raise InputError("enough", "nothing more")
 
     monkeypatch.setattr("tfplace.cli.problem.load_tensorflow", load)
+    monkeypatch.setattr("tfplace.cli.checks.answers", lambda address, timeout_s: True)
     assert main([*SMALL, *(flag.replace("TWO", str(two_cpus)) for flag in flags)]) == BAD_INPUT
     assert asked == [seen]
 
@@ -122,6 +123,12 @@ def test_what_this_machine_is_taken_to_be_is_said(capsys):
     assert main([*(flag for flag in SMALL if flag != "--quiet"), "--placer=single", "--budget=1 evaluations"]) == PLACED
     said = capsys.readouterr().err
     assert "devices of this machine, looked up and not measured: CPU: " in said and "tfplace calibrate" in said
+
+
+def test_workers_that_do_not_answer_are_noticed_before_the_model_is_built(two_cpus, monkeypatch):
+    monkeypatch.setattr("tfplace.cli.problem.load_tensorflow", lambda **_: pytest.fail("too late"))
+    flags = ["--evaluator=measured", "--cluster=localhost:1,localhost:2", f"--topology={two_cpus}"]
+    assert_refused([*SMALL, *flags], received="localhost:1 does not answer", hint="tfplace worker")
 
 
 def test_as_many_workers_as_devices(two_cpus):

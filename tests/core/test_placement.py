@@ -101,6 +101,10 @@ def edited(**changes):
     return json.dumps({**json.loads(make().to_json()), **changes})
 
 
+def costing(**changes):
+    return {**json.loads(make().to_json())["cost"], **changes}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -113,6 +117,29 @@ def edited(**changes):
         (edited(ops={"a": 2**40, "b": 0, "c": 0}), "not a placement"),
         (edited(ops=["a"]), "not a placement"),
         (edited(cost={}), "KeyError: 'step_s'"),
+        ("[" * 100_000, "nests too deeply"),
+        (edited(seed=0).replace('"seed": 0', '"seed": ' + "9" * 5000), "5000 digits"),
+        (edited(devices=["GPU:0", "GPU:0"]), "every device once"),
+        (edited(devices=[0, 1]), "no text: 0"),
+        (edited(ops={"a": True, "b": 0, "c": 0}), "no number: True"),
+        (edited(bound_s=float("nan")), "a bound of nan s"),
+        (edited(bound_s=-1.0), r"a bound of -1\.0 s"),
+        (edited(bound_s=float("inf")), "a bound of inf s"),
+        (edited(bound_s=True), "no number: True"),
+        (edited(bound_s="3"), "no number: '3'"),
+        (edited(placer=3), "no text: 3"),
+        (edited(graph_fingerprint=None), "no text: None"),
+        (edited(notes="x"), "no list: 'x'"),
+        (edited(notes=["\ud800"]), "not a placement"),
+        (edited(cost=costing(step_s=float("nan"))), "a step of nan s"),
+        (edited(cost=costing(step_s=-1.0)), r"a step of -1\.0 s"),
+        (edited(cost=costing(compute_s=[-1.0, 0.0])), r"compute_s of -1\.0"),
+        (edited(cost=costing(peak_bytes=[0])), r"peak_bytes of shape \(1,\)"),
+        (edited(cost=costing(source="guessed")), "source 'guessed'"),
+        (
+            edited(simulated=costing(peak_bytes=[1], limit_bytes=[1], compute_s=[1], transfer_s=[1], idle_s=[1])),
+            "1 dev",
+        ),
     ],
 )
 def test_what_is_no_placement_is_refused(text, message):

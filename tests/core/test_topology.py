@@ -89,7 +89,7 @@ def test_units_are_read():
         (changed("devices", 0, "op_overhead", "fast"), "op_overhead 'fast'"),
         (changed("devices", 0, "flops", "9TFLOP/s"), "flops '9TFLOP/s'; expected an object"),
         (changed("devices", 0, "flops", {"float16": 1e12}), 'an entry "float32"'),
-        (changed("devices", 0, "flops", {"float32": 0}), "rates above 0"),
+        (changed("devices", 0, "flops", {"float32": 0}), "above 0"),
         (changed("devices", 0, "flops", {"float32": 1e12, "flot16": 2e12}), "flops of 'flot16'.*float16"),
         (changed("devices", 0, "name", ""), "device ''; expected a name"),
         (changed("devices", 0, "duplex", "both"), 'duplex \'both\'.*"full" or "half"'),
@@ -157,9 +157,66 @@ def test_presets_load_and_go_through_a_file(name, tmp_path):
     np.testing.assert_array_equal(again.channels, topology.channels)
 
 
-def test_a_device_has_a_name_of_text():
-    with pytest.raises(TopologyError, match="device 5; expected a name"):
-        replace(Topology.preset("2xP100").devices[0], name=5)
+@pytest.mark.parametrize("name", [5, "", "  ", "GPU:0\n", "a\tb", "\ud800", "GPU:*", "GPU:?", "GPU:[01]"])
+def test_a_device_has_a_name_of_text_that_is_no_pattern(name):
+    with pytest.raises(TopologyError) as caught:
+        replace(Topology.preset("2xP100").devices[0], name=name)
+    assert repr(name) in caught.value.received and "name" in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("name",), 3),
+        (("name",), "two\nlines"),
+        (("source",), ["x"]),
+        (("devices", 0, "name"), 3),
+        (("devices", 0, "type"), None),
+        (("devices", 0, "model"), {"a": 1}),
+        (("devices", 0, "duplex"), 3),
+        (("links", 0, "src"), 0),
+        (("links", 0, "port"), ["main"]),
+        (("links", 0, "shared"), [[1]]),
+    ],
+)
+def test_texts_are_texts(path, value):
+    with pytest.raises(TopologyError) as caught:
+        Topology.from_dict(changed(*path, value))
+    assert path[-1] in caught.value.received and "text" in caught.value.expected
+
+
+@pytest.mark.parametrize("field", ["memory", "memory_bandwidth", "op_overhead", "workspace"])
+@pytest.mark.parametrize("digits", [301, 5000])
+def test_numbers_of_hundreds_of_digits(field, digits):
+    with pytest.raises(TopologyError) as caught:
+        Topology.from_dict(changed("devices", 0, field, 10**digits))
+    assert field in caught.value.received and "300 digits" in caught.value.received
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("devices", 0, "op_overhead"), 1e308),
+        (("devices", 0, "memory_bandwidth"), 1e308),
+        (("devices", 0, "memory_bandwidth"), 5e-324),
+        (("devices", 0, "flops"), {"float32": 5e-324}),
+        (("links", 0, "latency"), 1e308),
+        (("links", 0, "bandwidth"), 5e-324),
+        (("links", 0, "send_overhead"), 1e308),
+        (("links", 0, "receive_overhead_per_byte"), 1e300),
+    ],
+)
+def test_quantities_whose_sums_would_not_be_finite(path, value):
+    with pytest.raises(TopologyError) as caught:
+        Topology.from_dict(changed(*path, value))
+    assert "finite" in caught.value.expected
+
+
+def test_deeply_nested_files(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(TopologyError) as caught:
+        Topology.load(tmp_path / "deep.json")
+    assert "deep.json" in caught.value.received and "too deeply" in caught.value.received
 
 
 def test_later_links_win_over_earlier_patterns():

@@ -156,10 +156,19 @@ def test_what_grappler_refuses_is_a_source_error():
         twice.node.add(name="a", op="NoOp")
     with pytest.raises(SourceError, match="'a'"):
         tfplace.extract(twice)
-    slot = tf.function(tf.exp).get_concrete_function(tf.TensorSpec([2])).graph.as_graph_def()
-    slot.node[1].input[0] += ":7"
     with pytest.raises(SourceError, match="Grappler failed"):
-        tfplace.extract(slot)
+        tfplace.extract(_loop_that_nothing_enters())
+
+
+def _loop_that_nothing_enters():
+    graph_def = tf.compat.v1.GraphDef()
+    merge = graph_def.node.add(name="merge", op="Merge", input=["next", "next"])
+    merge.attr["N"].i = 2
+    graph_def.node.add(name="next", op="NextIteration", input=["merge"])
+    graph_def.node.add(name="exit", op="Exit", input=["merge"])
+    for node in graph_def.node:
+        node.attr["T"].type = tf.float32.as_datatype_enum
+    return graph_def
 
 
 def test_a_graph_of_plain_arrays_has_no_metagraph():

@@ -264,6 +264,90 @@ def test_damage_and_foreign_content_are_noticed(graph, tmp_path):
             OpGraph.load(path)
 
 
+ALTERED = {
+    "resource": lambda x: pack_integers("x", np.zeros(len(unpack_integers({"x": x}, "x")), np.int32))["x"],
+    "colocation": lambda x: pack_integers("x", np.zeros(len(unpack_integers({"x": x}, "x")), np.int32))["x"],
+    "host_memory": lambda x: ~x,
+    "edge_back": np.ones_like,
+    "replicable": lambda x: ~x,
+    "has_kernel": lambda x: np.ones_like(x) & (np.arange(x.shape[1]) == 0),
+    "op_attrs.table.bytes": lambda x: x[::-1],
+    "tensor_dtype.table.bytes": lambda x: x[::-1],
+    "trips.table": lambda x: x + 2**52,
+    "variables.trainable": lambda x: ~x,
+    "compute_s.table": lambda x: x + 1,
+    "allowed": np.ones_like,
+    "memory_limit": lambda x: x[:, ::-1],
+    "follows": lambda x: x[:, ::-1],
+    "unit_of": lambda x: x[:, ::-1],
+}
+
+
+@pytest.mark.parametrize("part", ALTERED)
+def test_every_part_that_is_altered_is_noticed(tmp_path, part):
+    path = tmp_path / "p.npz"
+    random_problem(np.random.default_rng(5), 40, 3).save(path)
+    with np.load(path) as parts:
+        before = parts[part]
+    after = ALTERED[part](before)
+    assert after.shape == before.shape and after.dtype == before.dtype and (after != before).any()
+    rewritten(path, **{part: after})
+    with pytest.raises(SourceError) as caught:
+        Problem.load(path)
+    assert "cut off or damaged" in caught.value.received
+
+
+@pytest.mark.parametrize("described", ["topology", "constraints"])
+def test_what_the_header_says_is_noticed_too(tmp_path, described):
+    path = tmp_path / "p.npz"
+    random_problem(np.random.default_rng(5), 40, 3).save(path)
+    with np.load(path) as parts:
+        problem = json.loads(parts["header"].tobytes())["problem"]
+    problem[described] = {**problem[described], "source": "another"} if described == "topology" else {"headroom": 0.5}
+    header_with(path, problem=problem)
+    with pytest.raises(SourceError) as caught:
+        Problem.load(path)
+    assert "cut off or damaged" in caught.value.received
+
+
+def test_archives_of_versions_without_a_digest_of_the_content_are_read(graph, tmp_path):
+    graph.save(tmp_path / "g.npz")
+    with np.load(tmp_path / "g.npz") as parts:
+        header = json.loads(parts["header"].tobytes())
+    del header["content"]
+    rewritten(tmp_path / "g.npz", header=np.frombuffer(json.dumps(header).encode(), np.uint8))
+    assert_same(OpGraph.load(tmp_path / "g.npz"), graph)
+
+
+def signed(path, **changes):
+    """The archive with other parts, and the digest of its content that they have."""
+    rewritten(path, **changes)
+    with np.load(path) as parts:
+        header, rest = json.loads(parts["header"].tobytes()), {**parts}
+    header["content"] = archive._content(header, rest)
+    rewritten(path, header=np.frombuffer(json.dumps(header).encode(), np.uint8))
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        pack_integers("op_names.shared", np.full(4, 2**31 - 1, np.int32)),
+        {"trips.table": np.zeros((1, 10**6), np.int64), **pack_integers("trips.which", np.zeros(10**4, np.int32))},
+        {"tensor_op": np.zeros((3, 2), np.uint8)},
+        {"edge_back": np.zeros(3)},
+        pack_integers("tensor_op", np.zeros(3, np.int64)),
+        pack_texts("op_attrs.table", ("[" * 100_000,)),
+    ],
+    ids=lambda parts: next(iter(parts)),
+)
+def test_parts_that_unpack_to_more_or_to_something_else(graph, tmp_path, bomb):
+    graph.save(tmp_path / "g.npz")
+    signed(tmp_path / "g.npz", **bomb)
+    with pytest.raises(SourceError) as caught:
+        OpGraph.load(tmp_path / "g.npz")
+    assert "cut off or damaged" in caught.value.received
+
+
 def test_a_newer_version_says_so(graph, tmp_path):
     path = tmp_path / "g.npz"
     graph.save(path)

@@ -86,11 +86,19 @@ def test_a_directory_of_something_else_is_refused(tmp_path):
         RunDirectory(tmp_path / "file", {})
 
 
-@pytest.mark.parametrize("name", ["config.json", "improvements.jsonl", "best.npz"])
-def test_damage_is_said(tmp_path, name):
+@pytest.mark.parametrize("name", ["config.json", "improvements.jsonl", "metrics.jsonl", "scale.json", "best.npz"])
+@pytest.mark.parametrize("content", [b"nonsense\n", b"[" * 100_000 + b"\n", b'["evaluations"]\n', b'"x"\n'])
+def test_damage_is_said(tmp_path, name, content):
     run(tmp_path, "local_search", 50)
-    (tmp_path / name).write_bytes(b"nonsense\n")
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}, which is damaged"):
+        RunDirectory(tmp_path, {"placer": "local_search"})
+
+
+def test_a_line_of_endless_evaluations_is_said_to_be_damaged(tmp_path):
+    run(tmp_path, "local_search", 50)
+    (tmp_path / "improvements.jsonl").write_text('{"evaluations": 1e400}\n')
+    with pytest.raises(InputError, match=r"improvements\.jsonl, which is damaged"):
         RunDirectory(tmp_path, {"placer": "local_search"})
 
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from tfplace.errors import InputError
-from tfplace.measurement.backends.sockets import split_address
+from tfplace.errors import ClusterError, InputError
+from tfplace.measurement.backends.sockets import answers, split_address
 from tfplace.units import parse_seconds
+
+_ANSWER_S = 10.0
+"""A worker answers in milliseconds, unless it is being started."""
 
 _Value = TypeVar("_Value")
 
@@ -38,14 +41,27 @@ def step_timeout_s(text: str) -> float:
     return seconds
 
 
-def check_addresses(name: str, addresses: Iterable[str]) -> None:
+def check_addresses(name: str, addresses: Iterable[str], *, reached: bool = False) -> None:
     """Refuses what can be no worker's address, before anything is loaded.
+
+    Args:
+      name: of the flag.
+      addresses: its values.
+      reached: whether a worker is to answer there already.
 
     Raises:
       InputError: one is not "host:port".
+      ClusterError: nobody answers at one.
     """
+    addresses = list(addresses)
     for address in addresses:
         flag_value(name, address, split_address)
+    if reached and (silent := [a for a in addresses if not answers(a.strip(), _ANSWER_S)]):
+        raise ClusterError(
+            f"--{name}={','.join(addresses)}, where {silent[0]} does not answer within {_ANSWER_S:g} s",
+            "workers that run",
+            "Start each with `tfplace worker`.",
+        )
 
 
 def output_file(given: str | None, example: str, hint: str) -> Path:

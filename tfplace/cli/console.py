@@ -29,13 +29,27 @@ def say(text: str) -> None:
     if sys.stdout is None:
         raise UnwrittenError("a standard output that is closed", expected)
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(_writable(text))
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise UnreadError from error
         raise UnwrittenError(f"a standard output that could not be written ({error.strerror})", expected) from error
+
+
+def _writable(text: str) -> str:
+    """The text, with what the output's encoding lacks written otherwise: no result is lost for the sake of a line."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+_PLAIN = str.maketrans({"─": "-", "━": "-", "│": "|", "µ": "u", "…": "...", "→": "->"})
+"""Signs of tables and quantities -> the same in ASCII."""
 
 
 def show(tables: RenderableType) -> None:
@@ -45,7 +59,7 @@ def show(tables: RenderableType) -> None:
     from tfplace.report.summary import plain_text
 
     console = Console(markup=False, emoji=False)  # names and messages are shown as they are
-    if console.is_terminal:
+    if console.is_terminal and "utf" in console.encoding:
         console.print(tables)
     else:
         say(plain_text(tables) + "\n")

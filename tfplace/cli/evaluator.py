@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfplace.cli.checks import check_addresses, step_timeout_s
 from tfplace.cli.flags import PlaceFlags
+from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, SIMULATED
@@ -52,6 +53,7 @@ def check_evaluator(flags: PlaceFlags, topology: Topology | None) -> None:
             f"--workers={devices}, one for each",
             f"Or a topology of as many: tfplace calibrate {flag} --output=topology.json",
         )
+    check_addresses("cluster", flags.cluster, reached=True)
 
 
 @contextlib.contextmanager
@@ -67,6 +69,8 @@ def open_evaluator(flags: PlaceFlags, problem: Problem, batch: Any = None) -> It
             "a model, which TensorFlow can read",
             f"Or --evaluator={SIMULATED}.",
         )
+    if flags.evaluator != SIMULATED:
+        load_tensorflow(gpus=flags.measures_here)
     with contextlib.ExitStack() as stack:
         if flags.evaluator == MEASURED:
             from tfplace.measurement.protocol.measured import MeasuredEvaluator

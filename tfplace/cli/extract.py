@@ -18,7 +18,7 @@ from tfplace.cli.quiet import load_tensorflow
 from tfplace.errors import InputError
 from tfplace.files import writing
 from tfplace.formatting import format_bytes
-from tfplace.io.archive import SUFFIX, is_archive
+from tfplace.io.archive import SUFFIX
 from tfplace.option_fields import option
 from tfplace.report.progress import Stages
 
@@ -50,15 +50,17 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
     output = _output(flags)
     params = flags.param or {}
     source.refuse_workload(models[0], NAME)
-    build = source.find(models[0], flags.fetch, flags.shape)
+    build = source.find(models[0], flags.shape)
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         stages.stage("building the model")
-        if not is_archive(models[0]):
+        if not source.is_file(models[0]):
             load_tensorflow(gpus=False)
         built = build(flags.batch, params)
         stages.stage("reading its graph")
         graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
         stages.stage("writing")
+        if output.suffix != SUFFIX:
+            load_tensorflow(gpus=False)  # quietly, before the graph does
         with writing(output):
             graph.save(output)
     variables = format_bytes(sum(v.size_bytes for v in graph.variables))

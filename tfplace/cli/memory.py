@@ -53,7 +53,7 @@ def memory_command(flags: MemoryFlags, models: Sequence[str]) -> None:
     topology = None if flags.topology is None else Topology.load(flags.topology)
     if topology is not None and flags.device is not None:
         topology.index(flags.device)
-    build = source.find(models[0], flags.fetch, flags.shape)
+    build = source.find(models[0], flags.shape)
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         found = step_memory(_problem(flags, build, models[0], topology, stages), flags.device)
     say(json.dumps(found.to_json(), indent=1) + "\n" if flags.json else found.summary())
@@ -71,7 +71,7 @@ def _problem(
                 raise SourceError(f"--topology with {model!r}", "none: the file holds a problem with its devices")
             return kept
     stages.stage("building the model")
-    if topology is None or not archive.is_archive(model):
+    if topology is None or not source.is_file(model):
         load_tensorflow(gpus=topology is None)
     built = build(flags.batch, flags.param or {})
     stages.stage("reading its graph")

@@ -146,4 +146,5 @@ def _write(
     if problem.graph.origin is None:
         stages.note("placed.meta is not written: a graph loaded from a file has no TensorFlow form")
     else:
+        load_tensorflow(gpus=False)  # quietly, before the graph does
         write("graph", "placed.meta", lambda path: problem.graph.save(path, devices=placement.devices))

@@ -81,10 +81,10 @@ def _elsewhere(model: str) -> str:
 def _read(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[OpGraph | Problem, Any]:
     """The model's graph and batch; for a file of a problem, that problem."""
     model = flags.required_model()
-    build = source.find(model, flags.fetch, flags.shape)
+    build = source.find(model, flags.shape)
     if (is_workload(model) or archive.is_archive(model)) and (flags.inference or flags.fetch):
         raise SourceError(f"--inference or --fetch for {model!r}", "neither: the file holds one step's graph as it is")
-    if not archive.is_archive(model) and not is_workload(model):
+    if not source.is_file(model):
         stages.stage("building the model")
         load_tensorflow(gpus=gpus)
     built = build(flags.batch, flags.param or {})

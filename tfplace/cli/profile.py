@@ -66,11 +66,11 @@ def profile_command(flags: ProfileFlags, models: Sequence[str]) -> None:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
     output = output_file(flags.output, "profile.json", "The file is what `tfplace place --profile` reads.")
     step_timeout_s(flags.step_timeout)
-    check_addresses("cluster", [flags.cluster] if flags.cluster else ())
     for model in models:
         source.refuse_workload(model, NAME)
         _refuse_archive(model)
-        source.find(model, shapes=flags.shape)
+        source.find(model, flags.shape)
+    check_addresses("cluster", [flags.cluster] if flags.cluster else (), reached=True)
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         load_tensorflow(gpus=flags.device_type == "GPU")
         cache = _cache(flags)
@@ -113,7 +113,7 @@ def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None
     from tfplace.measurement.calibration.profile import profile_graph
 
     stages.stage(f"building {model}")
-    built = source.find(model, flags.fetch, flags.shape)(flags.batch, flags.param or {})
+    built = source.find(model, flags.shape)(flags.batch, flags.param or {})
     stages.stage("reading its graph")
     graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
     open_backend, device_model = _device(flags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,21 @@ class Source:
     Attributes:
       source: a model, a function or a path.
       batch: what one step is given; None if the source says it itself.
+      examples: of a file: how many a step is given, where it leaves that open.
+      shapes: of a file: those of inputs, by name or position, where it leaves more open.
     """
 
     source: Any
     batch: Any = None
+    examples: int | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def find(model: str, fetches: Sequence[str] = (), shapes: Mapping[str, tuple[int, ...]] | None = None) -> Builder:
+def find(model: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Builder:
     """How to build what `model` names, given a batch size and parameters; nothing is loaded yet.
 
     Args:
       model: the value of --model.
-      fetches: of a SavedModel, the signature that is read, which decides what the batch size fills.
       shapes: of a file's inputs, by name or position: all dimensions of those that the batch size does not fill.
 
     Raises:
@@ -60,7 +63,7 @@ def find(model: str, fetches: Sequence[str] = (), shapes: Mapping[str, tuple[int
     _refuse_python_file(model)
     if path.exists():
         _refuse_keras_file(path)
-        return lambda batch, params: _from_path(path, batch, params, fetches, shapes or {})
+        return lambda batch, params: _from_path(path, batch, params, shapes or {})
     if path.suffix in SUFFIXES + KERAS_SUFFIXES or path.is_absolute() or (len(path.parts) > 1 and ":" not in model):
         raise SourceError(f"{model!r}, which does not exist", "a SavedModel directory or a graph file")
     module, _, function = model.partition(":")
@@ -108,40 +111,23 @@ def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: 
     """
     from tfplace.sources import extract
 
+    if built.examples is not None or built.shapes:
+        from tfplace.extraction.file_source import read_file
+
+        return read_file(built.source, examples=built.examples, shapes=built.shapes, fetches=tuple(fetches) or None)
     training = False if inference else None
-    if training is None and not is_archive(built.source):  # which is read without TensorFlow
+    if training is None and not isinstance(built.source, Path):  # which is read without TensorFlow here
         from tfplace.extraction.keras_model import is_keras_model, trains, untrained
 
         if is_keras_model(built.source) and not trains(built.source):
             tell(untrained(built.source))
             training = False
-    graph = extract(built.source, built.batch, training=training, fetches=tuple(fetches) or None)
-    if isinstance(built.source, Path) and built.batch is not None:
-        _ask_for_shapes(graph, built.batch)
-    return graph
+    return extract(built.source, built.batch, training=training, fetches=tuple(fetches) or None)
 
 
-def _ask_for_shapes(graph: OpGraph, batch: Mapping[str, Any]) -> None:
-    """Refuses inputs with dimensions that are still unknown; to guess them would make up the whole graph's sizes."""
-    read = {*graph.edge_tensor.tolist()}
-    left = [
-        (guess.op, batch[guess.op].shape)
-        for guess in graph.unknown
-        if guess.tensor in read and guess.op in batch and not batch[guess.op].shape.is_fully_defined()
-    ]
-    if left:
-        known = "; ".join(f"{name} {_dimensions(shape, '?')}" for name, shape in left)
-        raise SourceError(
-            f"inputs with unknown dimensions: {known}",
-            " ".join(f"--shape={name}={_dimensions(shape, 'DIM')}" for name, shape in left),
-            "--batch fills the first dimension of each input, and no others.",
-        )
-
-
-def _dimensions(shape: Any, unknown: str) -> str:
-    if shape.rank is None:
-        return f"{unknown},..."
-    return ",".join(unknown if size is None else str(size) for size in shape.as_list())
+def is_file(model: str) -> bool:
+    """Whether `model` names something that is read without TensorFlow in this process."""
+    return model not in zoo.names() and Path(model).exists()
 
 
 def refuse_workload(model: str, command: str) -> None:
@@ -226,11 +212,7 @@ def _functions(module: Any) -> list[str]:
 
 
 def _from_path(
-    path: Path,
-    batch: int | None,
-    params: Mapping[str, str],
-    fetches: Sequence[str],
-    shapes: Mapping[str, tuple[int, ...]],
+    path: Path, batch: int | None, params: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]
 ) -> Source:
     if params:
         raise SourceError(f"--param for the file {path.name!r}", "--param only for the zoo's models and functions")
@@ -239,58 +221,7 @@ def _from_path(
     if is_archive(path) or is_workload(path):
         flag = "--batch" if batch is not None else "--shape"
         raise SourceError(f"{flag} for {path.name!r}", f"no {flag}: the file holds a graph with all its shapes")
-    specs = _signature_inputs(path, fetches) if path.is_dir() else _placeholders(path)
-    return Source(path, _filled(specs, batch, shapes))
-
-
-def _signature_inputs(path: Path, fetches: Sequence[str]) -> Mapping[str, Any]:
-    import tensorflow as tf
-
-    if not tf.saved_model.contains_saved_model(str(path)):
-        return {}
-    signatures = tf.saved_model.load(str(path)).signatures
-    chosen = fetches[0] if fetches else "serving_default"
-    specs: Mapping[str, Any] = signatures[chosen].structured_input_signature[1] if chosen in signatures else {}
-    return specs
-
-
-def _placeholders(path: Path) -> Mapping[str, Any]:
-    import tensorflow as tf
-
-    from tfplace.extraction.metagraph import read_metagraph
-
-    proto = read_metagraph(path)
-    nodes = getattr(proto, "graph_def", proto).node
-    return {
-        node.name: tf.TensorSpec(tf.TensorShape(node.attr["shape"].shape), tf.as_dtype(node.attr["dtype"].type))
-        for node in nodes
-        if node.op in ("Placeholder", "PlaceholderV2")
-    }
-
-
-def _filled(specs: Mapping[str, Any], batch: int | None, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Specs with the shapes that are given, and the batch size for an unknown first dimension of all others.
-
-    Raises:
-      UnknownNameError: a shape for an input that there is not.
-    """
-    import tensorflow as tf
-
-    names = list(specs)
-    given = {}
-    for key, shape in shapes.items():
-        name = names[int(key)] if key not in specs and key.isdecimal() and int(key) < len(names) else key
-        if name not in specs:
-            raise UnknownNameError("input", key, names)
-        given[name] = shape
-
-    def fill(name: str, shape: Any) -> Any:
-        if name in given:
-            return given[name]
-        opens = batch is not None and shape.rank and shape[0] is None
-        return [batch, *shape[1:]] if opens else shape
-
-    return {name: tf.TensorSpec(fill(name, spec.shape), spec.dtype, name) for name, spec in specs.items()}
+    return Source(path, examples=batch, shapes=shapes)
 
 
 def _values(params: Mapping[str, str]) -> dict[str, Any]:

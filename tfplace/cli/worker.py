@@ -53,7 +53,7 @@ def worker_command(flags: WorkerFlags) -> None:
         host=flags.host,
         port=flags.port,
         cores=tuple(_cores(flags.cores)),
-        memory_limit=flag_value("memory_limit", flags.memory_limit, parse_bytes) if flags.memory_limit else None,
+        memory_limit=_memory_limit(flags.memory_limit) if flags.memory_limit else None,
         inter_op=flags.inter_op,
         intra_op=flags.intra_op,
         gpus=flags.gpus,
@@ -79,6 +79,13 @@ def worker_command(flags: WorkerFlags) -> None:
 
 def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
+
+
+def _memory_limit(text: str) -> int:
+    limit = flag_value("memory_limit", text, parse_bytes)
+    if not limit:
+        raise InputError(f"--memory_limit={text}", "more than 0 bytes")
+    return limit
 
 
 def _cores(text: str) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tfplace.comparison.cells import Case, Facts, Run
 from tfplace.errors import InputError
-from tfplace.files import writing
+from tfplace.files import parse_json, writing
 from tfplace.io.append_log import AppendLog, whole_lines
 from tfplace.search.budget import Budget
 from tfplace.version import versions
@@ -127,7 +127,7 @@ class Journal:
             raise InputError(f"{torn[:40]!r} in {self.path.name}", "results", "Name another file.")
         for line in whole.splitlines():
             try:
-                yield json.loads(line)
+                yield parse_json(line)
             except ValueError as error:
                 raise InputError(f"{line[:40]!r} in {self.path.name}", "lines of JSON") from error
 

@@ -10,6 +10,9 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, digest, freeze
 from tfplace.errors import GraphError
 
+_MOST_S = 1e50
+"""With more, sums of a whole graph's seconds and what is multiplied with them may not be finite."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CostTable:
@@ -27,8 +30,10 @@ class CostTable:
     def __post_init__(self) -> None:
         if self.compute_s.ndim != 2 or len(self.compute_s) != len(self.provenance):
             raise GraphError(f"compute_s of shape {self.compute_s.shape}", f"[{len(self.provenance)}, D]")
-        if not np.all(np.isfinite(self.compute_s)) or np.any(self.compute_s < 0):
-            raise GraphError("negative or non-finite op seconds", "finite seconds of at least 0")
+        if not np.all((self.compute_s >= 0) & (self.compute_s <= _MOST_S)):  # no number neither
+            raise GraphError(
+                "negative, non-finite or endless op seconds", f"finite seconds of at least 0, at most {_MOST_S:g}"
+            )
         object.__setattr__(self, "compute_s", freeze(np.ascontiguousarray(self.compute_s)))  # kernels take no other
 
     def __repr__(self) -> str:

@@ -16,6 +16,13 @@ LINK_OVERHEADS = (
     "receive_overhead_s_per_byte",
 )
 
+_MOST_S = 1e9
+_LEAST_RATE, _MOST_RATE = 1e-9, 1e30
+"""What sums of a whole step's times stay finite with."""
+
+_PATTERN = "*?["
+"""Characters by which rules and links name several devices."""
+
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)}
 _FLOATS = {"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"}
 _DTYPES = {*_INTEGERS, *_FLOATS, "bool"}
@@ -34,6 +41,20 @@ def processor_of(device: str) -> str:
     """
     match = _CPU.fullmatch(device)
     return device if match is None else f"{match[1]}/CPU"
+
+
+def check_rate(what: str, rate: float, where: str) -> None:
+    """Refuses a rate, in units a second, with which times are not finite."""
+    if not _LEAST_RATE <= rate <= _MOST_RATE:
+        raise TopologyError(
+            f"{what} {rate!r} in {where}", f"a finite {what} above 0, {_LEAST_RATE:g} to {_MOST_RATE:g}"
+        )
+
+
+def check_seconds(what: str, seconds: float, where: str) -> None:
+    """Refuses seconds with whose sums times are not finite."""
+    if not 0 <= seconds <= _MOST_S:
+        raise TopologyError(f"{what} {seconds!r} in {where}", f"a finite {what} of at least 0, at most {_MOST_S:g} s")
 
 
 @dataclass(frozen=True)
@@ -65,23 +86,26 @@ class Device:
 
     def __post_init__(self) -> None:
         where = f"device {self.name!r}"
-        if not isinstance(self.name, str) or not self.name:
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise TopologyError(where, 'a name such as "GPU:0"')
+        if any(character in self.name for character in _PATTERN):
+            raise TopologyError(where, f"a name without {' '.join(_PATTERN)}, which make it a pattern of names")
         if unknown := sorted(self.flops.keys() - _DTYPES):
             raise TopologyError(f"flops of {unknown[0]!r} in {where}", f"dtypes {', '.join(sorted(_DTYPES))}")
-        for what, value in (("memory", self.memory_bytes), ("memory_bandwidth", self.memory_bandwidth)):
-            if not 0 < value < math.inf:
-                raise TopologyError(f"{what} {value!r} in {where}", f"a finite {what} above 0")
+        if not 0 < self.memory_bytes < math.inf:
+            raise TopologyError(f"memory {self.memory_bytes!r} in {where}", "a finite memory above 0")
+        check_rate("memory_bandwidth", self.memory_bandwidth, where)
         if not 0 <= self.workspace_bytes < self.memory_bytes:
             raise TopologyError(
                 f"workspace {self.workspace_bytes!r} in {where}", "workspace of at least 0, below memory"
             )
-        if not 0 <= self.op_overhead_s < math.inf:
-            raise TopologyError(f"op_overhead {self.op_overhead_s!r} in {where}", "a finite op_overhead of at least 0")
-        if "float32" not in self.flops or not all(0 < f < math.inf for f in self.flops.values()):
+        check_seconds("op_overhead", self.op_overhead_s, where)
+        if "float32" not in self.flops:
             raise TopologyError(
                 f"flops {dict(self.flops)!r} in {where}", 'finite rates above 0 with an entry "float32"'
             )
+        for dtype, rate in self.flops.items():
+            check_rate(f"rate of {dtype!r}", rate, where)
         if self.duplex not in ("full", "half"):
             raise TopologyError(f"duplex {self.duplex!r} in {where}", '"full" or "half"')
 
@@ -117,10 +141,7 @@ class Link:
 
     def __post_init__(self) -> None:
         where = f"link {self.src} -> {self.dst}"
-        if not 0 < self.bandwidth < math.inf:
-            raise TopologyError(f"bandwidth {self.bandwidth!r} in {where}", "a finite bandwidth above 0")
-        if not 0 <= self.latency_s < math.inf:
-            raise TopologyError(f"latency {self.latency_s!r} in {where}", "a finite latency of at least 0")
+        check_rate("bandwidth", self.bandwidth, where)
+        check_seconds("latency", self.latency_s, where)
         for what in LINK_OVERHEADS:
-            if not 0 <= getattr(self, what) < math.inf:
-                raise TopologyError(f"{what} {getattr(self, what)!r} in {where}", f"a finite {what} of at least 0")
+            check_seconds(what, getattr(self, what), where)

@@ -15,6 +15,9 @@ from tfplace.errors import GraphError
 from tfplace.files import write_whole
 from tfplace.registry import SERVICES
 
+_MOST_BYTES = 2.0**62
+"""More than all tensors of a step may take together, so that sums of bytes are exact."""
+
 AttrValue = bool | int | float | str | tuple[Any, ...]
 Shape = tuple[int, ...] | None
 
@@ -179,10 +182,14 @@ class OpGraph:
         data = self.edge_tensor >= 0
         if np.any(self.tensor_op[self.edge_tensor[data]] != self.edge_src[data]):
             raise GraphError("an edge that carries another op's tensor", "`edge_tensor` of the op in `edge_src`")
-        if np.any(self.tensor_bytes < 0):
-            raise GraphError("a tensor of negative size", "bytes of at least 0")
+        if np.any(self.tensor_bytes < 0) or any(variable.size_bytes < 0 for variable in self.variables):
+            raise GraphError("a tensor or variable of negative size", "bytes of at least 0")
         if not np.all(np.isfinite(self.trips)) or np.any(self.trips < 0):
             raise GraphError("negative or non-finite trips", "finite trips of at least 0")
+        held = float(np.sum(self.tensor_bytes * self.trips[self.tensor_op], dtype=np.float64))
+        held += sum(float(variable.size_bytes) for variable in self.variables)
+        if held >= _MOST_BYTES:
+            raise GraphError(f"a graph whose step makes and keeps {held:.3g} bytes", f"fewer than {_MOST_BYTES:.3g}")
         if self.has_kernel.shape != (v, len(self.kernel_types)):
             raise GraphError(f"has_kernel of shape {self.has_kernel.shape}", f"[{v}, {len(self.kernel_types)}]")
         for variable in self.variables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -70,6 +71,10 @@ class Placement:
             raise PlacementError(f"{self.op_device.shape} devices", f"one device for each of {len(self.op_names)} ops")
         if self.op_device.size and (self.op_device.min() < 0 or self.op_device.max() >= len(self.device_names)):
             raise PlacementError("a device index out of range", f"0..{len(self.device_names) - 1}")
+        if len(set(self.device_names)) < len(self.device_names):
+            raise PlacementError(f"devices {', '.join(self.device_names)}", "every device once")
+        if not 0 <= self.bound_s < math.inf:
+            raise PlacementError(f"a bound of {self.bound_s!r} s", "finite seconds of at least 0")
         freeze(self.op_device)
 
     def __repr__(self) -> str:

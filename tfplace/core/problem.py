@@ -53,6 +53,10 @@ class Problem:
         ):
             if array.shape != shape:
                 raise PlacementError(f"{what} of shape {array.shape}", f"shape {shape}")
+        if ops and not 0 <= self.follows.min() <= self.follows.max() < ops:
+            raise PlacementError("a constant that follows an op out of range", f"0..{ops - 1}")
+        if np.any(self.memory_limit < 0):
+            raise PlacementError(f"a memory limit of {self.memory_limit.min()} bytes", "at least 0")
         for array in (self.allowed, self.memory_limit, self.follows):
             freeze(array)
 

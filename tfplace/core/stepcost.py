@@ -150,6 +150,17 @@ class StepCost:
     failure: Failure | None = None
     objective: str = STEP_TIME
 
+    def __post_init__(self) -> None:
+        if not self.step_s >= 0:
+            raise GraphError(f"a step of {self.step_s!r} s", "seconds of at least 0")
+        devices = (len(self.limit_bytes),)
+        for name in (*_SECONDS, "peak_bytes", "limit_bytes"):
+            array = getattr(self, name)
+            if array.shape != devices:
+                raise GraphError(f"{name} of shape {array.shape}", f"one number for each of {devices[0]} devices")
+            if np.any(array < (0 if name in _SECONDS else UNKNOWN_BYTES)):
+                raise GraphError(f"{name} of {array.min()}", "at least 0")
+
     @property
     def excess_bytes(self) -> int:
         """Bytes over the limit, summed over devices; 0 when the placement fits, `FAILED_BYTES` when it failed."""
@@ -205,7 +216,7 @@ class StepCost:
             peak_bytes=np.array(data["peak_bytes"], np.int64),
             limit_bytes=np.array(data["limit_bytes"], np.int64),
             moved_bytes=int(data["moved_bytes"]),
-            source=str(data["source"]),
+            source=_source(data["source"]),
             samples=samples and _samples(samples),
             failure=failure and Failure(FailureKind(failure["kind"]), failure["message"], failure["device"]),
             objective=str(data.get("objective", STEP_TIME)),
@@ -213,6 +224,12 @@ class StepCost:
 
 
 _SECONDS = ("compute_s", "transfer_s", "idle_s")
+
+
+def _source(value: Any) -> str:
+    if value not in (SIMULATED, GRAPPLER, MEASURED):
+        raise ValueError(f"source {value!r:.80}")
+    return str(value)
 
 
 def _number(value: float) -> float | None:

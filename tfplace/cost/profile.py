@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tfplace.core.device import Device
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
-from tfplace.files import path_of, write_whole
+from tfplace.files import parse_json, path_of, write_whole
 
 FORMAT = "tfplace-profile/1"
 
@@ -159,7 +159,7 @@ class Profile:
             return source
         path = path_of("profile", source)
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = parse_json(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(
                 f"profile {str(path)!r} ({error.strerror})", "a profile file", "Write one with tfplace profile."

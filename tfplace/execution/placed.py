@@ -157,17 +157,19 @@ def apply_placement(graph: OpGraph, placement: Placement, *, devices: Mapping[st
 
 
 def _program(graph: OpGraph) -> Program:
+    from tfplace.extraction.file_source import program_origin
     from tfplace.extraction.function import FunctionOrigin
     from tfplace.extraction.metagraph import GraphOrigin
 
-    if isinstance(graph.origin, FunctionOrigin):
+    origin = program_origin(graph)
+    if isinstance(origin, FunctionOrigin):
         from tfplace.execution.function import FunctionProgram
 
-        return FunctionProgram(graph, graph.origin.flat)
-    if isinstance(graph.origin, GraphOrigin):
+        return FunctionProgram(graph, origin.flat)
+    if isinstance(origin, GraphOrigin):
         from tfplace.execution.session import SessionProgram
 
-        return SessionProgram(graph, graph.origin)
+        return SessionProgram(graph, origin)
     raise ApplyError(
         "a graph without a TensorFlow program: made from plain arrays, or loaded from a file",
         "a graph extracted in this process",

@@ -121,7 +121,7 @@ def colocation_groups(graph_def: Any) -> dict[str, str]:
     for node in graph_def.node:
         for label in node.attr["_class"].list.s if "_class" in node.attr else ():
             if label.startswith(b"loc:@"):
-                into[group(node.name)] = group(label.decode()[len("loc:@") :])
+                into[group(node.name)] = group(label.decode(errors="replace")[len("loc:@") :])
     return {name: group(name) for name in [*into]}
 
 

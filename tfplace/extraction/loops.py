@@ -82,7 +82,7 @@ def _frames(nodes: Nodes) -> tuple[list[str], dict[str, str]]:
                 if _depth(inherited, parent) > _depth(frame, parent):
                     frame = inherited
         if nodes.types[v] in ("Enter", "RefEnter"):
-            name = nodes.defs[v].attr["frame_name"].s.decode()
+            name = nodes.defs[v].attr["frame_name"].s.decode(errors="replace")
             parent.setdefault(name, frame)
             frame = name
         frame_of[v] = frame

@@ -15,6 +15,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.errors import SourceError, near_names
 from tfplace.extraction.batch import check_shape
 from tfplace.extraction.flatten import clean, colocation_groups, shorten
+from tfplace.extraction.graph_check import check_graph_def
 from tfplace.extraction.nodes import Nodes, parse_input
 from tfplace.extraction.opgraph import build_graph
 from tfplace.extraction.shapes import element_bytes
@@ -49,10 +50,8 @@ def step_metagraph(
       outputs: names "op:k" of the results.
       devices: op name -> device to write into the nodes, in full or short as "GPU:0"; or None.
     """
+    write_devices(graph_def, devices)
     nodes = {node.name: node for node in graph_def.node}
-    for op, device in (devices or {}).items():
-        if op in nodes:
-            nodes[op].device = device if device.startswith("/") else f"/device:{device}"
     if STEP_OP not in nodes:
         step = graph_def.node.add()
         step.name, step.op = STEP_OP, "NoOp"
@@ -70,6 +69,14 @@ def step_metagraph(
     for i, tensor in enumerate(outputs):
         signature.outputs[f"output_{i}"].name = tensor
     return meta
+
+
+def write_devices(graph_def: Any, devices: Mapping[str, str] | None) -> None:
+    """Writes devices into nodes, in place: op name -> device, in full or short as "GPU:0"; those of other ops stay."""
+    for node in graph_def.node if devices else ():
+        device = (devices or {}).get(node.name)
+        if device is not None:
+            node.device = device if device.startswith("/") else f"/device:{device}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +112,9 @@ def read_metagraph(path: str | Path) -> Any:
     """Reads a `.meta`, `.pb` or `.pbtxt` file as a MetaGraphDef; a bare GraphDef is wrapped in one.
 
     Raises:
-      SourceError: no such file, or neither kind of graph.
+      SourceError: neither kind of graph.
     """
     path = Path(path)
-    if not path.is_file():
-        raise SourceError(f"{str(path)!r}, which does not exist", "a model, a SavedModel directory or a graph file")
     data = path.read_bytes()
     for kind in (tf.compat.v1.MetaGraphDef, tf.compat.v1.GraphDef):
         message = kind()
@@ -118,7 +123,7 @@ def read_metagraph(path: str | Path) -> Any:
                 text_format.Parse(data.decode(), message)
             else:
                 message.ParseFromString(data)
-        except (DecodeError, text_format.ParseError, UnicodeDecodeError):
+        except (DecodeError, text_format.ParseError, ValueError, RecursionError):
             continue
         meta = message if isinstance(message, tf.compat.v1.MetaGraphDef) else _wrap(message)
         if meta.graph_def.node:
@@ -162,8 +167,9 @@ def graph_from_metagraph(
     Raises:
       SourceError: unknown ops, no ops, or fetches that are not there.
     """
-    nodes = Nodes(meta.graph_def)  # refuses unknown ops and dangling inputs before native code sees them
     outputs = _signature_outputs(meta)
+    check_graph_def(meta.graph_def, outputs)  # before native code sees it
+    nodes = Nodes(meta.graph_def)  # refuses unknown ops and cycles
     chosen = tuple(fetches) if fetches else _default_fetches(meta, nodes, outputs)
     for fetch in chosen:
         if fetch not in nodes.index:
@@ -221,7 +227,7 @@ def _default_fetches(meta: Any, nodes: Nodes, outputs: Sequence[str]) -> tuple[s
 def _is_bookkeeping(nodes: Nodes, v: int, meta: Any) -> bool:
     """Initializers and savers: sinks of a TF1 graph that no training step runs."""
     saver = meta.saver_def
-    if nodes.names[v] in (saver.restore_op_name, parse_input(saver.save_tensor_name)[0]):
+    if nodes.names[v] in (saver.restore_op_name, saver.save_tensor_name.partition(":")[0]):
         return True
     if nodes.types[v] == "NoOp":
         # `tf.global_variables_initializer()` waits for assignments of initial values, what restores for those of saved
@@ -254,7 +260,7 @@ def _file_variables(flat: Any, meta: Any) -> dict[str, tuple[str, int, bool]]:
     trainable = set()
     if "trainable_variables" in meta.collection_def:
         saved = meta.collection_def["trainable_variables"].bytes_list.value
-        trainable = {parse_input(saved_variable_name(data))[0] for data in saved}
+        trainable = {parse_input(_variable_name(data))[0] for data in saved}
     out = {}
     for node in flat.node:
         if node.op in _HANDLE_OPS:
@@ -263,6 +269,17 @@ def _file_variables(flat: Any, meta: Any) -> dict[str, tuple[str, int, bool]]:
             dtype = tf.dtypes.as_dtype(node.attr["dtype"].type)
             out[node.name] = (node.name, elements * element_bytes(dtype), node.name in trainable)
     return out
+
+
+def _variable_name(data: bytes) -> str:
+    try:
+        return saved_variable_name(data)
+    except DecodeError as error:
+        raise SourceError(
+            f"a collection 'trainable_variables' with {data[:20]!r}",
+            "VariableDefs",
+            "The file may be damaged: write it again.",
+        ) from error
 
 
 def _first_dimension(flat: Any) -> int:

@@ -6,7 +6,7 @@ import heapq
 from functools import cached_property
 from typing import Any
 
-from tfplace.errors import SourceError
+from tfplace.errors import SourceError, UnknownOpsError
 from tfplace.extraction.tf_internals import op_def
 
 LOOP_BACK = frozenset({"NextIteration", "RefNextIteration"})
@@ -29,11 +29,7 @@ class Nodes:
             raise SourceError("a graph without ops", "a graph with at least one op")
         unregistered = sorted({n.op for n in graph_def.node if op_def(n.op) is None} - set(_functions(graph_def)))
         if unregistered:
-            raise SourceError(
-                f"a graph with unknown op {', '.join(unregistered)}",
-                "ops that this TensorFlow knows",
-                "Load the library that registers it first: tf.load_op_library(path), or import the package that does.",
-            )
+            raise UnknownOpsError(unregistered)
         raw = {node.name: node for node in graph_def.node}
         order = _topological(raw)
         self.defs = [raw[name] for name in order]
@@ -86,13 +82,17 @@ class Nodes:
 def parse_input(text: str) -> tuple[str, int]:
     """A NodeDef input as (producer, output slot); slot -1 for a control input.
 
+    Raises:
+      SourceError: it is none.
+
     >>> parse_input("^a"), parse_input("b:2"), parse_input("c")
     (('a', -1), ('b', 2), ('c', 0))
     """
-    if text.startswith("^"):
-        return text[1:], -1
-    name, _, slot = text.partition(":")
-    return name, int(slot or 0)
+    control = text.startswith("^")
+    name, colon, slot = text.removeprefix("^").partition(":")
+    if not name or (colon and (control or not slot.isascii() or not slot.isdecimal() or len(slot) > 9)):
+        raise SourceError(f"input {text[:80]!r}", "'op', 'op:number' or '^op'")
+    return name, -1 if control else int(slot or 0)
 
 
 def _functions(graph_def: Any) -> list[str]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
-from tfplace.errors import SourceError, describe_error, near_names
+from tfplace.errors import GraphError, SourceError, UnknownNameError, describe_error, near_names
 from tfplace.extraction.batch import as_specs, flat_shapes, shapes_by_name, without_numbers
 from tfplace.extraction.function import graph_from_function
+from tfplace.extraction.graph_check import check_graph_def
 from tfplace.extraction.keras_model import float_type, is_keras_model, trace_keras_step, trains, untrained
 from tfplace.extraction.metagraph import INPUT_OPS, REFERENCE_VARIABLES, SIGNATURE, graph_from_metagraph, read_metagraph
+from tfplace.extraction.saved_model import DEFAULT_SIGNATURE, load_saved_model
 from tfplace.extraction.tracing import arguments_of, is_binding, short, tracing
 
 _EXPECTED = (
@@ -34,8 +37,6 @@ def extract_source(
     fetches = (fetches,) if isinstance(fetches, str) else fetches
     if isinstance(source, OpGraph):
         return source
-    if isinstance(source, str | Path):
-        return _from_path(Path(source), batch, fetches, name)
     if isinstance(source, tf.compat.v1.MetaGraphDef | tf.compat.v1.GraphDef):
         return _from_proto(source, batch, fetches, name or "graph", "graph object")
     if is_keras_model(source):
@@ -141,14 +142,34 @@ def _arguments(batch: Any) -> tuple[Any, ...]:
     return batch if isinstance(batch, tuple) else (batch,)
 
 
-def _from_path(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
-    if path.is_dir():
-        return _from_saved_model(path, batch, fetches, name)
-    if path.suffix in (".keras", ".h5"):
-        raise SourceError(
-            f"{path.name}, a saved Keras model", _EXPECTED, "Load it first: keras.models.load_model(path)."
-        )
-    return _from_proto(read_metagraph(path), batch, fetches, name or path.stem, f"graph file {path.name}")
+def extract_file(
+    path: Path,
+    *,
+    batch: Any = None,
+    examples: int | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    fetches: tuple[str, ...] | None = None,
+    name: str | None = None,
+) -> OpGraph:
+    """Reads a file in this process, which may end at one that is damaged; see `tfplace.extraction.file_source`.
+
+    Raises:
+      SourceError: it cannot be read as a graph.
+    """
+    try:
+        if path.is_dir():
+            loaded = load_saved_model(path, _EXPECTED)
+            given = _filled(_signature_inputs(loaded, fetches), examples, shapes) if examples or shapes else batch
+            graph = _from_saved_model(path, loaded, given, fetches, name)
+        else:
+            proto = read_metagraph(path)
+            given = _filled(_placeholders(proto), examples, shapes) if examples or shapes else batch
+            graph = _from_proto(proto, given, fetches, name or path.stem, f"graph file {path.name}")
+        if examples or shapes:
+            _ask_for_shapes(graph, given)
+        return graph
+    except GraphError as error:  # what breaks the graph's rules is the file
+        raise SourceError(error.received, error.expected, error.hint) from error
 
 
 def _from_proto(proto: Any, batch: Any, fetches: tuple[str, ...] | None, name: str, description: str) -> OpGraph:
@@ -187,12 +208,74 @@ def _placeholder_shapes(batch: Any, meta: Any, where: str) -> dict[str, tf.Tenso
     return {name: shape for name, shape in shapes.items() if shape.rank is not None}
 
 
-def _from_saved_model(path: Path, batch: Any, fetches: tuple[str, ...] | None, name: str | None) -> OpGraph:
-    if not tf.saved_model.contains_saved_model(str(path)):
-        raise SourceError(f"directory {path.name!r} without a saved_model.pb", _EXPECTED)
-    loaded = tf.saved_model.load(str(path))
+def _placeholders(meta: Any) -> Mapping[str, Any]:
+    check_graph_def(meta.graph_def)
+    return {
+        node.name: tf.TensorSpec(tf.TensorShape(node.attr["shape"].shape), tf.as_dtype(node.attr["dtype"].type))
+        for node in meta.graph_def.node
+        if node.op == "Placeholder"
+    }
+
+
+def _signature_inputs(loaded: Any, fetches: tuple[str, ...] | None) -> Mapping[str, Any]:
+    signature = loaded.signatures.get(fetches[0] if fetches else DEFAULT_SIGNATURE)
+    specs: Mapping[str, Any] = {} if signature is None else signature.structured_input_signature[1]
+    return specs
+
+
+def _filled(
+    specs: Mapping[str, Any], examples: int | None, shapes: Mapping[str, tuple[int, ...]] | None
+) -> dict[str, Any]:
+    """Specs with the shapes that are given, and the examples for an unknown first dimension of all others.
+
+    Raises:
+      UnknownNameError: a shape for an input that there is not.
+    """
+    names = list(specs)
+    given = {}
+    for key, shape in (shapes or {}).items():
+        name = names[int(key)] if key not in specs and key.isdecimal() and int(key) < len(names) else key
+        if name not in specs:
+            raise UnknownNameError("input", key, names)
+        given[name] = shape
+
+    def fill(name: str, shape: Any) -> Any:
+        if name in given:
+            return given[name]
+        opens = examples is not None and shape.rank and shape[0] is None
+        return [examples, *shape[1:]] if opens else shape
+
+    return {name: tf.TensorSpec(fill(name, spec.shape), spec.dtype, name) for name, spec in specs.items()}
+
+
+def _ask_for_shapes(graph: OpGraph, batch: Mapping[str, Any]) -> None:
+    """Refuses inputs with dimensions that are still unknown; to guess them would make up the whole graph's sizes."""
+    read = {*graph.edge_tensor.tolist()}
+    left = [
+        (guess.op, batch[guess.op].shape)
+        for guess in graph.unknown
+        if guess.tensor in read and guess.op in batch and not batch[guess.op].shape.is_fully_defined()
+    ]
+    if left:
+        known = "; ".join(f"{name} {_dimensions(shape, '?')}" for name, shape in left)
+        raise SourceError(
+            f"inputs with unknown dimensions: {known}",
+            " ".join(f"--shape={name}={_dimensions(shape, 'DIM')}" for name, shape in left),
+            "--batch fills the first dimension of each input, and no others.",
+        )
+
+
+def _dimensions(shape: Any, unknown: str) -> str:
+    if shape.rank is None:
+        return f"{unknown},..."
+    return ",".join(unknown if size is None else str(size) for size in shape.as_list())
+
+
+def _from_saved_model(
+    path: Path, loaded: Any, batch: Any, fetches: tuple[str, ...] | None, name: str | None
+) -> OpGraph:
     signatures = dict(loaded.signatures)
-    chosen = fetches[0] if fetches else "serving_default"
+    chosen = fetches[0] if fetches else DEFAULT_SIGNATURE
     if chosen not in signatures:
         raise SourceError(
             f"SavedModel {path.name!r} and signature {chosen!r}",

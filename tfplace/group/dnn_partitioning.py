@@ -6,7 +6,6 @@ of DNN Graph Operators. NeurIPS 2020; data of github.com/msr-fiddle/dnn-partitio
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tfplace.core.device import Device, Link
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, SourceError
+from tfplace.files import parse_json
 from tfplace.group.arrays import problem_from_arrays
 from tfplace.units import parse_bytes
 
@@ -58,7 +58,7 @@ def is_workload(source: Any) -> bool:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SourceError(f"{str(path)!r} ({error})", "a JSON file of a workload") from error
     if not isinstance(data, dict) or not {"nodes", "edges", "n_accelerators"} <= set(data):

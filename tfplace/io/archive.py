@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tfplace.core.arrays import digest
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph, UnknownShape, Variable
@@ -23,7 +24,7 @@ from tfplace.core.grouping import Grouping
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import SourceError
-from tfplace.files import UNREADABLE, path_of, writing
+from tfplace.files import UNREADABLE, parse_json, path_of, read_arrays, writing
 from tfplace.io.packing import (
     Packed,
     as_tuples,
@@ -79,9 +80,11 @@ def save(thing: OpGraph | Problem, path: str | Path) -> None:
     if path.suffix != SUFFIX:
         raise SourceError(f"{str(path)!r}", f"a path that ends in {SUFFIX!r}")
     header, parts = _pack_problem(thing) if isinstance(thing, Problem) else _pack_graph(thing)
-    header = {"format": f"{FORMAT}/{FORMAT_VERSION}", "tfplace": VERSION} | header
     # a rule may name devices or patterns in a set
-    text = np.frombuffer(json.dumps(header, default=sorted).encode(), np.uint8)
+    header = json.loads(json.dumps(header, default=sorted)) | {"content": ""}
+    header["content"] = _content(header, parts)
+    header = {"format": f"{FORMAT}/{FORMAT_VERSION}", "tfplace": VERSION} | header
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with writing(path):
         try:
@@ -102,12 +105,17 @@ def load(path: str | Path) -> OpGraph | Problem:
     path = path_of("path", path)
     header, parts = _read(path)
     try:
+        # The graph's fingerprint is that of the model; how its ops are bound, and rules, only the content tells.
+        if header.get("content", "") not in ("", _content(header, parts)):
+            raise _damaged(path, "a part of it has changed since it was written")
         graph = _unpack_graph(header["graph"], parts)
         loaded = _unpack_problem(header["problem"], parts, graph) if header["problem"] is not None else graph
         intact = graph.fingerprint == header["graph"]["fingerprint"]
         if isinstance(loaded, Problem):
             intact &= loaded.costs.fingerprint == header["problem"]["costs_fingerprint"]
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except SourceError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, ZeroDivisionError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     if not intact:
         raise _damaged(path, "its content has another fingerprint than its header says")
@@ -136,6 +144,17 @@ def load_problem(path: str | Path) -> Problem:
     return loaded
 
 
+def _content(header: Mapping[str, Any], parts: Packed) -> str:
+    """A digest of everything in an archive but the versions that wrote it; archives of tfplace 0.1.0 have none."""
+    described = json.dumps({"graph": header["graph"], "problem": header["problem"]}, sort_keys=True)
+    arrays = (
+        part
+        for name in sorted(parts.keys() - {"header"})
+        for part in (name, f"{parts[name].dtype.str}{parts[name].shape}", np.ascontiguousarray(parts[name]))
+    )
+    return digest([described, *arrays])
+
+
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -154,10 +173,10 @@ def _read(path: Path) -> tuple[dict[str, Any], Packed]:
 
 def _read_parts(path: Path, file: BinaryIO) -> tuple[dict[str, Any], Packed]:
     try:
-        with np.load(file, allow_pickle=False) as parts:
-            header: Any = json.loads(parts["header"].tobytes()) if "header" in parts.files else None
-            _check_format(path, header)
-            return header, {name: parts[name] for name in parts.files}
+        parts = read_arrays(file)
+        header: Any = parse_json(parts["header"].tobytes()) if "header" in parts else None
+        _check_format(path, header)
+        return header, parts
     except SourceError:
         raise
     except UNREADABLE as error:
@@ -231,9 +250,14 @@ def _unpack_graph(described: Mapping[str, Any], parts: Packed) -> OpGraph:
         unpack_values(parts, "unknown.shape_rule"),
         strict=True,
     )
+    _check_kinds(described, parts)
     axes: dict[str, Any] = {name: unpack_integers(parts, name) for name in _INTEGERS}
     axes |= {name: unpack_values(parts, name) for name in _VALUES}
     axes |= {name: parts[name] for name in _BOOLEANS}
+    for name, array in axes.items():
+        wanted = np.int64 if name == "tensor_bytes" else np.int32 if name in _INTEGERS else np.bool_
+        if name not in _VALUES and array.dtype != wanted:
+            raise TypeError(f"{name} of type {array.dtype}")
     return OpGraph(
         name=described["name"],
         op_names=unpack_texts(parts, "op_names"),
@@ -244,6 +268,24 @@ def _unpack_graph(described: Mapping[str, Any], parts: Packed) -> OpGraph:
         unknown=tuple(UnknownShape(tensor, op, shape, rule) for tensor, op, (shape, rule) in unknown),
         fetches=tuple(described["fetches"]),
     )
+
+
+def _check_kinds(described: Mapping[str, Any], parts: Packed) -> None:
+    """Refuses texts, shapes and attributes that are something else.
+
+    Raises:
+      TypeError: they are.
+    """
+    texts = (described["name"], *described["kernel_types"], *described["fetches"])
+    texts = (*texts, *set(unpack_values(parts, "op_types")), *set(unpack_values(parts, "tensor_dtype")))
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise TypeError(f"no text: {wrong[0]!r:.80}")
+    for shape in unpack_values(parts, "tensor_shape"):
+        if shape is not None and not all(type(size) is int and size >= 0 for size in shape):
+            raise TypeError(f"no shape: {shape!r:.80}")
+    for attributes in unpack_values(parts, "op_attrs"):
+        if not isinstance(attributes, dict):
+            raise TypeError(f"no attributes: {attributes!r:.80}")
 
 
 # ---- problems --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import FloatArray
+from tfplace.files import MOST_BYTES, parse_json
 
 Packed = dict[str, NDArray[Any]]
 """Part name -> array; the parts of one thing share its name up to a dot."""
@@ -48,8 +49,15 @@ def pack_floats(name: str, rows: FloatArray) -> Packed:
 def unpack_floats(parts: Packed, name: str) -> FloatArray:
     """What `pack_floats` packed."""
     table = parts[f"{name}.table"].view("<f8").astype(np.float64, copy=False)
-    rows: FloatArray = table[unpack_integers(parts, f"{name}.which")].reshape(parts[f"{name}.shape"])
+    which = unpack_integers(parts, f"{name}.which")
+    _refuse_bomb(len(which) * max(table[:1].nbytes, 1), name)
+    rows: FloatArray = table[which].reshape(parts[f"{name}.shape"])
     return rows
+
+
+def _refuse_bomb(size_bytes: int, name: str) -> None:
+    if size_bytes > MOST_BYTES:
+        raise ValueError(f"{name} of {size_bytes} bytes")
 
 
 def pack_texts(name: str, texts: Sequence[str]) -> Packed:
@@ -78,6 +86,9 @@ def unpack_texts(parts: Packed, name: str) -> tuple[str, ...]:
     data, start, before = parts[f"{name}.bytes"].tobytes(), 0, b""
     texts = []
     shared, length = (unpack_integers(parts, f"{name}.{what}").tolist() for what in ("shared", "length"))
+    _refuse_bomb(sum(shared) + sum(length), name)
+    if min(shared, default=0) < 0 or min(length, default=0) < 0 or sum(length) != len(data):
+        raise ValueError(f"{name} of other lengths than its texts")
     for keep, more in zip(shared, length, strict=True):
         before = before[:keep] + data[start : start + more]
         start += more
@@ -94,7 +105,7 @@ def pack_values(name: str, values: Iterable[Any]) -> Packed:
 
 def unpack_values(parts: Packed, name: str) -> tuple[Any, ...]:
     """What `pack_values` packed; equal values are one object."""
-    table = [as_tuples(json.loads(text)) for text in unpack_texts(parts, f"{name}.table")]
+    table = [as_tuples(parse_json(text)) for text in unpack_texts(parts, f"{name}.table")]
     return tuple(table[i] for i in unpack_integers(parts, f"{name}.which").tolist())
 
 

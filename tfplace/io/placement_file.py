@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from operator import index
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import PlacementError
+from tfplace.files import parse_json
 
 FORMAT = "tfplace-placement/1"
 
@@ -73,32 +75,63 @@ def from_json(text: str) -> Placement:
 def _read(text: str, what: str, hint: str = "") -> Placement:
     """The placement that a text is; errors say `what` is none, such as "text that"."""
     try:
-        data = json.loads(text)
+        data = parse_json(text)
         if data["format"] != FORMAT:
             raise PlacementError(f"format {data['format']!r}", f"format {FORMAT!r}")
         return Placement(
             op_names=tuple(data["ops"]),
-            device_names=tuple(data["devices"]),
-            op_device=np.array([index(d) for d in data["ops"].values()], np.int32),
-            cost=StepCost.from_dict(data["cost"]),
-            bound_s=float(data["bound_s"]),
-            placer=data["placer"],
-            seed=int(data["seed"]),
-            graph_fingerprint=data["graph_fingerprint"],
-            topology_fingerprint=data["topology_fingerprint"],
-            topology_name=data["topology"],
-            baselines={k: StepCost.from_dict(v) for k, v in data["baselines"].items()},
-            versions=data["versions"],
-            simulated=None if data.get("simulated") is None else StepCost.from_dict(data["simulated"]),
-            notes=tuple(map(str, data.get("notes", ()))),
-            problem_fingerprint=str(data.get("problem_fingerprint", "")),
+            device_names=tuple(map(_text, _list(data["devices"]))),
+            op_device=np.array([_whole(d) for d in data["ops"].values()], np.int32),
+            cost=_cost(data["cost"], len(data["devices"])),
+            bound_s=_number(data["bound_s"]),
+            placer=_text(data["placer"]),
+            seed=_whole(data["seed"]),
+            graph_fingerprint=_text(data["graph_fingerprint"]),
+            topology_fingerprint=_text(data["topology_fingerprint"]),
+            topology_name=_text(data["topology"]),
+            baselines={k: _cost(v, len(data["devices"])) for k, v in data["baselines"].items()},
+            versions={k: _text(v) for k, v in data["versions"].items()},
+            simulated=None if data.get("simulated") is None else _cost(data["simulated"], len(data["devices"])),
+            notes=tuple(map(_text, _list(data.get("notes", [])))),
+            problem_fingerprint=_text(data.get("problem_fingerprint", "")),
         )
     except PlacementError:
         raise
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise PlacementError(
             f"{what} is not a placement ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}", hint
         ) from error
+
+
+def _cost(data: Any, devices: int) -> StepCost:
+    cost = StepCost.from_dict(data)
+    if len(cost.peak_bytes) != devices:
+        raise ValueError(f"costs of {len(cost.peak_bytes)} devices")
+    return cost
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"no text: {value!r:.80}")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError(f"no number: {value!r}")
+    return index(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"no number: {value!r:.80}")
+    return float(value)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"no list: {value!r:.80}")
+    return value
 
 
 def _names_a_file(text: object) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from tfplace.core.device import LINK_OVERHEADS, Device, Link
 from tfplace.core.topology import FORMAT, Topology, field_of
 from tfplace.errors import InputError, TopologyError, UnknownNameError, near_names
-from tfplace.files import write_whole
+from tfplace.files import parse_json, write_whole
 from tfplace.units import parse_bandwidth, parse_bytes, parse_flops, parse_seconds
 
 PRESET_DIR = Path(__file__).parent / "presets"
@@ -57,8 +57,8 @@ def load(source: str | Path | Topology) -> Topology:
             raise TopologyError(f"{str(source)!r}, which does not exist", "a topology file or a preset's name")
         return preset(str(source))
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
+        data = parse_json(path.read_text(encoding="utf-8"))
+    except (ValueError, IsADirectoryError) as error:
         raise TopologyError(f"{str(source)!r}, which is not JSON ({error})", "a topology file") from error
     return from_dict(data, where=path.name)
 
@@ -80,7 +80,8 @@ def from_dict(data: Any, where: str = "topology") -> Topology:
     for i, entry in enumerate(_list(data, "links", where)):
         for link in _links(entry, names, f"{where}: links[{i}]"):
             links[link.src, link.dst] = link
-    return Topology(str(data.get("name", "topology")), devices, tuple(links.values()), str(data.get("source", "")))
+    name, source = _text(data, "name", where, "topology"), _text(data, "source", where, "")
+    return Topology(name, devices, tuple(links.values()), source)
 
 
 def _object(data: Any, where: str, required: set[str], optional: set[str]) -> None:
@@ -101,6 +102,13 @@ def _list(data: Mapping[str, Any], key: str, where: str) -> Sequence[Any]:
     return value
 
 
+def _text(entry: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+    value = entry[key] if default is None else entry.get(key, default)
+    if not isinstance(value, str) or not value.isprintable():
+        raise TopologyError(f"{where}: {key} {value!r:.80}", f"{key} as a text without line breaks")
+    return value
+
+
 def _quantity(entry: Mapping[str, Any], key: str, parse: Any, where: str) -> Any:
     if isinstance(entry[key], str) and entry[key].strip()[-1:].isdigit():
         raise TopologyError(f"{where}: {key} {entry[key]!r}", "a number, or a text with a unit")
@@ -116,14 +124,14 @@ def _device(entry: Any, where: str) -> Device:
     if not isinstance(entry["flops"], dict):
         raise TopologyError(f"{where}: flops {entry['flops']!r}", 'an object such as {"float32": "9.3TFLOP/s"}')
     return Device(
-        name=str(entry["name"]),
-        type=str(entry["type"]).upper(),
+        name=_text(entry, "name", where),
+        type=_text(entry, "type", where).upper(),
         memory_bytes=_quantity(entry, "memory", parse_bytes, where),
         flops={k: _quantity(entry["flops"], k, parse_flops, f"{where}: flops") for k in entry["flops"]},
         memory_bandwidth=_quantity(entry, "memory_bandwidth", parse_bandwidth, where),
         op_overhead_s=_quantity(entry, "op_overhead", parse_seconds, where),
-        duplex=str(entry.get("duplex", "full")),
-        model=str(entry.get("model", "")),
+        duplex=_text(entry, "duplex", where, "full"),
+        model=_text(entry, "model", where, ""),
         workspace_bytes=_quantity({"workspace": 0} | dict(entry), "workspace", parse_bytes, where),
     )
 
@@ -138,7 +146,7 @@ def _links(entry: Any, names: Sequence[str], where: str) -> list[Link]:
     )
     ends = []
     for key in ("src", "dst"):
-        found = [n for n in names if fnmatch.fnmatchcase(n, str(entry[key]))]
+        found = [n for n in names if fnmatch.fnmatchcase(n, _text(entry, key, where))]
         if not found:
             raise TopologyError(f"{where}: {key} {entry[key]!r}", f"a name or pattern among {', '.join(names)}")
         ends.append(found)
@@ -146,13 +154,11 @@ def _links(entry: Any, names: Sequence[str], where: str) -> list[Link]:
     latency = _quantity(entry, "latency", parse_seconds, where)
     if not bandwidth > 0:
         raise TopologyError(f"{where}: bandwidth {entry['bandwidth']!r}", "a bandwidth above 0")
-    shared = tuple(map(str, _list(entry, "shared", where)))
+    shared = tuple(_list(entry, "shared", where))
+    if not all(isinstance(channel, str) for channel in shared):
+        raise TopologyError(f"{where}: shared {entry['shared']!r:.80}", "shared as a JSON list of texts")
+    port = _text(entry, "port", where, "main")
     overheads = {
         what: _quantity({field_of(what): 0} | entry, field_of(what), parse_seconds, where) for what in LINK_OVERHEADS
     }
-    return [
-        Link(a, b, bandwidth, latency, str(entry.get("port", "main")), shared, **overheads)
-        for a in ends[0]
-        for b in ends[1]
-        if a != b
-    ]
+    return [Link(a, b, bandwidth, latency, port, shared, **overheads) for a in ends[0] for b in ends[1] if a != b]

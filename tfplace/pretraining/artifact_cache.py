@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.errors import InputError
-from tfplace.files import UNREADABLE, write_whole
+from tfplace.files import UNREADABLE, read_arrays, write_whole
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -30,8 +30,9 @@ def kept(path: Path, of: str, find: Callable[[], Arrays], names: tuple[str, ...]
     """
     if path.exists():
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
-                said, arrays = str(data["said"]), {name: data[name] for name in names}
+            with path.open("rb") as file:
+                kept: dict[str, Any] = read_arrays(file)
+            said, arrays = str(kept["said"]), {name: kept[name] for name in names}
         except (OSError, *UNREADABLE) as error:
             raise InputError(f"{path}, which is damaged", f"{', '.join(names)} as written", "Delete it.") from error
         if said != of:

@@ -13,6 +13,9 @@ from tfplace.units import parse_seconds
 _NUMBER = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*")
 _EVALUATIONS = re.compile(r"\s*(\d+)\s*(?:evaluations?|evals?|placements?)\s*")
 
+_MOST_EVALUATIONS = 2**62
+"""A search counts them in 64 bits."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -31,8 +34,9 @@ class Budget:
             raise InputError(f"{self.seconds} seconds and {self.evaluations} evaluations", "one of the two")
         if self.seconds is not None and not self.seconds > 0:
             raise InputError(f"a budget of {self.seconds} seconds", "more than 0 seconds")
-        if self.evaluations is not None and self.evaluations < 1:
-            raise InputError(f"a budget of {self.evaluations} evaluations", "at least 1 evaluation")
+        if self.evaluations is not None and not 1 <= self.evaluations <= _MOST_EVALUATIONS:
+            count = self.evaluations if self.evaluations < 1 else f"more than {_MOST_EVALUATIONS}"
+            raise InputError(f"a budget of {count} evaluations", f"at least 1 evaluation, at most {_MOST_EVALUATIONS}")
 
     @classmethod
     def parse(cls, value: str | float | SupportsIndex | Budget) -> Budget:
@@ -57,7 +61,7 @@ class Budget:
     @classmethod
     def _read(cls, text: str) -> Budget:
         if match := _EVALUATIONS.fullmatch(text):
-            return cls(evaluations=int(match[1]))
+            return cls(evaluations=int(match[1].lstrip("0")[:20] or 0))  # of more digits, the first say enough
         if match := _NUMBER.fullmatch(text):
             number = match[1]
             expected = f'"{number}s" or "{number} evaluations"' if number.isdecimal() else f'"{number}s"'

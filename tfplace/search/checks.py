@@ -24,6 +24,9 @@ from tfplace.units import parse_bytes
 
 _Options = TypeVar("_Options", bound=ProblemOptions)
 
+_MOST_SEEDS = 10_000
+"""Each is a run of every placer."""
+
 
 def checked_search(options: SearchOptions) -> SearchOptions:
     """See `SearchOptions.check`.
@@ -54,9 +57,14 @@ def checked_comparison(options: CompareOptions) -> CompareOptions:
     options = _checked_problem(options)
     check_objective(options.objective, SIMULATED)
     _check_names(options, "placers")
+    if options.placers is not None and not options.placers:
+        raise InputError(options.spelled("placers"), "at least one placer", "Leave it out for those that always run.")
     if options.folder is not None:
         path_of("folder", options.folder)
-    return replace(options, seeds=_whole(options, "seeds", 1))
+    seeds = _whole(options, "seeds", 1)
+    if seeds > _MOST_SEEDS:
+        raise InputError(options.spelled("seeds"), f"at most {_MOST_SEEDS:,}")
+    return replace(options, seeds=seeds)
 
 
 def _checked_problem(options: _Options) -> _Options:

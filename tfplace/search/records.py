@@ -12,6 +12,7 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.errors import InputError
+from tfplace.files import parse_json
 from tfplace.io.append_log import AppendLog, whole_lines, whole_records
 
 RECORD = np.dtype([("over", "<i8"), ("step_s", "<f8"), ("seconds", "<f4"), ("check", "<u4")])
@@ -105,9 +106,9 @@ class Lines:
     def __init__(self, path: Path) -> None:
         self._log = AppendLog(path, whole_lines)
         try:
-            lines = [json.loads(line) for line in self._log.read()[0].splitlines()]
+            lines = [parse_json(line) for line in self._log.read()[0].splitlines()]
             self.last = max((int(line["evaluations"]) for line in lines), default=-1)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise InputError(f"{path}, which is damaged", "lines of JSON that say their evaluations") from error
         self._log.cut()
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.stepcost import Key
 from tfplace.errors import InputError, UnwrittenError
-from tfplace.files import LOCK, UNREADABLE, alone_in, path_of, write_whole, writing
+from tfplace.files import LOCK, UNREADABLE, alone_in, parse_json, path_of, read_arrays, write_whole, writing
 from tfplace.search.records import Lines, Records
 
 _FORMAT = 1
@@ -225,8 +225,8 @@ class RunDirectory:
     def _read_scale(self) -> float | None:
         path = self.path / _SCALE
         try:
-            return float(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
-        except (ValueError, TypeError) as error:
+            return float(parse_json(path.read_text(encoding="utf-8"))) if path.exists() else None
+        except (ValueError, TypeError, OverflowError) as error:
             raise InputError(f"{path}, which is damaged", "a number of seconds", "Delete it.") from error
 
     def _write(self, name: str, arrays: Mapping[str, Any]) -> None:
@@ -240,9 +240,8 @@ class RunDirectory:
         if not path.exists():
             return None
         try:
-            # Opened here: numpy leaves a file open that is no whole archive.
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return {key: arrays[key] for key in arrays.files}
+            with path.open("rb") as file:
+                return read_arrays(file)
         except (OSError, *UNREADABLE) as error:
             raise InputError(f"{path}, which is damaged", "a file of arrays as it was written", "Delete it.") from error
 
@@ -261,7 +260,7 @@ def _opening(path: Path) -> Iterator[None]:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_json(path.read_text(encoding="utf-8"))
         assert isinstance(config, dict)
     except (ValueError, AssertionError) as error:
         raise InputError(f"{path}, which is damaged", "the configuration of a run") from error

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.errors import InputError
-from tfplace.files import UNREADABLE, write_whole
+from tfplace.files import UNREADABLE, parse_json, read_arrays, write_whole
 
 FORMAT = "tfplace-policy/1"
 
@@ -152,12 +152,12 @@ class Pretrained:
 
 def _read(file: IO[bytes], policy: str, name: str) -> Pretrained:
     try:
-        with np.load(file, allow_pickle=False) as data:
-            head = json.loads(str(data["head"]))
-            values = [data[f"value{i}"] for i in range(len(data.files) - 1)]
+        data = read_arrays(file)
+        head = parse_json(str(data["head"]))
+        values = [data[f"value{i}"] for i in range(len(data) - 1)]
         if not isinstance(head, dict) or not all(isinstance(head.get(key, {}), dict) for key in ("settings", "card")):
             raise ValueError("its head is none")
-    except (*UNREADABLE, TypeError, OSError, NotImplementedError) as error:
+    except (*UNREADABLE, OSError) as error:
         raise InputError(
             f"{name}, which cannot be read ({error})", "a file that scripts/train_policy.py wrote"
         ) from error

@@ -13,6 +13,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
 from tfplace.execution.graph import DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
+from tfplace.extraction.file_source import program_origin
 from tfplace.extraction.function import FunctionOrigin
 from tfplace.extraction.kernels import kernel_support
 from tfplace.extraction.metagraph import STEP_OP, GraphOrigin
@@ -69,7 +70,7 @@ class StepGraph:
 
     def _first_values(self) -> dict[str, Any]:
         """Values of the source's variables by op."""
-        origin = self.graph.origin
+        origin = program_origin(self.graph)
         if isinstance(origin, FunctionOrigin):
             try:
                 return {op: variable.numpy() for op, variable in origin.variables().items()}
