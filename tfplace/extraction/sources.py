@@ -219,8 +219,8 @@ def _placeholders(meta: Any) -> Mapping[str, Any]:
 
 def _signature_inputs(loaded: Any, fetches: tuple[str, ...] | None) -> Mapping[str, Any]:
     signature = loaded.signatures.get(fetches[0] if fetches else DEFAULT_SIGNATURE)
-    specs: Mapping[str, Any] = {} if signature is None else signature.structured_input_signature[1]
-    return specs
+    specs = {} if signature is None else signature.structured_input_signature[1]
+    return dict(sorted(specs.items()))  # keywords have no order of their own
 
 
 def _filled(
