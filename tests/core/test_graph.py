@@ -87,6 +87,29 @@ def test_the_fingerprint_changes_with_what_is_computed(graph, change):
     assert dataclasses.replace(graph, **change).fingerprint != graph.fingerprint
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"colocation": ints(0, 0, -1)},
+        {"resource": ints(0, 0, -1)},
+        {"kernel_types": ("CPU", "TPU")},
+        {"has_kernel": np.array([[True, False]] * 3)},
+        {"host_memory": np.array([True, False, False])},
+        {"replicable": np.array([True, False, False])},
+        {"edge_back": np.array([False, False, False, True])},
+        {"tensor_dtype": ("int32", "float32", "float32")},
+        {"op_attrs": ({"backward": True}, {}, {})},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_content_changes_with_what_the_fingerprint_leaves_out(change):
+    graph = make_graph({"a": (4, 8), "b": 2, "c": ()}, ["a:1 -> b", "a -> b", "^a -> c", "a -> c"])
+    changed = dataclasses.replace(graph, **change)
+    assert changed.content != graph.content
+    assert changed.fingerprint == graph.fingerprint
+    assert dataclasses.replace(graph, name="another").content == graph.content
+
+
 def test_the_fingerprint_is_the_same_in_every_process(graph):
     assert graph.fingerprint == dataclasses.replace(graph, name="another").fingerprint
     assert make_graph({"a": 1}).fingerprint == "5d867e37916f9565"

@@ -133,6 +133,13 @@ def test_damaged_saved_models(saved, damage):
     assert caught.value.hint
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="of Linux")
+def test_a_file_that_cannot_be_read():
+    with pytest.raises(SourceError) as caught:
+        tfplace.extract("/proc/self/mem")
+    assert "/proc/self/mem" in caught.value.received and "can be read" in caught.value.expected
+
+
 def test_deeply_nested_text(tmp_path):
     path = Path(tmp_path / "deep.pbtxt")
     path.write_text("node { attr { value { func { " + "attr { value { func { " * 5000)

@@ -44,6 +44,7 @@ def assert_same(a, b):
 def assert_same_problem(a, b):
     assert_same(a.graph, b.graph)
     assert a.graph.fingerprint == b.graph.fingerprint
+    assert a.fingerprint == b.fingerprint
     assert a.topology.to_dict() == b.topology.to_dict()
     assert a.topology.fingerprint == b.topology.fingerprint
     assert_same(a.costs, b.costs)

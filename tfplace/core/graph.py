@@ -266,6 +266,29 @@ class OpGraph:
             ]
         )
 
+    @cached_property
+    def content(self) -> str:
+        """Changes with everything that matters to a placement, also with what `fingerprint` leaves out.
+
+        That one says which model a placement file is of, and is kept in files; this one says that two graphs in memory
+        are placed and simulated alike.
+        """
+        return digest(
+            [
+                self.fingerprint,
+                self.colocation,
+                self.resource,
+                repr(self.kernel_types),
+                self.has_kernel,
+                self.host_memory,
+                self.replicable,
+                self.edge_back,
+                self.tensor_slot,
+                "\n".join(self.tensor_dtype),
+                repr([sorted(attributes.items()) for attributes in self.op_attrs]),
+            ]
+        )
+
     def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
         """The graph as a TensorFlow `MetaGraphDef`.
 

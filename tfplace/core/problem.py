@@ -87,12 +87,13 @@ class Problem:
         """Changes when the graph, the topology, the costs or the rules change; not with the machine or the process."""
         return digest(
             [
-                self.graph.fingerprint,
+                self.graph.content,
                 self.topology.fingerprint,
                 self.costs.compute_s,
                 self.grouping.unit_of,
                 self.allowed,
                 self.memory_limit,
+                self.follows,
             ]
         )
 

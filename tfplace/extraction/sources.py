@@ -170,6 +170,8 @@ def extract_file(
         return graph
     except GraphError as error:  # what breaks the graph's rules is the file
         raise SourceError(error.received, error.expected, error.hint) from error
+    except OSError as error:
+        raise SourceError(f"{str(path)!r} ({error.strerror or error})", "a file that can be read") from error
 
 
 def _from_proto(proto: Any, batch: Any, fetches: tuple[str, ...] | None, name: str, description: str) -> OpGraph:
