@@ -170,8 +170,8 @@ def _uncounted(part: str) -> str:
 def _counted_layers(step: _Step) -> dict[Path, Path]:
     """Scope -> layer where scopes are counted.
 
-    Other scopes get numbers too where the name itself is taken, such as "Cast_1" beside "Cast". That of a layer is taken
-    by nothing that is left. Scopes without numbers are within a layer, or around all of them.
+    Other scopes get numbers too where the name itself is taken, such as "Cast_1" beside "Cast". That of a layer is
+    taken by nothing that is left. Scopes without numbers are within a layer, or around all of them.
     """
     taken, ops = _prefixes(step.names), set(step.names)
     variables = {part for home in step.homes.values() for part in home}
