@@ -185,6 +185,7 @@ SERVICES = Registry(
         "comparison_html": "tfplace.comparison.comparison_table:comparison_html",
         "comparison_text": "tfplace.comparison.comparison_table:comparison_text",
         "detect_topology": "tfplace.measurement.calibration.detect:detect_topology",
+        "graph_layers": "tfplace.group.layer_ops:layers_of",
         "is_archive": "tfplace.io.archive:is_archive",
         "load_graph": "tfplace.io.archive:load_graph",
         "load_placement": "tfplace.io.placement_file:load",

@@ -118,8 +118,21 @@ def test_groups(command, capfd):
     assert "2 groups" in capfd.readouterr().out  # two chains
 
 
-def test_nothing_that_fits_is_told_as_place_tells_it(command, capfd):
-    tiny = [f"--max_memory={device}=1KiB" for device in ("CPU:0", "GPU:0", "GPU:1")]
+def test_what_can_never_fit_is_told_at_once(command, capfd):
+    tiny = ["--max_memory=*=1KiB"]
+    for words in (["place", *command[1:4]], [*command, "--placers=metis"]):
+        assert main([*words, "--quiet", *tiny]) == INFEASIBLE
+        said = capfd.readouterr()
+        assert said.out == ""
+        assert "No device has room for Op" in said.err
+        assert "budget" not in said.err
+
+
+def test_nothing_that_fits_is_told_as_place_tells_it(command, tmp_path, capfd):
+    """Four variables, of which each device holds one, on three devices."""
+    graph = make_graph(dict.fromkeys("abcd", ()), variables=dict.fromkeys("abcd", 60))
+    graph.save(tmp_path / "graph.npz")
+    tiny = ["--max_memory=*=100B"]
     assert main(["place", *command[1:4], "--quiet", *tiny]) == INFEASIBLE
     capfd.readouterr()
     assert main([*command, "--placers=metis", *tiny]) == INFEASIBLE

@@ -15,7 +15,7 @@ from tfplace.comparison.page import comparison_page
 from tfplace.core.costs import CostTable
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import STEP_TIME, THROUGHPUT
-from tfplace.errors import InputError, MissingExtraError, UnknownNameError
+from tfplace.errors import InfeasibleError, InputError, MissingExtraError, UnknownNameError
 from tfplace.files import alone_in
 from tfplace.registry import PLACERS
 from tfplace.simulation.evaluate import Simulator
@@ -335,12 +335,20 @@ def test_the_public_function_places_groups(problem):
 
 
 def test_nothing_fits():
-    names = {f"a{i}": 10**8 for i in range(4)}
-    tight = tfplace.formulate(make_graph(names, []), "2xP100", max_memory={"*": 1})
+    """Four variables, of which each device holds one, on three devices."""
+    graph = make_graph(dict.fromkeys("abcd", ()), variables=dict.fromkeys("abcd", 60))
+    tight = tfplace.formulate(graph, "2xP100", max_memory={"*": 100})
     found = compare_placers(tight, (), budget=20, seeds=1)
     assert found.best is None and "no placer found a placement that fits" in found.summary()
     assert found.to_dict()["best"] is None
     assert "does not fit" in " ".join(Outline(found._repr_html_()).words)
+
+
+def test_what_can_never_fit_is_refused_before_anything_is_run():
+    graph = make_graph(dict.fromkeys("abcd", ()), variables=dict.fromkeys("abcd", 60))
+    with pytest.raises(InfeasibleError) as error:
+        compare_placers(tfplace.formulate(graph, "2xP100", max_memory={"*": 50}), (), tell=pytest.fail)
+    assert [s.need_bytes for s in error.value.shortages] == [60] * 3
 
 
 def _steps(found):

@@ -90,12 +90,36 @@ def test_costs_have_a_fingerprint():
     assert CostTable(np.ones((1, 2)), ("a",)).fingerprint != CostTable(np.zeros((1, 2)), ("a",)).fingerprint
 
 
+PATTERNS = make_graph(dict.fromkeys(["dense/kernel", "dense/bias", "conv1/conv", "conv7/conv", "Conv7_1/x"], 4))
+
+
 def test_patterns():
-    names = ["dense/kernel", "dense/bias", "dense_1/kernel"]
-    assert match_ops("dense/*", names) == [0, 1]
-    assert match_ops("*/kernel", names) == [0, 2]
-    with pytest.raises(ConstraintError, match=r"'dence/kernel', which matches no op.*Near names: dense/kernel"):
-        match_ops("dence/kernel", names)
+    assert match_ops("dense/*", PATTERNS) == [0, 1]
+    assert match_ops("*/kernel", PATTERNS) == [0]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "near"),
+    [
+        ("dence/kernel", ["dense/kernel"]),
+        ("*conv7", ["conv7/conv", "Conv7_1/x"]),
+        ("*conv7*/y", ["conv7/conv", "Conv7_1/x"]),
+        ("*/kernal*", ["dense/kernel"]),
+        ("[ab]*/zz?", []),
+    ],
+)
+def test_a_pattern_without_ops_lists_those_with_its_plain_part_or_near_ones(pattern, near):
+    with pytest.raises(ConstraintError) as error:
+        match_ops(pattern, PATTERNS)
+    assert repr(pattern) in error.value.received
+    assert error.value.hint == (f"Near names: {', '.join(near)}" if near else "The first op is 'dense/kernel'.")
+
+
+def test_max_memory_of_nothing_points_to_forbid():
+    with pytest.raises(ConstraintError) as error:
+        Constraints(max_memory={"GPU:0": 0})
+    assert "forbid={'*': 'GPU:0'}" in error.value.hint
+    assert "--forbid='*=GPU:0'" in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_unknown_devices_list_the_known():
         (
             Constraints(pin={"net/in": "GPU:0", "net/out": "GPU:1"}),
             {"resource": {"net/in": 0, "net/out": 0}},
-            ["pin 'net/out'", "net/in, net/out"],
+            ["pin 'net/out'", "net/in and net/out"],
         ),
     ],
 )
@@ -126,6 +126,48 @@ def test_contradictions_name_the_rule_and_the_ops(rules, settings, words):
         problem(rules, **settings)
     for word in words:
         assert word in str(error.value)
+
+
+BOUND = {
+    "variables": {"net/dense/w": 8},
+    "resource": {"net/dense/w": 0, "net/dense/mul": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("rules", "texts"),
+    [
+        (
+            Constraints(pin={"net/dense/w": "GPU:0", "net/dense/mul": "GPU:1"}),
+            ["pin 'net/dense/w' to 'GPU:0'", "pin 'net/dense/mul' to 'GPU:1'"],
+        ),
+        (
+            Constraints(pin={"net/dense/w": "GPU:0"}, forbid={"net/dense/mul": ["GPU:*"]}),
+            ["pin 'net/dense/w' to 'GPU:0'", "forbid 'net/dense/mul' on GPU:*"],
+        ),
+    ],
+)
+def test_rules_that_would_split_what_a_variable_binds_name_both_and_the_variable(rules, texts):
+    with pytest.raises(ConstraintError) as error:
+        problem(rules, **BOUND)
+    assert all(text in error.value.received for text in texts)
+    assert "net/dense/w and net/dense/mul, which variable 'net/dense/w' binds" in error.value.received
+
+
+def test_a_pin_that_a_bound_op_has_no_kernel_for_names_what_binds_them():
+    settings = {"variables": {"net/dense/w": 8}, "resource": {"net/dense/w": 0, "net/strings": 0}}
+    rules = Constraints(pin={"net/dense/w": "GPU:0"}, colocate=[["net/dense/w", "net/dense/mul"]])
+    with pytest.raises(ConstraintError) as error:
+        problem(rules, **settings)
+    assert "pin 'net/dense/w' to 'GPU:0'" in error.value.received
+    assert "net/dense/w and net/strings, which a resource binds" in error.value.received
+
+
+def test_pins_of_what_a_rule_joins_name_that_rule():
+    rules = Constraints(pin={"net/in": "GPU:0", "net/out": "GPU:1"}, colocate=[["net/in", "net/out"]])
+    with pytest.raises(ConstraintError) as error:
+        problem(rules)
+    assert "net/in and net/out, which the rule colocate net/in, net/out binds" in error.value.received
 
 
 def test_no_device_with_a_kernel():

@@ -221,7 +221,6 @@ def test_impossible_memory_names_devices_bytes_largest_tensors_and_ways_out():
     names = [name for name, _ in error.shortages[0].largest]
     assert any(name in ("w0", "w1") for name in names) and len(names) <= 5
     text = str(error)
-    assert "so no placement can fit" in text  # 128 MiB of weights, 18 MiB of memory
     assert "1. Raise max_memory" in text and "2. " in text and "over" in text and "MiB" in text
 
 

@@ -26,6 +26,7 @@ from tfplace.options import BASELINES, CompareOptions
 from tfplace.registry import OBJECTIVES, PLACERS, SERVICES
 from tfplace.report.facts import Wording, wording
 from tfplace.search.budget import Budget
+from tfplace.search.impossible import check_possible
 from tfplace.search.objective import check_objective
 from tfplace.search.place import baseline_costs, whole
 from tfplace.search.progress import Progress
@@ -161,6 +162,7 @@ def compare_placers(
     Raises:
       InputError: fewer than 1 seed, or a folder with a comparison of something else, or of a process that is at work.
       UnknownNameError: no such placer or objective.
+      InfeasibleError: no placement can fit.
       KeyboardInterrupt: before anything was run.
     """
     check_objective(objective, SIMULATED)
@@ -169,6 +171,7 @@ def compare_placers(
         raise InputError(f"placers={placers!r}", "a sequence of names", f"Write placers=({placers!r},).")
     chosen = PLACERS_BY_DEFAULT[objective] if placers is None else placers
     names = [name for name in dict.fromkeys((*ALWAYS[objective], *chosen)) if PLACERS[name]]
+    check_possible(problem)
     case = Case(problem.graph.name, problem.topology.name, groups=groups, objective=objective)
     cells = [(name, seed) for seed in range(seeds) for name in names if seed in seeds_of(name, seeds)]
     with contextlib.nullcontext() if folder is None else alone_in(Path(folder)):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfplace.core.graph import OpGraph
 from tfplace.errors import ConstraintError, near_names
 from tfplace.units import parse_bytes
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """The user's own rules, by op-name pattern (shell wildcards: `*`, `?`, `[...]`).
+    """The user's own rules, by op-name pattern or layer (shell wildcards: `*`, `?`, `[...]`).
+
+    "layer:NAME" means all ops of the layers of that name: forward ops, gradients, variables and what updates those,
+    optimizer slots too. `OpGraph.layers` has the names; "layer:encoder" covers the layers within. Ops of such a layer
+    without a kernel on any device that the rule leaves stay free.
 
     Attributes:
       pin: pattern -> the device its ops must be on.
@@ -45,7 +51,8 @@ class Constraints:
         for device, size in self.max_memory.items():
             parse_bytes(size)
             if parse_bytes(size) == 0:
-                raise ConstraintError(f"max_memory of 0 bytes for {device!r}", "more than 0 bytes")
+                hint = f"forbid={{'*': {device!r}}} (--forbid='*={device}') keeps all ops off it."
+                raise ConstraintError(f"max_memory of 0 bytes for {device!r}", "more than 0 bytes", hint)
 
 
 _FORMS = {
@@ -59,17 +66,73 @@ def _names(devices: object) -> bool:
     return isinstance(devices, Collection) and all(isinstance(device, str) for device in devices)
 
 
-def match_ops(pattern: str, op_names: Sequence[str]) -> list[int]:
-    """Indices of the ops whose name matches `pattern`.
+LAYER = "layer:"
+"""Before the name of a layer, where a pattern of op names may be. TensorFlow's op names have no colon."""
+
+_WILDCARD = re.compile(r"[*?]|\[[^\]]*\]")
+_NEAR = 5
+
+
+def match_ops(pattern: str, graph: OpGraph) -> list[int]:
+    """Indices of the ops that a pattern means: of op names or, after "layer:", of layers (see `OpGraph.layers`).
+
+    Constants that are copied to their readers are in no layer's rule: they go with their readers anyway.
 
     Raises:
       ConstraintError: nothing matches; lists near names.
     """
-    found = [i for i, name in enumerate(op_names) if fnmatch.fnmatchcase(name, pattern)]
-    if not found:
-        near = near_names(pattern, op_names)
-        hint = "Near names: " + ", ".join(near) if near else f"The first op is {op_names[0]!r}."
+    if pattern.startswith(LAYER):
+        found = {v for name in match_layers(pattern, graph) for v in graph.layers[name].tolist()}
+        return sorted(v for v in found if not graph.replicable[v])
+    ops = [i for i, name in enumerate(graph.op_names) if fnmatch.fnmatchcase(name, pattern)]
+    if not ops:
+        near = _near_ops(pattern, graph.op_names)
+        hint = "Near names: " + ", ".join(near) if near else f"The first op is {graph.op_names[0]!r}."
         raise ConstraintError(
             f"a constraint on {pattern!r}, which matches no op", "a pattern that matches op names", hint
         )
-    return found
+    return ops
+
+
+def match_layers(pattern: str, graph: OpGraph) -> list[str]:
+    """Names of the layers that "layer:NAME" means; where no layer is called so, inner layers by the last of their name.
+
+    Raises:
+      ConstraintError: nothing matches; lists near names.
+    """
+    wanted = pattern.removeprefix(LAYER)
+    for inner in ("", "*/"):
+        found = [name for name in graph.layers if fnmatch.fnmatchcase(name, inner + wanted)]
+        if found:
+            return found
+    known = list(graph.layers)
+    parts = list(dict.fromkeys(part for name in known for part in (name, name.rpartition("/")[2])))
+    near = near_names(_plain(wanted), parts, _NEAR) or known[:_NEAR]
+    hint = f"Layers: {', '.join(near)}{', ...' if len(known) > len(near) else ''}; OpGraph.layers has them all."
+    raise ConstraintError(
+        f"a constraint on {pattern!r}, which matches no layer",
+        f"a layer of {graph.name!r}",
+        hint if known else "Its names tell of no layers: use patterns of op names.",
+    )
+
+
+def _near_ops(pattern: str, names: Sequence[str]) -> list[str]:
+    """Ops whose names contain what is between a pattern's wildcards, else those with a near name or part of one."""
+    plain = _plain(pattern).lower()
+    near = [name for name in names if plain and plain in name.lower()][:_NEAR] or near_names(pattern, names, _NEAR)
+    if near or not plain:
+        return near
+    first: dict[str, str] = {}
+    for name in names:
+        for part in name.split("/"):
+            first.setdefault(part, name)
+    return list(dict.fromkeys(first[part] for part in near_names(plain.rpartition("/")[2], first, _NEAR)))
+
+
+def _plain(pattern: str) -> str:
+    """The longest part of a pattern without wildcards.
+
+    >>> _plain("*/conv7_*/Mat?")
+    'conv7_'
+    """
+    return max((text.strip("/") for text in _WILDCARD.split(pattern)), key=len)

@@ -248,6 +248,15 @@ class OpGraph:
         return out
 
     @cached_property
+    def layers(self) -> Mapping[str, IntArray]:
+        """Layer name -> indices of its ops, in the order of the forward pass; see `tfplace.group.layer_ops.layers_of`.
+
+        Forward ops, gradients, and what updates its variables. `Constraints` take these names after "layer:".
+        """
+        layers: Mapping[str, IntArray] = SERVICES["graph_layers"](self)
+        return layers
+
+    @cached_property
     def fingerprint(self) -> str:
         """Changes when ops, edges, shapes or sizes change; not with the machine or the process."""
         return digest(

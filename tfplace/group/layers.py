@@ -1,4 +1,7 @@
-"""Layers of a model, as its op names tell them: what placing by hand and grouping by scope start from."""
+"""Units in about as many layers as a method asks for, by scopes: what placing by hand and grouping by scope start from.
+
+`tfplace.group.layer_ops` tells the layers that the model's author has named, however many there are.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +72,16 @@ def _heaviest_share(problem: Problem, scopes: list[str], known: set[str]) -> flo
 
 def scope_parts(problem: Problem) -> list[list[str]]:
     """[V] the scope of each op, part by part from the outside in, without what marks the backward pass."""
-    names = [_BACKWARD.sub("", _REWRITTEN.sub("", name)) for name in problem.graph.op_names]
-    return [name.split("/")[:-1] for name in names]
+    return [name_parts(name)[:-1] for name in problem.graph.op_names]
+
+
+def name_parts(name: str) -> list[str]:
+    """The parts of an op's name from the outside in, without what marks the backward pass.
+
+    >>> name_parts("gradient_tape/net/dense/MatMul")
+    ['net', 'dense', 'MatMul']
+    """
+    return _BACKWARD.sub("", _REWRITTEN.sub("", name)).split("/")
 
 
 def vote(problem: Problem, scopes: list[str], known: list[str]) -> IntArray:

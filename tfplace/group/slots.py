@@ -28,7 +28,7 @@ def slots_of(graph: OpGraph) -> dict[int, int]:
         if writes_whole(kind) or writes_rows(kind):
             written[v] = [int(handle[t]) for t in graph.inputs[v] if handle[t] >= 0]
     targets = {op for ops in written.values() for op in ops}
-    after = _readers(graph)
+    after = readers_of(graph)
     out = {}
     for variable in graph.variables:
         if variable.trainable or variable.size_bytes not in sizes or variable.op not in targets:
@@ -40,7 +40,7 @@ def slots_of(graph: OpGraph) -> dict[int, int]:
     return out
 
 
-def _readers(graph: OpGraph) -> list[list[int]]:
+def readers_of(graph: OpGraph) -> list[list[int]]:
     """[V] ops that read a tensor of each op."""
     data = np.flatnonzero((graph.edge_tensor >= 0) & ~graph.edge_back)
     out: list[list[int]] = [[] for _ in range(graph.num_ops)]

@@ -23,6 +23,7 @@ from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.capabilities import check_controllers
 from tfplace.search.grouped import OnGroups
+from tfplace.search.impossible import check_possible
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import CANNOT_GO_ON, Search
@@ -61,7 +62,7 @@ def search_placement(
       **options: those of `SearchOptions`.
 
     Raises:
-      InfeasibleError: the best placement found exceeds a device's memory, or every one tried failed.
+      InfeasibleError: no placement can fit, the best one found exceeds a device's memory, or every one tried failed.
       InputError: an option is wrong, two do not go together, or `run_dir` is in use or of another search.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
@@ -81,6 +82,8 @@ def search_placement(
     limit = Budget.parse(wanted.budget)
     # Before the search: an interruption during what comes after it would lose the placement found.
     evaluator = evaluator or Simulator(problem)
+    if evaluator.source == SIMULATED:  # measured steps keep to no model
+        check_possible(problem)
     if controllers is not None:
         check_controllers(placer, evaluator.source)
     if init is not None:

@@ -12,16 +12,15 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import InfeasibleError, Shortage
 from tfplace.formatting import format_bytes
+from tfplace.search.impossible import impossible
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.holdings import Holding, HoldingKind
-from tfplace.simulation.program import compile_problem
-from tfplace.simulation.room import devices_with_room, op_bytes
 
 _LARGEST = 5
 
 
 def infeasible(problem: Problem, op_device: IntArray, cost: StepCost, tried: int) -> InfeasibleError:
-    """The error for a problem whose best placement, [V] devices, still exceeds some memory.
+    """The error for a problem whose best placement, [V] devices, still exceeds some memory; see also `impossible`.
 
     Args:
       problem: what was to be placed.
@@ -29,6 +28,9 @@ def infeasible(problem: Problem, op_device: IntArray, cost: StepCost, tried: int
       cost: its cost.
       tried: how many placements were tried.
     """
+    certain = impossible(problem)
+    if certain is not None:
+        return certain
     over = np.flatnonzero(cost.peak_bytes > cost.limit_bytes)
     simulator = Simulator(problem)
     shortages = [
@@ -44,20 +46,7 @@ def infeasible(problem: Problem, op_device: IntArray, cost: StepCost, tried: int
         f"No placement of {problem.graph.name!r} on {problem.topology.name!r} that fits was found among {tried} tried. "
         f"The nearest is {format_bytes(cost.excess_bytes)} over in all:"
     )
-    return InfeasibleError(_too_large(problem) + reason, shortages, _ways_out(problem, shortages, cost))
-
-
-def _too_large(problem: Problem) -> str:
-    """Names the largest of the ops that no device they may be on can hold; empty if there is none."""
-    nowhere = np.append(~devices_with_room(problem).any(axis=1), False)
-    if not nowhere.any():
-        return ""
-    need = np.where(nowhere[problem.grouping.unit_of], op_bytes(compile_problem(problem)), 0)
-    op, graph = int(need.argmax()), problem.graph
-    return (
-        f"No device where {graph.op_types[op]} {graph.op_names[op]!r} may be has room for it: what it reads and makes "
-        f"takes {format_bytes(int(need[op]))} at once, beside the variables that must be with it. "
-    )
+    return InfeasibleError(reason, shortages, _ways_out(problem, shortages, cost))
 
 
 def _largest(problem: Problem, simulator: Simulator, op_device: IntArray, device: int) -> tuple[tuple[str, int], ...]:
@@ -92,17 +81,16 @@ def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -
         headroom = " or lower the headroom" if problem.constraints.headroom else ""
         ways.append(f"Raise max_memory{headroom}: {needs}{rest}.")
     weights = int(problem.graph.persistent_bytes.sum())
-    if weights <= total:
-        batch = "Make the batch smaller: what a step computes shrinks with it, the weights do not."
-        ways.insert(0 if len(lowered) < len(shortages) else len(ways), batch)
+    batch = "Make the batch smaller: what a step computes shrinks with it, the weights do not."
+    ways.insert(0 if len(lowered) < len(shortages) else len(ways), batch)
     if problem.constraints.pin or problem.constraints.forbid or problem.constraints.colocate:
         ways.append("Drop pin, forbid or colocate rules that keep ops on the devices above.")
     ways.append(
         f"Use a topology with more memory: the devices have {format_bytes(total)} in all; variables and optimizer "
-        f"slots alone take {format_bytes(weights)}{', so no placement can fit' if weights > total else ''}."
+        f"slots alone take {format_bytes(weights)}."
     )
     if not any(d.type == "CPU" for d in problem.topology.devices):
         ways.append("Add the host's CPU to the topology, so that variables can stay in its memory.")
-    if weights <= total and (problem.allowed.sum(axis=1) > 1).any():
+    if (problem.allowed.sum(axis=1) > 1).any():
         ways.append("Give the search a larger budget, or another placer: the ones tried may have missed a placement.")
     return ways

@@ -24,18 +24,27 @@ def devices_with_room(problem: Problem, program: Program | None = None) -> BoolA
       problem: what is placed.
       program: the problem compiled, if it is.
     """
+    room: BoolArray = problem.allowed & (least_bytes(problem, program) <= problem.memory_limit)
+    return room
+
+
+def least_bytes(problem: Problem, program: Program | None = None) -> LongArray:
+    """[U, D] bytes that each unit takes of each device if it is there: its variables, and most what one op needs.
+
+    Args:
+      problem: what is placed.
+      program: the problem compiled, if it is.
+    """
     program = compile_problem(problem) if program is None else program
-    unit, need = program.ops["unit"][:-1], op_bytes(program)
+    unit, need = problem.grouping.unit_of, op_bytes(program)
     held = np.zeros(problem.num_units, np.int64)
     inside = unit >= 0
     np.add.at(held, unit[inside], program.ops["persistent"][:-1][inside])
-    room: BoolArray = problem.allowed.copy()
-    for d, limit in enumerate(problem.memory_limit.tolist()):
+    most = np.zeros((problem.num_units, problem.num_devices), np.int64)
+    for d in range(problem.num_devices):
         runs = inside & (program.ops["reads"][:-1] >= 0) & (program.seconds[:, d] > _INSTANT_S)
-        most = np.zeros(problem.num_units, np.int64)
-        np.maximum.at(most, unit[runs], need[runs])
-        room[:, d] &= held + most <= limit
-    return room
+        np.maximum.at(most[:, d], unit[runs], need[runs])
+    return held[:, None] + most
 
 
 def roomy(problem: Problem, program: Program | None = None) -> Problem | None:
