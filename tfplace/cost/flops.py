@@ -165,7 +165,7 @@ _NOTHING = _words(
     "EmptyTensorList EnsureShape Enter Exit ExpandDims Identity IdentityN Iterator IsVariableInitialized LoopCond "
     "Merge NextIteration NoOp Placeholder PlaceholderWithDefault PreventGradient Rank ReadVariableOp RefEnter "
     "RefExit RefIdentity RefMerge RefNextIteration RefSwitch Reshape Shape ShapeN Size Squeeze StopGradient "
-    "Switch TensorListElementShape TensorListFromTensor TensorListGetItem TensorListLength TensorListPopBack "
+    "Switch TensorListElementShape TensorListGetItem TensorListLength TensorListPopBack "
     "TensorListPushBack TensorListReserve TensorListSetItem VarHandleOp VarIsInitializedOp Variable VariableShape "
     "VariableV2"
 )
@@ -173,8 +173,8 @@ _NOTHING = _words(
 _MOVES = _words(
     "BroadcastTo ConcatV2 Concat DynamicPartition DynamicStitch Fill Gather GatherNd GatherV2 MirrorPad OneHot "
     "Pack Pad PadV2 Range Reverse ReverseV2 ResourceGather ResourceGatherNd Roll Slice SpaceToBatchND "
-    "BatchToSpaceND Split SplitV StridedSlice StridedSliceGrad TensorListStack Tile Transpose Unpack ZerosLike "
-    "OnesLike DeepCopy Where"
+    "BatchToSpaceND Split SplitV StridedSlice StridedSliceGrad TensorListFromTensor TensorListStack Tile Transpose "
+    "Unpack ZerosLike OnesLike DeepCopy Where"
 )
 
 _COSTLY = _words(
