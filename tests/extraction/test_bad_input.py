@@ -160,6 +160,15 @@ def test_what_grappler_refuses_is_a_source_error():
         tfplace.extract(_loop_that_nothing_enters())
 
 
+def test_a_long_chain_of_constants_is_computed():
+    with tf.Graph().as_default() as graph:
+        x = tf.constant([1.0, 2.0])
+        for _ in range(2000):
+            x = -x
+        tf.add(tf.compat.v1.placeholder(tf.float32, [2]), x, name="out")
+    assert sorted(tfplace.extract(graph.as_graph_def()).op_types) == ["AddV2", "Const", "Placeholder"]
+
+
 def _loop_that_nothing_enters():
     graph_def = tf.compat.v1.GraphDef()
     merge = graph_def.node.add(name="merge", op="Merge", input=["next", "next"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -90,9 +89,8 @@ def take_exact_constants(graph_def: Any, folded: Any) -> None:
     before = {node.name: node for node in graph_def.node}
     after = {node.name: node for node in folded.node}
 
-    @cache
-    def exact(name: str) -> bool:
-        """Whether the folded graph has the op as a constant with the very value it computes."""
+    def alone(name: str) -> bool | None:
+        """`exact`, where what the op reads does not matter; else None."""
         node, new = before.get(name), after.get(name)
         if node is not None and node.op == "Const":
             return True
@@ -100,11 +98,27 @@ def take_exact_constants(graph_def: Any, folded: Any) -> None:
             return False
         if new is not None and _is_whole(new) and (node is None or node.op not in _REGROUPED):
             return True
-        if node is None:
-            return False  # a constant that a rewrite made up
-        # Evaluated, or gone because all its readers were; constants with an origin elsewhere have nothing they read.
-        reads = [parse_input(text)[0] for text in node.input if not text.startswith("^")]
-        return bool(reads) and all(map(exact, reads))
+        return None if node is not None else False  # a constant that a rewrite made up
+
+    known: dict[str, bool] = {}
+
+    def exact(name: str) -> bool:
+        """Whether the folded graph has the op as a constant with the very value it computes."""
+        stack, asked = [name], set()
+        while stack:  # a chain of ops may be longer than Python's calls may nest
+            top = stack[-1]
+            if top not in known and (found := alone(top)) is not None:
+                known[top] = found
+            if top in known:
+                stack.pop()
+                continue
+            # Evaluated, or gone because all its readers were; constants of another origin have nothing they read.
+            reads = [parse_input(text)[0] for text in before[top].input if not text.startswith("^")]
+            if top in asked:
+                known[top] = bool(reads) and all(known.get(read, False) for read in reads)
+            asked.add(top)
+            stack += [read for read in reads if read not in known and read not in asked]
+        return known[name]
 
     own = set(before)
 

@@ -170,6 +170,10 @@ def extract_file(
         return graph
     except GraphError as error:  # what breaks the graph's rules is the file
         raise SourceError(error.received, error.expected, error.hint) from error
+    except RecursionError as error:
+        raise SourceError(
+            f"{path.name}, whose ops depend on one another too deeply", "a shorter chain of ops"
+        ) from error
     except OSError as error:
         raise SourceError(f"{str(path)!r} ({error.strerror or error})", "a file that can be read") from error
 
