@@ -75,7 +75,7 @@ class ProblemOptions(Options):
     )
     constraints: Constraints | None = option(
         None,
-        "`tfplace.Constraints`: pin, forbid and colocate ops by name, keep memory free",
+        "`tfplace.Constraints`: pin, forbid and colocate ops or layers by name, keep memory free",
         unset="none",
         flag=None,
         recorded=False,

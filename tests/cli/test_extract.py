@@ -22,6 +22,39 @@ def archive(tmp_path_factory):
     return path
 
 
+def test_lists_the_layers_that_rules_may_name(archive, capfd):
+    layers = list(OpGraph.load(archive).layers)
+    assert main(["extract", str(archive), "--layers", "--quiet"]) == PLACED
+    said = capfd.readouterr().out
+    assert len(layers) > 2
+    assert all(name in said for name in layers)
+
+
+def test_places_whole_layers_and_tells_where_each_is(archive, capfd):
+    first, second, *rest = OpGraph.load(archive).layers
+    rules = [
+        f"--pin=layer:{first}=GPU:0",
+        f"--forbid=layer:{second}=GPU:0,CPU:0",
+        f"--colocate=layer:{rest[-1]},layer:{second}",
+    ]
+    words = ["place", f"--model={archive}", "--topology=2xP100", *QUICK, *rules]
+    assert main([*words, "--layers"]) == PLACED
+    assert "kept for gradients" in capfd.readouterr().out
+    assert main([*words, "--json"]) == PLACED
+    rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)["simulated"]["layers"]}
+    assert [*rows] == [first, second, *rest]
+    assert [*rows[first]["devices"]] == ["GPU:0"]
+    assert [*rows[second]["devices"]] == [*rows[rest[-1]]["devices"]] == ["GPU:1"]
+
+
+def test_a_layer_that_is_not_there(archive, capfd):
+    rules = ["--pin=layer:lstm_9=GPU:0"]
+    assert main(["place", f"--model={archive}", "--topology=2xP100", *QUICK, *rules]) == BAD_INPUT
+    said = capfd.readouterr().err
+    assert "matches no layer" in said
+    assert "lstm_0" in said
+
+
 @pytest.mark.parametrize(
     ("argv", "fields"),
     [

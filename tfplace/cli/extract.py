@@ -12,7 +12,7 @@ from typing import ClassVar
 from tfplace.cli import source
 from tfplace.cli.checks import output_file
 from tfplace.cli.click_options import command
-from tfplace.cli.console import say
+from tfplace.cli.console import say, show
 from tfplace.cli.flags import BuildFlags
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.errors import InputError
@@ -21,6 +21,7 @@ from tfplace.formatting import format_bytes
 from tfplace.io.archive import SUFFIX
 from tfplace.option_fields import option
 from tfplace.report.progress import Stages
+from tfplace.report.summary import layers_table
 
 NAME = "tfplace extract"
 SUFFIXES = (SUFFIX, ".meta")
@@ -35,19 +36,20 @@ class ExtractFlags(BuildFlags):
     output: str | None = option(
         None, f"The file to write: {SUFFIX} for planning, or .meta, a MetaGraphDef", form="FILE"
     )
+    layers: bool = option(False, "List the layers, which rules may name; --output may be left out then", kind=bool)
     quiet: bool = option(False, "No progress on stderr", kind=bool)
 
 
 @command(ExtractFlags, words="MODEL")
 def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
-    """Reads a model's graph once and writes it to a file, to place it without TensorFlow.
+    """Reads a model's graph once and writes it to a file, to place it without TensorFlow; or lists its layers.
 
     Raises:
       InputError: see the exit codes in docs/cli.md.
     """
     if len(models) != 1:
         raise InputError(f"{NAME} with {len(models)} models", f"one, such as `{NAME} rnnlm_2 --output=rnnlm_2.npz`")
-    output = _output(flags)
+    output = None if flags.layers and flags.output is None else _output(flags)
     params = flags.param or {}
     source.refuse_workload(models[0], NAME)
     build = source.find(models[0], flags.shape)
@@ -58,15 +60,19 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
         built = build(flags.batch, params)
         stages.stage("reading its graph")
         graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
-        stages.stage("writing")
-        if output.suffix != SUFFIX:
-            load_tensorflow(gpus=False)  # quietly, before the graph does
-        with writing(output):
-            graph.save(output)
+        if output is not None:
+            stages.stage("writing")
+            if output.suffix != SUFFIX:
+                load_tensorflow(gpus=False)  # quietly, before the graph does
+            with writing(output):
+                graph.save(output)
     variables = format_bytes(sum(v.size_bytes for v in graph.variables))
     counts = f"{graph.num_ops:,} ops, {graph.num_tensors:,} tensors, {graph.num_edges:,} edges"
     say(f"{graph.name}: {counts}, {variables} of variables, fingerprint {graph.fingerprint}\n")
-    say(f"{output} ({format_bytes(output.stat().st_size)})\n")
+    if flags.layers:
+        show(layers_table(graph))
+    if output is not None:
+        say(f"{output} ({format_bytes(output.stat().st_size)})\n")
 
 
 def _output(flags: ExtractFlags) -> Path:

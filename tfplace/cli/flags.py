@@ -102,13 +102,13 @@ class RuleFlags(Flags):
     title: ClassVar[str] = "Rules"
 
     pin: Mapping[str, str] | None = option(
-        None, "Ops that must be on a device", kind=dict, form="PATTERN=DEVICE", repeated=True
+        None, "Ops, or layers as layer:NAME, that must be on a device", kind=dict, form="PATTERN=DEVICE", repeated=True
     )
     forbid: Mapping[str, Sequence[str]] | None = option(
-        None, "Devices that ops must not be on", form="PATTERN=DEVICE,...", repeated=True, read=_forbidden
+        None, "Devices that ops or layers must not be on", form="PATTERN=DEVICE,...", repeated=True, read=_forbidden
     )
     colocate: Sequence[Sequence[str]] = option(
-        (), "Ops that stay together", form="PATTERN,PATTERN,...", repeated=True, read=_together
+        (), "Ops or layers that stay together", form="PATTERN,PATTERN,...", repeated=True, read=_together
     )
     headroom: float = option(0.0, "Fraction of every device's memory to keep free", kind=float, form="FRACTION")
 
@@ -183,6 +183,7 @@ class PlaceFlags(ReportFlags, MeasureFlags, SearchOptions, ProblemFlags):
     out: str | None = option(
         None, "Directory for placement, trace, placed graph, topology and report", unset="none", form="DIRECTORY"
     )
+    layers: bool = option(False, "Print each layer's devices, memory and seconds too", kind=bool)
 
     @property
     def measures(self) -> bool:

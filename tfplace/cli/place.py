@@ -71,7 +71,12 @@ def place_command(flags: PlaceFlags) -> None:
     finally:
         if result.placement is not None:
             found = result.placement
-            present(flags.json, lambda: placement_facts(found), lambda: summary_tables(found), result.files)
+            present(
+                flags.json,
+                lambda: placement_facts(found),
+                lambda: summary_tables(found, layers=flags.layers),
+                result.files,
+            )
 
 
 def _checked(flags: PlaceFlags) -> tuple[PlaceFlags, Path | None]:

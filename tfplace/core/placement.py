@@ -163,9 +163,13 @@ class Placement:
 
     # ---- shown to people; the work is done in tfplace.report and tfplace.simulation ----------------------------------
 
-    def summary(self) -> str:
-        """A table per device and the verdict against the best single device, as text."""
-        text: str = SERVICES["placement_summary"](self)
+    def summary(self, *, layers: bool = False) -> str:
+        """A table per device and the verdict against the best single device, as text.
+
+        Args:
+          layers: whether a second table tells each layer's devices, memory and seconds (see `OpGraph.layers`).
+        """
+        text: str = SERVICES["placement_summary"](self, layers=layers)
         return text
 
     def _repr_html_(self) -> str:

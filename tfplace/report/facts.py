@@ -13,6 +13,7 @@ from tfplace.core.device import processor_of
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, StepCost
 from tfplace.formatting import format_bytes, format_seconds
+from tfplace.report.layer_facts import layer_facts
 from tfplace.report.waiting import waits, waits_line
 
 # Step times closer than this fraction count as equal: the simulator is not that exact.
@@ -266,6 +267,7 @@ def placement_facts(placement: Placement) -> dict[str, Any]:
             "moved_bytes": predicted.moved_bytes,
             "waits_for": [asdict(one) for one in waits(placement)],
             "devices": [asdict(row) for row in device_facts(placement)],
+            "layers": [asdict(row) for row in layer_facts(placement)],
         }
     }
     own = placement.cost.source if by_step else placement.cost.objective

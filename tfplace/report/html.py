@@ -20,6 +20,7 @@ from tfplace.report.facts import (
     versus,
     wording,
 )
+from tfplace.report.layer_facts import LAYER_HEADINGS, LAYERS, layer_facts
 from tfplace.report.pictures import Picture, placement_pictures
 
 STYLE = """
@@ -96,6 +97,7 @@ def placement_html(placement: Placement, *, style: bool = True) -> str:
       style: whether it brings `STYLE`; a page has that in its head, the only place where HTML allows it.
     """
     parts = [f"<b>{escape(title(placement))}</b>", _devices(placement)]
+    parts.append(_layers(placement))
     if placement.baselines:
         parts.append(_baselines(placement))
     lines = "<br>".join(map(escape, said(placement)))
@@ -144,6 +146,15 @@ def _devices(placement: Placement) -> str:
     head = (*DEVICE_HEADINGS, LEGEND + words.whole)
     rows = ([*map(escape, row.cells()), _bar(row, step)] for row in device_facts(placement))
     return table(words.devices, head, rows)
+
+
+def _layers(placement: Placement) -> str:
+    """Closed at first, since a model may have hundreds."""
+    rows = layer_facts(placement)
+    if not rows:
+        return ""
+    inner = table(LAYERS, LAYER_HEADINGS, ([*map(escape, row.cells())] for row in rows))
+    return f"<details><summary>Layers ({len(rows)})</summary>{inner}</details>"
 
 
 def _bar(row: DeviceFacts, step_s: float) -> str:

@@ -96,18 +96,20 @@ def timeline_picture(timeline: Timeline) -> str:
 
 
 def layers_picture(problem: Problem, op_device: IntArray) -> str:
-    """A column for each layer, or some next to each other: the seconds that its ops take on each device."""
-    label = layers(problem, _LAYERS, compute_devices(problem), fewer=True)
-    shown = min(int(label.max(initial=0)) + 1, 4 * _LAYERS)
-    column = label * shown // (int(label.max(initial=0)) + 1)
-    unit_of = problem.grouping.unit_of
-    inside = unit_of >= 0
-    seconds = problem.costs.compute_s[np.arange(len(unit_of)), op_device]
+    """A column for each layer, or some next to each other: the seconds that its ops take on each device.
+
+    Outer layers if names tell of several, and last a column of what belongs to none; else units in the order of scopes.
+    """
+    layer, count = _op_layers(problem)
+    shown = min(count, 4 * _LAYERS)
+    column = layer * shown // max(count, 1)
+    inside = layer >= 0
+    seconds = problem.costs.compute_s[np.arange(len(layer)), op_device]
     figure, axis = blank(2.2)
     bottom = np.zeros(shown)
     for d, colour in enumerate(device_colours(problem.topology.device_names)):
         mine = inside & (op_device == d)
-        height = 1e3 * np.bincount(column[unit_of[mine]], seconds[mine], shown)
+        height = 1e3 * np.bincount(column[mine], seconds[mine], shown)
         axis.bar(
             np.arange(shown),
             height,
@@ -117,10 +119,22 @@ def layers_picture(problem: Problem, op_device: IntArray) -> str:
             label=caption(problem.topology.device_names[d]),
         )
         bottom += height
-    axis.set(xlabel=f"layers ({int(label.max(initial=0)) + 1})", ylabel="milliseconds", xlim=(-0.5, shown - 0.5))
+    axis.set(xlabel=f"layers ({count})", ylabel="milliseconds", xlim=(-0.5, shown - 0.5))
     axis.set_xticks([])
     devices_legend(figure, problem.topology.device_names)
     return image(figure, "Seconds of each layer by device")
+
+
+def _op_layers(problem: Problem) -> tuple[IntArray, int]:
+    """[V] the column of each op, -1 for copied constants, and how many columns there are."""
+    unit_of, outer = problem.grouping.unit_of, [v for name, v in problem.graph.layers.items() if "/" not in name]
+    if len(outer) < 2:
+        label = layers(problem, _LAYERS, compute_devices(problem), fewer=True)
+        return np.where(unit_of >= 0, np.append(label, -1)[unit_of], -1).astype(np.int32), int(label.max(initial=0)) + 1
+    column = np.full(problem.graph.num_ops, len(outer), np.int32)
+    for i, ops in enumerate(outer):
+        column[ops] = i
+    return np.where(unit_of >= 0, column, -1).astype(np.int32), len(outer) + 1
 
 
 def graph_picture(problem: Problem, timeline: Timeline) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
-from tfplace.formatting import format_seconds
+from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.facts import (
     DEVICE_HEADINGS,
     baseline_order,
@@ -22,13 +24,14 @@ from tfplace.report.facts import (
     versus,
     wording,
 )
+from tfplace.report.layer_facts import LAYER_HEADINGS, LAYERS, LayerFacts, layer_facts
 
 _WIDTH = 120
 
 
-def placement_summary(placement: Placement) -> str:
+def placement_summary(placement: Placement, *, layers: bool = False) -> str:
     """The tables as plain text, without colors."""
-    return plain_text(summary_tables(placement))
+    return plain_text(summary_tables(placement, layers=layers))
 
 
 def plain_text(shown: RenderableType) -> str:
@@ -41,12 +44,19 @@ def plain_text(shown: RenderableType) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
 
 
-def summary_tables(placement: Placement) -> RenderableType:
+def summary_tables(placement: Placement, *, layers: bool = False) -> RenderableType:
     """The tables as `rich` draws them; each says who gave its numbers.
+
+    Args:
+      placement: what is told of.
+      layers: whether there is one of the layers, if the model has any.
 
     Cells are `Text`: names and TensorFlow's messages may hold what `rich` reads as styles, such as [/device:GPU:0].
     """
     parts: list[RenderableType] = [Text(title(placement), style="bold"), _devices(placement)]
+    rows = layer_facts(placement) if layers else []
+    if rows:
+        parts.append(_layers(rows))
     if placement.baselines:
         parts.append(_baselines(placement))
     parts += [Text(line) for line in said(placement)]
@@ -59,6 +69,27 @@ def _devices(placement: Placement) -> Table:
     for heading in DEVICE_HEADINGS:
         table.add_column(heading, justify="left" if heading == "device" else "right")
     for row in device_facts(placement):
+        table.add_row(*map(Text, row.cells()))
+    return table
+
+
+def layers_table(graph: OpGraph) -> RenderableType:
+    """The names of a graph's layers, which rules may name after "layer:"."""
+    if not graph.layers:
+        return Text("Names tell of no layers.")
+    table = Table(title=f"Layers ({len(graph.layers)})", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("layer", "ops", "variables"):
+        table.add_column(heading, justify="left" if heading == "layer" else "right")
+    for name, ops in graph.layers.items():
+        table.add_row(Text(name), str(len(ops)), format_bytes(int(graph.persistent_bytes[ops].sum())))
+    return table
+
+
+def _layers(rows: Sequence[LayerFacts]) -> Table:
+    table = Table(title=LAYERS, title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in LAYER_HEADINGS:
+        table.add_column(heading, justify="left" if heading in ("layer", "devices") else "right")
+    for row in rows:
         table.add_row(*map(Text, row.cells()))
     return table
 
