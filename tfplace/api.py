@@ -48,7 +48,8 @@ def place(
 
     Raises:
       InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      InputError: an option is wrong, two do not go together, or a problem has its own; before a model is read.
+      InputError: an option is wrong, two do not go together, or a problem has its own; before a model is read. Or most
+        of the graph is inside functions that its ops keep, such as a loop over a `tf.data.Dataset`.
       ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
       PlacementError: `init` is a placement for another graph or other devices.
       UnknownNameError: no such placer, grouper, evaluator, objective or option; lists the known ones.

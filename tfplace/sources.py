@@ -87,7 +87,8 @@ def formulate(
 
     Raises:
       TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
-      InputError: costs and a profile, a profile of none of the devices, or constraints or costs that are none.
+      InputError: costs and a profile, a profile of none of the devices, constraints or costs that are none, or a graph
+        most of which is inside functions that its ops keep.
     """
     from tfplace.cost.analytic import analytic_costs
     from tfplace.group.problem import formulate as formulate_problem

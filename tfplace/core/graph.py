@@ -56,6 +56,21 @@ class UnknownShape:
     rule: str
 
 
+@dataclass(frozen=True)
+class Body:
+    """A function that an op keeps, so that what is inside can only be placed with the op.
+
+    Attributes:
+      op: index of the op.
+      runs: executions of the function in one execution of the op; 1 if that is not known.
+      graph: the ops of the function; None for a Python function and for what cannot be read.
+    """
+
+    op: int
+    runs: float
+    graph: OpGraph | None
+
+
 @runtime_checkable
 class Origin(Protocol):
     """Where a graph came from; lets it be written back as a MetaGraphDef and run (see `tfplace.extract`)."""
@@ -100,6 +115,7 @@ class OpGraph:
       replicable: [V] a constant small enough to be copied to every device that reads it; it follows its consumers.
       variables: state held between steps.
       unknown: tensors whose size is a stated guess.
+      bodies: functions that ops keep, such as that of a `ScanDataset`.
       fetches: names of the ops whose results the step returns or must run.
       origin: where it came from; None for a graph made from plain arrays or loaded from an archive.
     """
@@ -127,6 +143,7 @@ class OpGraph:
     replicable: BoolArray
     variables: tuple[Variable, ...] = ()
     unknown: tuple[UnknownShape, ...] = ()
+    bodies: tuple[Body, ...] = ()
     fetches: tuple[str, ...] = ()
     origin: Origin | None = field(default=None, compare=False)
 
@@ -195,6 +212,9 @@ class OpGraph:
         for variable in self.variables:
             if not 0 <= variable.op < v:
                 raise GraphError(f"variable {variable.name!r} of op {variable.op}", f"an op index in 0..{v - 1}")
+        for body in self.bodies:
+            if not 0 <= body.op < v:
+                raise GraphError(f"a function of op {body.op}", f"an op index in 0..{v - 1}")
         forward = ~self.edge_back
         if np.any(self.edge_src[forward] >= self.edge_dst[forward]):
             bad = int(np.flatnonzero(forward & (self.edge_src >= self.edge_dst))[0])
@@ -272,6 +292,7 @@ class OpGraph:
                 self.edge_slot,
                 self.trips,
                 *(f"{v.name}:{v.op}:{v.size_bytes}" for v in self.variables),
+                *(f"{b.op}:{b.runs}:{b.graph.fingerprint}" for b in self.bodies if b.graph is not None),
             ]
         )
 

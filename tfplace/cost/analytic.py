@@ -17,7 +17,7 @@ from tfplace.core.costs import CostTable
 from tfplace.core.device import Device
 from tfplace.core.graph import OpGraph
 from tfplace.core.topology import Topology
-from tfplace.cost.flops import COPY, VIEW, Op, rule_of
+from tfplace.cost.flops import COPY, FUNCTION, NOTHING, VIEW, Op, rule_of
 
 EFFICIENCY = {"conv": 0.5, "matmul": 0.6, "depthwise": 0.1, "linalg": 0.1}
 """Class -> fraction of the peak rate; `OTHER_EFFICIENCY` for the rest, which memory traffic bounds anyway."""
@@ -30,7 +30,8 @@ def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
 
     Ops that only name, reshape or pass on a value, and ops whose GPU kernel works in host memory, cost the overhead
     alone; replicable constants cost nothing. So do views, while dense reads of variables whose rows are written cost a
-    copy (`tfplace.core.buffers`). What writes variables whole reads and writes all of them: of an Adam update that is
+    copy (`tfplace.core.buffers`). What keeps a function takes the sum of the function's ops beside its own overhead, as
+    often as that runs. What writes variables whole reads and writes all of them: of an Adam update that is
     the weight and both slots, beside the gradient. Where an op has no kernel for a device's type the number is what
     such a kernel would take.
 
@@ -39,6 +40,8 @@ def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
       topology: [D] devices.
     """
     rules = [rule_of(op) for op in graph.op_types]
+    for body in graph.bodies:
+        rules[body.op] = rules[body.op] if body.graph is None else FUNCTION
     views = np.append(aliases(graph) >= 0, True)
     for v in range(graph.num_ops):
         if rules[v][0] == "move" and views[graph.op_tensors[v] : graph.op_tensors[v + 1]].all():
@@ -47,12 +50,20 @@ def analytic_costs(graph: OpGraph, topology: Topology) -> CostTable:
         rules[v] = COPY
     flops = np.array([count(Op(graph, v)) for v, (_, count) in enumerate(rules)])
     traffic = np.array(
-        [_traffic_bytes(graph, v, name) if name != "nothing" else 0 for v, (name, _) in enumerate(rules)]
+        [
+            _traffic_bytes(graph, v, name) if name not in (NOTHING, FUNCTION[0]) else 0
+            for v, (name, _) in enumerate(rules)
+        ]
     )
     traffic += 2 * _updated_bytes(graph)
     efficiency = np.array([EFFICIENCY.get(name, OTHER_EFFICIENCY) for name, _ in rules])
     columns = [_seconds(graph, device, flops, traffic, efficiency) for device in topology.devices]
-    return CostTable(np.stack(columns, axis=1), tuple(f"analytic:{name}" for name, _ in rules))
+    seconds = np.stack(columns, axis=1)
+    for body in graph.bodies:
+        if body.graph is not None:
+            inside = analytic_costs(body.graph, topology).compute_s.sum(axis=0)
+            seconds[body.op] += graph.trips[body.op] * body.runs * inside
+    return CostTable(seconds, tuple(f"analytic:{name}" for name, _ in rules))
 
 
 def _seconds(

@@ -257,8 +257,12 @@ RULES: dict[str, Rule] = {
 }
 """Op types with a rule of their own; every other type counts one operation per output element ("elementwise")."""
 
+NOTHING = "nothing"
+"""The class of ops that only name, reshape or pass on a value."""
+
 COPY: Rule = ("copy", lambda op: 0.0)
-VIEW: Rule = ("nothing", lambda op: 0.0)
+VIEW: Rule = (NOTHING, lambda op: 0.0)
+FUNCTION: Rule = ("function", lambda op: 0.0)
 """What an op comes to by its place in the graph, whatever its type."""
 
 DEFAULT: Rule = ("elementwise", _per_output(1.0))

@@ -31,7 +31,8 @@ def signature(graph: OpGraph, v: int) -> str:
     outputs = _tensors(graph, range(graph.op_tensors[v], graph.op_tensors[v + 1]))
     attrs = graph.op_attrs[v]
     shown = ", ".join(f"{key}={_value(attrs[key])}" for key in sorted(attrs) if key not in IGNORED_ATTRS)
-    return f"{graph.op_types[v]}({inputs}) -> ({outputs}) {{{shown}}}"
+    inside = "".join(f" of {b.runs:g} x {b.graph.fingerprint}" for b in graph.bodies if b.op == v and b.graph)
+    return f"{graph.op_types[v]}({inputs}) -> ({outputs}) {{{shown}}}{inside}"
 
 
 def signatures(graph: OpGraph) -> tuple[str, ...]:

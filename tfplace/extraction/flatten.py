@@ -17,6 +17,8 @@ _KEEPS_WHOLE = ("api_implements", "_XlaMustCompile", "_noinline")
 """Attributes of a function or a call with which Grappler would keep the call, or swap it for another implementation of
 the same interface (such as a cuDNN LSTM). What is kept whole can only be placed whole."""
 
+_CONTROL_FLOW = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
+
 
 @dataclass(frozen=True)
 class FlatFunction:
@@ -77,6 +79,8 @@ def flatten(concrete: Any) -> FlatFunction:
 def _inline(call: Any) -> None:
     for attribute in _KEEPS_WHOLE:
         call.attr.pop(attribute, None)
+    if call.op in _CONTROL_FLOW:
+        call.attr["_lower_using_switch_merge"].b = True  # which the loops of the legacy `tf.scan` do not ask for
 
 
 def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -82,6 +83,7 @@ def graph_from_function(
         inference_def=_standalone(flat, given, constants=False),
         colocation=flat.colocation,
         batch_size=_batch_size(flat, given),
+        elements=_dataset_elements(flat),
         origin=FunctionOrigin(flat, description, given, model, owner),
     )
 
@@ -99,6 +101,17 @@ def _refuse_xla(concrete: Any, description: str) -> None:
 def _captures(flat: FlatFunction) -> list[tuple[Any, str]]:
     """Captured tensors with the names of the ops that stand for them."""
     return [(external, internal.op.name) for external, internal in flat.concrete.graph.captures]
+
+
+def _dataset_elements(flat: FlatFunction) -> dict[str, int]:
+    """Op of a captured dataset -> how many elements it says it has, if it does."""
+    out: dict[str, int] = {}
+    for external, op in _captures(flat):
+        if getattr(external, "dtype", None) == tf.variant and not tf.is_symbolic_tensor(external):
+            with contextlib.suppress(tf.errors.OpError):  # it is a list, or what else is a variant
+                count = int(tf.raw_ops.DatasetCardinality(input_dataset=external))
+                out |= {op: count} if count >= 0 else {}
+    return out
 
 
 def _arguments(flat: FlatFunction) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from grappler_bridge.item import TensorProperties
 from tfplace.core.arrays import BoolArray, IntArray
-from tfplace.core.graph import AttrValue, OpGraph, Origin, UnknownShape, Variable
+from tfplace.core.graph import AttrValue, Body, OpGraph, Origin, UnknownShape, Variable
+from tfplace.extraction.bodies import RULE_ONCE, RULE_UNREAD, KeptFunction, kept_functions
 from tfplace.extraction.kernels import DEVICE_TYPES, KernelSupport, kernel_support
 from tfplace.extraction.loops import find_loops
 from tfplace.extraction.nodes import Nodes
@@ -44,7 +45,8 @@ def build_graph(
     inference_def: Any,
     colocation: Mapping[str, str],
     batch_size: int,
-    origin: Origin,
+    origin: Origin | None = None,
+    elements: Mapping[str, int] | None = None,
 ) -> OpGraph:
     """Builds the OpGraph of a flat graph.
 
@@ -57,6 +59,7 @@ def build_graph(
       colocation: op name -> colocation group.
       batch_size: stands in for unknown dimensions.
       origin: kept in the graph.
+      elements: op that stands for a dataset from outside -> how many elements that has, where known.
     """
     nodes = Nodes(graph_def)
     properties = infer(inference_def, nodes, fetches)
@@ -65,8 +68,16 @@ def build_graph(
     src, dst, tensor, slot, back = _edges(nodes, tensors.index)
     support = _kernels(nodes, inference_def)
     replicable = _replicable(nodes, tensors)
+    kept = kept_functions(
+        graph_def, nodes, properties, inference_def=inference_def, variables=variables, elements=elements or {}
+    )
+    bodies = tuple(Body(k.op, k.runs or 1.0, _body_graph(k, batch_size)) for k in kept)
     unknown = [*tensors.unknown]
     unknown += [UnknownShape(tensors.index[v, 0], nodes.names[v], (), _LOOP_UNKNOWN) for v in loops.unknown]
+    for body, function in zip(bodies, kept, strict=True):
+        rule = RULE_UNREAD if body.graph is None else RULE_ONCE if function.runs is None else ""
+        if rule and (body.op, 0) in tensors.index:
+            unknown.append(UnknownShape(tensors.index[body.op, 0], nodes.names[body.op], None, rule))
     return OpGraph(
         name=name,
         op_names=tuple(nodes.names),
@@ -93,8 +104,24 @@ def build_graph(
             Variable(label, nodes.index[op], size, trainable) for op, (label, size, trainable) in variables.items()
         ),
         unknown=tuple(unknown),
+        bodies=bodies,
         fetches=tuple(fetches),
         origin=origin,
+    )
+
+
+def _body_graph(kept: KeptFunction, batch_size: int) -> OpGraph | None:
+    """The graph of a function that an op keeps; None where there is none to read."""
+    if kept.flat is None:
+        return None
+    return build_graph(
+        kept.flat,
+        name=kept.name,
+        fetches=kept.fetches,
+        variables=kept.variables,
+        inference_def=kept.inference_def,
+        colocation={},
+        batch_size=batch_size,
     )
 
 

@@ -14,6 +14,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.grouping import Grouping
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
+from tfplace.cost.hidden import refuse_hidden
 from tfplace.errors import ConstraintError, TopologyError
 from tfplace.group.bonds import binding
 from tfplace.group.colocation import colocate
@@ -27,11 +28,13 @@ def formulate(graph: OpGraph, topology: Topology, costs: CostTable, constraints:
       ConstraintError: a rule matches no op, contradicts another, or asks for a device without the op's kernel.
       TopologyError: a device type that TensorFlow's kernels were not looked up for.
       UnknownNameError: a rule names a device the topology lacks.
+      InputError: most of the graph is inside functions that its ops keep.
     """
     if costs.compute_s.shape != (graph.num_ops, len(topology.devices)):
         raise ConstraintError(
             f"costs of shape {costs.compute_s.shape}", f"[{graph.num_ops} ops, {len(topology.devices)} devices]"
         )
+    refuse_hidden(graph, costs)
     together = {f"colocate {', '.join(patterns)}": _matches_any(patterns, graph) for patterns in constraints.colocate}
     rules = _rules(constraints, graph, topology)
     named = [[v] for rule in rules for v in rule.ops if graph.replicable[v]]

@@ -19,7 +19,7 @@ import numpy as np
 from tfplace.core.arrays import digest
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
-from tfplace.core.graph import OpGraph, UnknownShape, Variable
+from tfplace.core.graph import Body, OpGraph, UnknownShape, Variable
 from tfplace.core.grouping import Grouping
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
@@ -227,12 +227,18 @@ def _pack_graph(graph: OpGraph) -> tuple[dict[str, Any], Packed]:
     parts |= pack_integers("unknown.tensor", np.array([u.tensor for u in unknown], np.int32))
     parts |= pack_texts("unknown.op", [u.op for u in unknown])
     parts |= pack_values("unknown.shape_rule", [(u.shape, u.rule) for u in unknown])
-    described = {
+    described: dict[str, Any] = {
         "name": graph.name,
         "kernel_types": graph.kernel_types,
         "fetches": graph.fetches,
         "fingerprint": graph.fingerprint,
     }
+    if graph.bodies:
+        described["bodies"] = []
+    for i, body in enumerate(graph.bodies):
+        inner, inside = (None, {}) if body.graph is None else _pack_graph(body.graph)
+        described["bodies"].append({"op": body.op, "runs": body.runs, "graph": inner and inner["graph"]})
+        parts |= {f"body{i}/{name}": part for name, part in inside.items()}
     return {"graph": described, "problem": None}, parts
 
 
@@ -266,6 +272,7 @@ def _unpack_graph(described: Mapping[str, Any], parts: Packed) -> OpGraph:
         kernel_types=tuple(described["kernel_types"]),
         variables=tuple(Variable(*row) for row in held),
         unknown=tuple(UnknownShape(tensor, op, shape, rule) for tensor, op, (shape, rule) in unknown),
+        bodies=tuple(_unpack_body(i, body, parts) for i, body in enumerate(described.get("bodies", ()))),
         fetches=tuple(described["fetches"]),
     )
 
@@ -286,6 +293,12 @@ def _check_kinds(described: Mapping[str, Any], parts: Packed) -> None:
     for attributes in unpack_values(parts, "op_attrs"):
         if not isinstance(attributes, dict):
             raise TypeError(f"no attributes: {attributes!r:.80}")
+
+
+def _unpack_body(i: int, described: Mapping[str, Any], parts: Packed) -> Body:
+    prefix, inner = f"body{i}/", described["graph"]
+    inside = {name.removeprefix(prefix): part for name, part in parts.items() if name.startswith(prefix)}
+    return Body(described["op"], described["runs"], None if inner is None else _unpack_graph(inner, inside))
 
 
 # ---- problems --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tfplace.core.placement import Placement
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, StepCost, bare
+from tfplace.cost.hidden import hidden_notes
 from tfplace.errors import InfeasibleError, InputError, UnwrittenError, WorkersError
 from tfplace.local_search.devices import single_device
 from tfplace.options import BASELINES, SearchOptions
@@ -127,7 +128,7 @@ def search_placement(
         seed=seed,
         baselines=compared,
         simulated=None if simulator is None else simulator(chosen),
-        notes=(*method.notes, *_stopped(search)),
+        notes=(*hidden_notes(problem.graph, problem.costs), *method.notes, *_stopped(search)),
     )
 
 
