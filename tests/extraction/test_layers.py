@@ -40,7 +40,7 @@ def compiled(model, optimizer="adam", **settings):
 
 
 @pytest.fixture(scope="module", params=["keras", "tf_keras"])
-def graph(request):
+def graph(request, logical_cpus):
     kit, settings = (keras, {"jit_compile": False}) if request.param == "keras" else (tf_keras, {})
     return tfplace.extract(compiled(functional(kit), **settings), BATCH)
 
