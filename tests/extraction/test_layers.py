@@ -40,7 +40,7 @@ def compiled(model, optimizer="adam", **settings):
 
 
 @pytest.fixture(scope="module", params=["keras", "tf_keras"])
-def graph(request):
+def graph(request, logical_cpus):
     kit, settings = (keras, {"jit_compile": False}) if request.param == "keras" else (tf_keras, {})
     return tfplace.extract(compiled(functional(kit), **settings), BATCH)
 
@@ -159,6 +159,45 @@ def test_loops_are_in_the_layer_that_runs_them():
     assert list(graph.layers) == ["first", "first/lstm_cell", "second", "second/lstm_cell", "head"]
     inside = {v for name in ("first", "second") for v in graph.layers[name].tolist()}
     assert {*np.flatnonzero(graph.trips > 1).tolist()} <= inside
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        keras.optimizers.Adafactor,
+        lambda: keras.optimizers.Adam(global_clipnorm=1.0, use_ema=True),
+        lambda: keras.optimizers.SGD(momentum=0.9, gradient_accumulation_steps=2),
+    ],
+    ids=["factored moments", "averages of weights", "accumulated gradients"],
+)
+def test_all_of_an_optimizers_state_is_in_the_layer_of_the_weight(optimizer):
+    """But its step, its learning rate, and constants of a matrix's factored moments that nothing writes."""
+    net = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, name="wide"), keras.layers.Dense(1, name="head")])
+    graph = tfplace.extract(compiled(net, optimizer(), jit_compile=False), BATCH)
+    for layer in ("wide", "head"):
+        mine = {v.op for v in graph.variables if layer in v.name}
+        assert len(mine) >= 4
+        assert mine <= {*graph.layers[layer].tolist()}
+
+
+def test_recurrent_layers_of_tf_keras_whose_gradients_are_functions_without_their_name():
+    layers = [tf_keras.layers.LSTM(4, name="first", return_sequences=True), tf_keras.layers.GRU(4, name="second")]
+    model = tf_keras.Sequential([*layers, tf_keras.layers.Dense(1, name="head")])
+    model.build((ROWS, 5, 8))
+    graph = tfplace.extract(compiled(model), (tf.TensorSpec((ROWS, 5, 8)), BATCH[1]))
+    assert list(graph.layers) == ["first", "second", "head"]
+    inside = {v for members in graph.layers.values() for v in members.tolist()}
+    assert {*np.flatnonzero(graph.trips > 1).tolist()} <= inside
+    for layer in ("first", "second"):
+        assert sum("gradients/while" in name for name in ops(graph, layer)) > 50
+
+
+def test_a_file_without_names_of_variables_still_tells_layers(tmp_path):
+    model = compiled(functional(keras), jit_compile=False)
+    tfplace.extract(model, BATCH).save(tmp_path / "graph.meta")
+    layers = tfplace.extract(tmp_path / "graph.meta").layers
+    assert list(layers) == NAMES
+    assert len(layers["head"]) > 50
 
 
 def test_layers_of_a_function_over_a_model():
