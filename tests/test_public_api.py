@@ -18,6 +18,7 @@ PUBLIC = [
     "extract",
     "formulate",
     "keras",
+    "memory",
     "place",
     "simulate",
 ]
