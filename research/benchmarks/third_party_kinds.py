@@ -989,9 +989,9 @@ def distillation() -> Fit:
         def call(self, x: Any) -> Any:
             return self.net(x)
 
-        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **more: Any) -> Any:
+        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, *rest: Any, **more: Any) -> Any:
             soft = keras.losses.kl_divergence(tf.nn.softmax(self.teacher(x) / 3), tf.nn.softmax(y_pred / 3))
-            return tf.reduce_mean(soft) + super().compute_loss(x, y, y_pred, **more)
+            return tf.reduce_mean(soft) + super().compute_loss(x, y, y_pred, *rest, **more)
 
     model = Student()
     model(floats(4, 6))
