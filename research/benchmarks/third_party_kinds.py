@@ -323,7 +323,11 @@ def deeplab_segmentation() -> Fit:
     )
     model = keras_hub.models.DeepLabV3ImageSegmenter(backbone, num_classes=3)
     out = model(floats(1, 64, 64, 3)).shape
-    return Fit(compiled(model, sparse()), floats(12, 64, 64, 3), ints(3, 12, *out[1:3]))
+    return Fit(
+        compiled(model, sparse(), metrics=["sparse_categorical_accuracy"]),
+        floats(12, 64, 64, 3),
+        ints(3, 12, *out[1:3]),
+    )
 
 
 @kind
@@ -344,7 +348,11 @@ def segformer_segmentation() -> Fit:
     backbone = keras_hub.models.SegFormerBackbone(encoder, projection_filters=8)
     model = keras_hub.models.SegFormerImageSegmenter(backbone, num_classes=3)
     out = model(floats(1, 32, 32, 3)).shape
-    return Fit(compiled(model, sparse()), floats(12, 32, 32, 3), ints(3, 12, *out[1:3]))
+    return Fit(
+        compiled(model, sparse(), metrics=["sparse_categorical_accuracy"]),
+        floats(12, 32, 32, 3),
+        ints(3, 12, *out[1:3]),
+    )
 
 
 @kind
