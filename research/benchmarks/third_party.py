@@ -77,7 +77,8 @@ def compare(kind):
         try:
             row[stage] = _train(kind, placed=stage == "placed")
         except Exception as error:
-            text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            text = next((line for line in lines if line.startswith("(0) ")), lines[0] if lines else "")
             why = f"{type(error).__name__}: {text[:300]}"
             if stage == "placed" or not isinstance(error, ImportError):
                 import traceback
