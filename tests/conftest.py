@@ -7,6 +7,7 @@ import pytest
 from tests.session import (  # noqa: F401
     graphs_of_this_file_alone,
     logical_cpus,
+    one_process_that_reads_files,
     placers_of_this_test_alone,
     split_the_cpu,
     tensorflow_where_it_is_marked,

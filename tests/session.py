@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -19,6 +20,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 
 import pytest
 
+from tfplace.extraction import file_source
 from tfplace.registry import PLACERS
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it runs in the background
@@ -45,6 +47,27 @@ def split_the_cpu(request: pytest.FixtureRequest) -> None:
     """Before TensorFlow fixes the number of devices."""
     if "tensorflow" in sys.modules or request.node.get_closest_marker("tensorflow"):
         request.getfixturevalue("logical_cpus")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_process_that_reads_files() -> Iterator[None]:
+    """Starting one takes seconds, so all tests that read graph files here share it."""
+    own, reader = file_source.FileReader, file_source.FileReader()
+
+    class Shared:
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """It goes on."""
+
+        def read(self, path: Path, **options: Any) -> Any:
+            return reader.read(path.absolute(), **options)  # the process stays where it was started
+
+    file_source.FileReader = Shared  # type: ignore[misc, assignment]
+    yield
+    file_source.FileReader = own  # type: ignore[misc]
+    reader.__exit__(None, None, None)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -19,6 +19,7 @@ def step_s(capsys, *flags):
     return json.loads(capsys.readouterr().out)["simulated"]["step_s"]
 
 
+@pytest.mark.slow
 def test_the_second_search_is_never_worse(tmp_path, capsys):
     first = step_s(capsys, "--placer=local_search", "--budget=3000 evaluations", f"--out={tmp_path}")
     placement = f"--init={tmp_path / 'placement.json'}"

@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 import tensorflow as tf
 
 from tfplace.cli import PLACED, main
 
 
+@pytest.mark.slow
 def test_inception_on_four_gpus_beats_the_best_single_device(tmp_path, capfd):
     flags = ["place", "--model=inception_v3", "--topology=4xP100", "--budget=2000 evaluations", "--json", "--quiet"]
     assert main([*flags, f"--out={tmp_path}"]) == PLACED

@@ -22,7 +22,7 @@ MODELS = (
 )
 SLOW = "lstm_unrolled"
 """Takes as long to trace and to place as all others, and has no kind of op that they have not."""
-WITH_DEFAULTS = ("inception_like", "transformer")
+WITH_DEFAULTS = ("transformer",)
 """One of each kind that kernels are fused for: convolutions, and products with what follows them."""
 # Without oneDNN and Grappler results are the same to the bit. With TensorFlow's defaults kernels are fused differently
 # at device borders, and Adam's first steps turn a gradient's last bit into a part of the learning rate (0.01 here).

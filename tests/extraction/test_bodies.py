@@ -217,3 +217,16 @@ LOWERED = {
 def test_what_is_inlined_or_lowered_keeps_no_function(w, name):
     graph = tfplace.extract(tf.function(LOWERED[name](w)), ROWS)
     assert graph.bodies == ()
+
+
+# ---- graph files -----------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_asks_to_be_kept_is_inlined():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [6, 8], name="x")
+        tf.identity(tf.function(lambda a: tf.tanh(a @ tf.transpose(a)) @ a)(x), name="y")
+    graph_def = graph.as_graph_def()
+    for function in graph_def.library.function:
+        function.attr["_noinline"].b = True
+    assert tfplace.extract(graph_def, fetches="y").bodies == ()

@@ -178,6 +178,7 @@ def test_dataset_that_ends_in_the_middle_of_an_execution():
     assert devices_of(placed) == {"CPU:0"}
 
 
+@pytest.mark.slow
 def test_training_in_float8():
     plain, placed, call = make_model("keras"), make_model("keras"), callback()
     histories = []

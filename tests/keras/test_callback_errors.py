@@ -131,6 +131,7 @@ def test_a_placement_that_cannot_be_made_leaves_the_model_training_its_own_weigh
     assert not any(np.array_equal(a, b) for a, b in zip(model.get_weights(), weights, strict=True))
 
 
+@pytest.mark.slow
 def test_a_model_whose_fit_failed_is_given_back_by_a_fit_of_another():
     keras = keras_of("keras")
 
@@ -199,6 +200,7 @@ def test_jit_compile_is_said_plainly():
     assert np.isfinite(history["loss"]).all()
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.filterwarnings("ignore:model .* was compiled with jit_compile")
 def test_what_xla_would_run_beside_the_placed_step_runs_op_by_op_meanwhile(package):

@@ -106,6 +106,7 @@ def test_groups_prove_nothing_of_the_rest():
     assert "groups whole" in placer.notes[0]
 
 
+@pytest.mark.slow
 def test_steps_of_another_kind_are_searched_and_nothing_is_proven():
     problem = load_workload(WORKLOADS / "lat-layer-bert24-inf.json")
     for evaluator in (Simulator(problem, Options(parallel=2)), Measuring(problem)):

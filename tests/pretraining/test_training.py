@@ -89,6 +89,7 @@ def same(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one.values, other.values, strict=True))
 
 
+@pytest.mark.slow
 def test_a_training_ends_with_weights_and_a_card_however_often_it_is_begun(entries, tmp_path):
     told = Told()
     learned = training(entries, tmp_path / "run", told).go()

@@ -368,6 +368,7 @@ def ops_of_full_gnmt(graphs):
     return ops[3] + (zoo.parameters("gnmt_8")["length"] - 3) * (ops[3] - ops[2])
 
 
+@pytest.mark.slow
 def test_gnmt_8_will_have_over_50_000_ops(short_gnmt):
     assert ops_of_full_gnmt(short_gnmt) > 50_000
 

@@ -199,6 +199,8 @@ class OpGraph:
         data = self.edge_tensor >= 0
         if np.any(self.tensor_op[self.edge_tensor[data]] != self.edge_src[data]):
             raise GraphError("an edge that carries another op's tensor", "`edge_tensor` of the op in `edge_src`")
+        if np.any(self.tensor_slot != np.arange(t) - np.searchsorted(self.tensor_op, self.tensor_op)):
+            raise GraphError("tensors whose slots do not count an op's outputs", "slots from 0 on for each op")
         if np.any(self.tensor_bytes < 0) or any(variable.size_bytes < 0 for variable in self.variables):
             raise GraphError("a tensor or variable of negative size", "bytes of at least 0")
         if not np.all(np.isfinite(self.trips)) or np.any(self.trips < 0):

@@ -189,6 +189,10 @@ def _read(
     except SourceError:
         return KeptFunction(v, function.signature.name, runs)
     clean(flat)
+    # A function that calls itself, by way of others or not, is read once.
+    others = [other for other in flat.library.function if other.signature.name != function.signature.name]
+    del flat.library.function[:]
+    flat.library.function.extend(others)
     inference_def = tf.compat.v1.GraphDef()
     inference_def.CopyFrom(flat)
     for node in inference_def.node:

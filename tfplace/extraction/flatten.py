@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,13 +53,6 @@ def flatten(concrete: Any) -> FlatFunction:
     """Flattens a `ConcreteFunction` (see ../docs/architecture.md, "Why the graph is flattened first")."""
     graph = concrete.graph
     graph_def = graph.as_graph_def()
-    for function in graph_def.library.function:
-        for attribute in _KEEPS_WHOLE:
-            function.attr.pop(attribute, None)
-        for node in function.node_def:
-            _inline(node)
-    for node in graph_def.node:
-        _inline(node)
     # Taking a gradient through a function appends outputs to its graph; only the first belong to its signature.
     outputs = graph.outputs[: len(concrete.function_type.flat_outputs)]
     # The graph keeps its control outputs in a set, whose order changes from one process to the next.
@@ -76,11 +70,15 @@ def flatten(concrete: Any) -> FlatFunction:
     return replace(flat, graph_def=optimised)
 
 
-def _inline(call: Any) -> None:
-    for attribute in _KEEPS_WHOLE:
-        call.attr.pop(attribute, None)
-    if call.op in _CONTROL_FLOW:
-        call.attr["_lower_using_switch_merge"].b = True  # which the loops of the legacy `tf.scan` do not ask for
+def _let_inline(graph_def: Any) -> None:
+    """Removes, in place, what would keep a function, a loop or a branch whole."""
+    nodes = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
+    for thing in itertools.chain(graph_def.library.function, *nodes):
+        for attribute in _KEEPS_WHOLE:
+            thing.attr.pop(attribute, None)
+    for node in itertools.chain(*nodes):
+        if node.op in _CONTROL_FLOW:
+            node.attr["_lower_using_switch_merge"].b = True  # which the loops of the legacy `tf.scan` do not ask for
 
 
 def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
@@ -93,12 +91,13 @@ def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
     cannot do the rest, as with a type that a pass does not know, the graph stays as long as that leaves it.
 
     Args:
-      graph_def: the graph with its function library.
+      graph_def: the graph with its function library, from which is removed what would keep a function whole.
       fetches: names of the ops to keep, with all they depend on.
 
     Raises:
       SourceError: Grappler refuses the graph.
     """
+    _let_inline(graph_def)
     with grappler_refusals():
         flat = optimize_graph(graph_def, fetches, ("function", "pruning"))
     try:

@@ -177,8 +177,6 @@ def graph_from_metagraph(
             raise SourceError(f"fetch {fetch!r}", "the name of an op in the graph", f"Near names: {', '.join(near)}")
     source = tf.compat.v1.GraphDef()
     source.CopyFrom(meta.graph_def)
-    for function in source.library.function:
-        function.attr.pop("api_implements", None)
     flat = shorten(source, chosen)
     clean(flat)
     shapes = shapes or {}
