@@ -55,6 +55,8 @@ def one_process_that_reads_files() -> Iterator[None]:
     own, reader = file_source.FileReader, file_source.FileReader()
 
     class Shared:
+        not_shared = own
+
         def __enter__(self) -> Any:
             return self
 

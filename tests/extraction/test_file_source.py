@@ -16,6 +16,11 @@ from tfplace.extraction import file_source
 from tfplace.extraction.file_source import FileReader
 
 
+@pytest.fixture(autouse=True)
+def processes_of_their_own(monkeypatch):
+    monkeypatch.setattr(file_source, "FileReader", file_source.FileReader.not_shared)
+
+
 @pytest.fixture
 def path(tmp_path):
     return write(tmp_path, tf.exp)

@@ -1,11 +1,13 @@
 """Functions that XLA compiled, called by other callbacks while a placement has the variables on several devices."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfplace
 from tests.keras.fitting import X, Y, assert_same, assert_same_weights, both, callback, fit, keras_of, make_model
+from tfplace.keras import PlacementCallback
 
 LOSS = "sparse_categorical_crossentropy"
 pytestmark = pytest.mark.filterwarnings("ignore:model .* was compiled with jit_compile=True")
@@ -108,3 +110,27 @@ def test_nothing_is_said_of_variables_that_stay():
     placement = tfplace.place(graph, topology="2xP100", placer="single", progress=False)
     tfplace.apply(graph, placement, devices={"GPU:0": "CPU:0", "GPU:1": "CPU:1"})
     assert np.isfinite(compiled(X)).all()
+
+
+def test_convolutions_in_groups_are_compiled_as_keras_compiles_them():
+    """TensorFlow itself has no gradient of them on a CPU; their function stays whole, with its kernel's variable."""
+
+    def fitted(callbacks):
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((8, 8, 4))
+        x = keras.layers.Conv2D(8, 3, groups=4)(keras.layers.Conv2D(4, 1)(inputs))
+        model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+        model.compile("sgd", "mse", jit_compile=False)
+        rng = np.random.default_rng(0)
+        x, y = rng.standard_normal((8, 8, 8, 4), np.float32), rng.standard_normal((8, 1), np.float32)
+        model.fit(x, y, batch_size=4, epochs=2, verbose=0, shuffle=False, callbacks=callbacks)
+        return model.get_weights()
+
+    callback = PlacementCallback(placer="round_robin", verbose=0)
+    plain, placed = fitted([]), fitted([callback])
+    for one, other in zip(plain, placed, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    kept = [body for body in callback.graph.bodies if "Conv2D" in body.graph.op_types]
+    assert len(kept) == 1
+    (kernel,) = (v.op for v in callback.graph.variables if "conv2d_1" in v.name and v.size_bytes == 4 * 9 * 8)
+    assert callback.graph.resource[kernel] == callback.graph.resource[kept[0].op] >= 0

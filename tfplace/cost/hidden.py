@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfplace.core.costs import CostTable
-from tfplace.core.graph import OpGraph
+from tfplace.core.graph import Body, OpGraph
 from tfplace.cost.flops import NOTHING, rule_of
 from tfplace.errors import InputError
 
@@ -41,9 +41,9 @@ def hidden_part(graph: OpGraph, costs: CostTable) -> HiddenPart | None:
       graph: [V] ops.
       costs: [V, D] seconds of the ops.
     """
-    if not graph.bodies:
+    ops = sorted({body.op for body in graph.bodies if not _convolves(body)})
+    if not ops:
         return None
-    ops = sorted({body.op for body in graph.bodies})
     fastest = costs.compute_s.min(axis=1)
     computes = np.array([rule_of(kind)[0] != NOTHING for kind in graph.op_types])
     computes[ops] = True
@@ -54,6 +54,14 @@ def hidden_part(graph: OpGraph, costs: CostTable) -> HiddenPart | None:
         _variable_share(graph, frozenset(ops)),
         any(body.graph is None for body in graph.bodies),
     )
+
+
+def _convolves(body: Body) -> bool:
+    """Whether nothing but convolutions computes in a function: then it is as good as an op."""
+    if body.graph is None:
+        return False
+    computing = {rule_of(kind)[0] for kind in body.graph.op_types} - {NOTHING}
+    return computing == {"conv"}
 
 
 def _variable_share(graph: OpGraph, ops: frozenset[int]) -> float:

@@ -151,6 +151,9 @@ def _read(
     graph_def = tf.compat.v1.GraphDef()
     graph_def.library.CopyFrom(outside.graph_def.library)
     graph_def.versions.CopyFrom(outside.graph_def.versions)
+    for other in graph_def.library.function:
+        if other.signature.name == function.signature.name:
+            other.attr.pop("_XlaMustCompile", None)  # lest the call be kept that is to be inlined here
     call = tf.compat.v1.NodeDef(name=_CALL, op="StatefulPartitionedCall")
     call.attr["f"].func.name = function.signature.name
     handles: dict[str, Any] = {}

@@ -18,6 +18,9 @@ _KEEPS_WHOLE = ("api_implements", "_XlaMustCompile", "_noinline")
 """Attributes of a function or a call with which Grappler would keep the call, or swap it for another implementation of
 the same interface (such as a cuDNN LSTM). What is kept whole can only be placed whole."""
 
+_CONVOLUTIONS = ("Conv1D", "Conv2D", "Conv3D")
+_BESIDE_CONVOLUTIONS = frozenset({"Const", "Identity", "NoOp", "ReadVariableOp", "Shape", "ShapeN"})
+
 _CONTROL_FLOW = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
 
 
@@ -73,12 +76,33 @@ def flatten(concrete: Any) -> FlatFunction:
 def _let_inline(graph_def: Any) -> None:
     """Removes, in place, what would keep a function, a loop or a branch whole."""
     nodes = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
-    for thing in itertools.chain(graph_def.library.function, *nodes):
-        for attribute in _KEEPS_WHOLE:
-            thing.attr.pop(attribute, None)
+    kept = {function.signature.name for function in graph_def.library.function if _needs_xla(function)}
+    for function in graph_def.library.function:
+        _remove(function, () if function.signature.name in kept else _KEEPS_WHOLE)
+    for node in itertools.chain(*nodes):
+        called = node.attr["f"].func.name if "f" in node.attr else node.op
+        _remove(node, () if called in kept else _KEEPS_WHOLE)
     for node in itertools.chain(*nodes):
         if node.op in _CONTROL_FLOW:
             node.attr["_lower_using_switch_merge"].b = True  # which the loops of the legacy `tf.scan` do not ask for
+
+
+def _remove(thing: Any, attributes: Sequence[str]) -> None:
+    for attribute in attributes:
+        thing.attr.pop(attribute, None)
+
+
+def _needs_xla(function: Any) -> bool:
+    """Whether a function for XLA is nothing but a convolution.
+
+    Keras compiles those whose channels are in groups, for which TensorFlow itself has no gradient on a CPU.
+    """
+    if "_XlaMustCompile" not in function.attr or not function.attr["_XlaMustCompile"].b:
+        return False
+    kinds = {node.op for node in function.node_def}
+    return any(kind.startswith(_CONVOLUTIONS) for kind in kinds) and all(
+        kind.startswith(_CONVOLUTIONS) or kind in _BESIDE_CONVOLUTIONS for kind in kinds
+    )
 
 
 def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:

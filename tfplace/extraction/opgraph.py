@@ -221,7 +221,8 @@ def _edges(nodes: Nodes, index: Mapping[tuple[int, int], int]) -> _Edges:
 def _resource_bonds(nodes: Nodes, tensors: _Tensors) -> IntArray:
     """[V] id of the set of ops joined by resource handles or references, or -1.
 
-    Calls and loops that take a handle as an argument run on several devices themselves and are not bound by it.
+    Calls and loops that take a handle as an argument run on several devices themselves and are not bound by it, unless
+    XLA compiles them for one device.
     """
     root = np.arange(len(nodes))
 
@@ -234,10 +235,14 @@ def _resource_bonds(nodes: Nodes, tensors: _Tensors) -> IntArray:
     bound = np.zeros(len(nodes), bool)
     for v in nodes.order:
         for u, slot in nodes.data_inputs[v]:
-            if tensors.handle[tensors.index[u, slot]] and nodes.types[v] not in _CALLS:
+            if tensors.handle[tensors.index[u, slot]] and (nodes.types[v] not in _CALLS or _is_for_xla(nodes.defs[v])):
                 root[find(v)] = find(u)
                 bound[u] = bound[v] = True
     return _number([find(v) if bound[v] else -1 for v in nodes.order])
+
+
+def _is_for_xla(node: Any) -> bool:
+    return "_XlaMustCompile" in node.attr and bool(node.attr["_XlaMustCompile"].b)
 
 
 def _group_ids(nodes: Nodes, colocation: Mapping[str, str], replicable: BoolArray) -> IntArray:
