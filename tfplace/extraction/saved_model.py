@@ -8,11 +8,10 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tfplace.errors import SourceError, TfplaceError, UnknownOpsError, describe_error
 from tfplace.extraction.graph_check import check_graph_def
-from tfplace.extraction.tf_internals import op_def
+from tfplace.extraction.tf_internals import empty_saved_model, op_def
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -45,7 +44,7 @@ def load_saved_model(path: Path, expected: str) -> Any:
 
 
 def _read(path: Path) -> Any:
-    message = SavedModel()
+    message = empty_saved_model()
     try:
         if (path / "saved_model.pb").exists():
             message.ParseFromString((path / "saved_model.pb").read_bytes())

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework.variable_pb2 import VariableDef as _VariableDef
 from tensorflow.core.function.trace_type.default_types import Literal as _Literal
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel as _SavedModel
 from tensorflow.python.data.ops.structured_function import StructuredFunctionWrapper as _StructuredFunctionWrapper
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction as _ConcreteFunction
@@ -33,6 +34,11 @@ def op_def(op_type: str) -> Any:
 def registered_kernels(op_type: str) -> tuple[Any, ...]:
     """The `KernelDef`s of an op type, GPU ones included where the build has them; there is no public listing."""
     return tuple(_kernels.get_registered_kernels_for_op(op_type).kernel)
+
+
+def empty_saved_model() -> Any:
+    """A message that `saved_model.pb` can be read into; of these messages `tf.compat.v1` lacks this one too."""
+    return _SavedModel()
 
 
 def saved_variable_name(data: bytes) -> str:

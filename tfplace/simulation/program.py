@@ -13,27 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
-from tfplace.core.buffers import (
-    FORWARDS,
-    HELD_ALL_STEP,
-    HELD_BY_VARIABLE,
-    HOST_ONLY_DTYPES,
-    KEEPS,
-    READS,
-    READS_NO_DATA,
-    aliases,
-    read_from_host,
-    variable_of,
-    writes_whole,
-)
+from tfplace.core.buffers import HOST_ONLY_DTYPES, READS_NO_DATA, read_from_host, writes_whole
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.cost.workspace import workspace_bytes
+from tfplace.simulation.messages import Buffers, IndexArray, Messages, find_buffers, find_messages, integers
 from tfplace.simulation.options import DEFAULT, Options
 
 RecordArray = NDArray[np.void]
-IndexArray = NDArray[np.uint32]
-"""What the kernel uses most to look things up. Unsigned, so that it need not ask whether to count from the end."""
 
 
 def _record(**fields: str) -> np.dtype[np.void]:
@@ -233,12 +220,12 @@ class Scratch(NamedTuple):
 def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
     """Lays a problem out for the kernel."""
     graph, topology = problem.graph, problem.topology
-    messages = _messages(graph)
+    messages = find_messages(graph)
     keep = ~graph.edge_back & ~graph.replicable[graph.edge_src] & ~graph.replicable[graph.edge_dst]
     pairs = np.unique(np.stack([messages.of_edge[keep], graph.edge_dst[keep]], axis=1), axis=0)
     by_reader = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     ranks = np.random.default_rng(options.seed).permutation(graph.num_ops)
-    buffers = _buffers(graph, messages, keep)
+    buffers = find_buffers(graph, messages, keep)
     return Program(
         ops=_ops(problem, messages, by_reader),
         messages=_message_table(graph, messages, buffers, pairs),
@@ -252,7 +239,7 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
         channels=np.array(topology.channels, np.int32, order="C"),
         limit=np.array(problem.memory_limit, np.int64),
         host=_hosts(problem),
-        rank=_int(ranks),
+        rank=integers(ranks),
         cheap=_cheap(problem, options.cheap_s),
         rest=np.zeros((0, len(topology.devices))),
     )
@@ -302,119 +289,6 @@ def _ints(*shape: int) -> IntArray:
     return np.zeros(shape, np.int32)
 
 
-class _Messages(NamedTuple):
-    """[O] messages of a graph in the kernel's order, and [E] which of them each edge carries."""
-
-    maker: IntArray
-    size: LongArray
-    slot: IntArray
-    of_edge: IntArray
-
-
-def _messages(graph: OpGraph) -> _Messages:
-    control = graph.edge_tensor < 0
-    signals = np.unique(graph.edge_src[control])
-    makers = np.concatenate([graph.tensor_op, signals])
-    slots = np.concatenate([graph.tensor_slot, np.full(len(signals), -1)])
-    order = np.lexsort((slots, slots < 0, makers))  # an op's completion is its last message
-    place = np.empty(len(makers), np.int32)
-    place[order] = np.arange(len(makers))
-    size = np.where(np.isin(graph.tensor_op, _ops_of_type(graph, HELD_BY_VARIABLE)), 0, graph.tensor_bytes)
-    signal_of_edge = graph.num_tensors + np.searchsorted(signals, graph.edge_src)
-    of_edge = np.where(control, signal_of_edge, graph.edge_tensor)
-    return _Messages(
-        maker=_int(makers[order]),
-        size=np.concatenate([size, np.zeros(len(signals), np.int64)])[order],
-        slot=_int(slots[order]),
-        of_edge=place[of_edge] if len(of_edge) else np.zeros(0, np.int32),
-    )
-
-
-def _ops_of_type(graph: OpGraph, types: frozenset[str]) -> list[int]:
-    return [v for v, kind in enumerate(graph.op_types) if kind in types]
-
-
-class _Buffers(NamedTuple):
-    """Whose memory the [O] messages are: see `MESSAGE`; and [F] those whose memory each may take over."""
-
-    alias: IntArray
-    variable: IntArray
-    read_of: IntArray
-    held: BoolArray
-    forward_first: IntArray
-    forward: IndexArray
-
-
-def _buffers(graph: OpGraph, messages: _Messages, keep: BoolArray) -> _Buffers:
-    read = {
-        (int(graph.edge_dst[e]), int(graph.edge_slot[e])): int(messages.of_edge[e])
-        for e in np.flatnonzero(keep & (graph.edge_tensor >= 0))
-    }
-    count = len(messages.maker)
-    makers, slots = messages.maker.tolist(), messages.slot.tolist()
-    position, handle = aliases(graph), variable_of(graph)
-    of_message = graph.op_tensors[messages.maker] + messages.slot  # its tensor, where it is one
-    alias, variable, read_of = (np.full(count, -1, np.int32) for _ in range(3))
-    held = np.zeros(count, np.bool_)
-    for m, (op, slot) in enumerate(zip(makers, slots, strict=True)):
-        if slot < 0:
-            continue
-        t, kind = int(of_message[m]), graph.op_types[op]
-        variable[m] = handle[t]
-        if position[t] >= 0:
-            alias[m] = read.get((op, int(position[t])), -1)
-        held[m] = kind in HELD_ALL_STEP and alias[m] < 0 and graph.tensor_dtype[t] != "resource"
-        if kind == READS and alias[m] >= 0:
-            read_of[m] = variable[alias[m]]
-    offers = _offers(graph, messages, alias, variable, read)
-    lengths = [len(offers.get(m, ())) for m in range(count)]
-    return _Buffers(
-        alias,
-        variable,
-        read_of,
-        held,
-        np.cumsum([0, *lengths]).astype(np.int32),
-        np.array([i for m in sorted(offers) for i in offers[m]], np.uint32),
-    )
-
-
-def _offers(
-    graph: OpGraph, messages: _Messages, alias: IntArray, variable: IntArray, read: Mapping[tuple[int, int], int]
-) -> dict[int, list[int]]:
-    """Message -> those whose memory it may take over, if nothing else holds it when its op starts.
-
-    None is a variable's, none comes from outside the op's loop, where it is read in every turn, and none is read by an
-    op that keeps it.
-    """
-    root, kept = _roots(graph, messages, alias, variable, read)
-    out: dict[int, list[int]] = {}
-    for m, (op, slot) in enumerate(zip(messages.maker.tolist(), messages.slot.tolist(), strict=True)):
-        output, positions = FORWARDS.get(graph.op_types[op], (-1, ()))
-        if slot != output or slot < 0 or alias[m] >= 0 or not messages.size[m]:
-            continue
-        inputs = [read.get((op, i)) for i in (range(len(graph.inputs[op])) if positions is None else positions)]
-        found = [i for i in inputs if i is not None and messages.size[i] == messages.size[m] and root[i] not in kept]
-        found = [i for i in found if graph.host_memory[messages.maker[i]] == graph.host_memory[op]]
-        if found:
-            out[m] = list(dict.fromkeys(found))
-    return out
-
-
-def _roots(
-    graph: OpGraph, messages: _Messages, alias: IntArray, variable: IntArray, read: Mapping[tuple[int, int], int]
-) -> tuple[IntArray, set[int]]:
-    """[O] the message whose memory each is, and those of them that no op may take over."""
-    root = np.arange(len(alias), dtype=np.int32)
-    kinds = [graph.op_types[op] for op in messages.maker.tolist()]
-    kept = {m for m, kind in enumerate(kinds) if variable[m] >= 0 or kind in HELD_BY_VARIABLE}
-    for m in np.flatnonzero(alias >= 0).tolist():  # an alias is made after what it is an alias of
-        root[m] = root[alias[m]]
-        if kinds[m] in ("Enter", "RefEnter"):
-            kept.add(int(root[m]))
-    kept |= {int(root[m]) for (op, _), m in read.items() if graph.op_types[op] in KEEPS}
-    return root, kept
-
-
 def _table(dtype: np.dtype[np.void], length: int, columns: Mapping[str, NDArray[Any]]) -> RecordArray:
     out = np.zeros(length, dtype)
     for name, column in columns.items():
@@ -422,7 +296,7 @@ def _table(dtype: np.dtype[np.void], length: int, columns: Mapping[str, NDArray[
     return out
 
 
-def _ops(problem: Problem, messages: _Messages, by_reader: NDArray[np.integer]) -> RecordArray:
+def _ops(problem: Problem, messages: Messages, by_reader: NDArray[np.integer]) -> RecordArray:
     graph = problem.graph
     reads = np.bincount(by_reader[:, 1], minlength=graph.num_ops)
     columns = {
@@ -437,7 +311,7 @@ def _ops(problem: Problem, messages: _Messages, by_reader: NDArray[np.integer]) 
     return _table(OP, graph.num_ops + 1, columns)
 
 
-def _message_table(graph: OpGraph, messages: _Messages, buffers: _Buffers, pairs: NDArray[np.integer]) -> RecordArray:
+def _message_table(graph: OpGraph, messages: Messages, buffers: Buffers, pairs: NDArray[np.integer]) -> RecordArray:
     count = len(messages.maker)
     volume = graph.trips[messages.maker] * messages.size
     columns = {
@@ -466,7 +340,7 @@ def _links(problem: Problem) -> RecordArray:
     return out
 
 
-def _crosses(graph: OpGraph, messages: _Messages, keep: BoolArray, pairs: NDArray[np.integer]) -> BoolArray:
+def _crosses(graph: OpGraph, messages: Messages, keep: BoolArray, pairs: NDArray[np.integer]) -> BoolArray:
     """[R] whether any of the edges of a (message, reader) pair goes from host to device memory or back."""
     copied = set()
     host = graph.host_memory
@@ -493,8 +367,4 @@ def _cheap(problem: Problem, cheap_s: float) -> BoolArray:
 
 
 def _offsets(sorted_ids: NDArray[np.integer], count: int) -> IntArray:
-    return _int(np.searchsorted(sorted_ids, np.arange(count + 1)))
-
-
-def _int(array: NDArray[np.integer]) -> IntArray:
-    return np.array(array, np.int32, order="C")
+    return integers(np.searchsorted(sorted_ids, np.arange(count + 1)))

@@ -8,7 +8,8 @@ import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
-from tfplace.simulation.program import IndexArray, RecordArray, compile_problem
+from tfplace.simulation.messages import IndexArray
+from tfplace.simulation.program import RecordArray, compile_problem
 
 PREFERRED, LAST_RESORT, NEVER = range(3)
 """How much a unit wants to be on a device: it is an accelerator, or there is none for it; it is allowed; it is not."""
