@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -78,7 +80,7 @@ def test_what_reads_or_writes_a_layers_variables_is_in_it(graph):
 def test_optimizer_ops_are_in_the_layer_whose_weights_they_update(graph):
     """Only what all weights share is in none: the step's number and the learning rate."""
     inside = {v for members in graph.layers.values() for v in members.tolist()}
-    updates = {v for v, name in enumerate(graph.op_names) if name.lower().startswith("adam/")}
+    updates = {v for v, name in enumerate(graph.op_names) if re.match(r"adam(_\d+)?/", name.lower())}
     shared = {"iteration", "learning_rate"}
     bonds = {int(graph.resource[v.op]) for v in graph.variables if v.name.rpartition("/")[2] in shared}
     left = {v for v in updates - inside if int(graph.resource[v]) not in bonds and not graph.replicable[v]}
