@@ -47,6 +47,10 @@ class SourceError(InputError):
     """A model, file or function cannot be read as a TensorFlow graph."""
 
 
+class SplitError(SourceError):
+    """A step cannot be split into slices of its batch."""
+
+
 class UnknownOpsError(SourceError):
     """A graph has ops that this TensorFlow does not know.
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, digest, freeze
+from tfplace.core.slices import Slices
 from tfplace.errors import GraphError
 from tfplace.files import write_whole
 from tfplace.registry import SERVICES
@@ -117,6 +118,7 @@ class OpGraph:
       unknown: tensors whose size is a stated guess.
       bodies: functions that ops keep, such as that of a `ScanDataset`.
       fetches: names of the ops whose results the step returns or must run.
+      slices: how the step was split along its batch; None for a whole one.
       origin: where it came from; None for a graph made from plain arrays or loaded from an archive.
     """
 
@@ -145,6 +147,7 @@ class OpGraph:
     unknown: tuple[UnknownShape, ...] = ()
     bodies: tuple[Body, ...] = ()
     fetches: tuple[str, ...] = ()
+    slices: Slices | None = None
     origin: Origin | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -196,6 +199,8 @@ class OpGraph:
                 raise GraphError(f"{what} with an index outside {low}..{bound - 1}", "indices of this graph")
         if np.any(np.diff(self.tensor_op) < 0):
             raise GraphError("tensors out of order", "tensors sorted by producing op")
+        if self.slices is not None and len(self.slices.slice_of) != v:
+            raise GraphError(f"slices of {len(self.slices.slice_of)} ops", f"those of {v} ops")
         data = self.edge_tensor >= 0
         if np.any(self.tensor_op[self.edge_tensor[data]] != self.edge_src[data]):
             raise GraphError("an edge that carries another op's tensor", "`edge_tensor` of the op in `edge_src`")

@@ -18,7 +18,7 @@ from tfplace.extraction.batch import check_shape, shapes_by_name
 from tfplace.extraction.flatten import FlatFunction, flatten
 from tfplace.extraction.metagraph import step_metagraph
 from tfplace.extraction.opgraph import build_graph
-from tfplace.extraction.shapes import element_bytes
+from tfplace.extraction.shapes import Properties, element_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +41,12 @@ class FunctionOrigin:
 
     def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
         """The step as a MetaGraphDef: captured variables are `VarHandleOp`s, captured tensors constants."""
-        graph_def = _standalone(self.flat, self.shapes, constants=True)
-        return step_metagraph(graph_def, self.flat.fetches, _arguments(self.flat), self.flat.output_names, devices)
+        graph_def = standalone(self.flat, self.shapes, constants=True)
+        return step_metagraph(graph_def, self.flat.fetches, argument_ops(self.flat), self.flat.output_names, devices)
 
     def variables(self) -> dict[str, Any]:
         """Handle op -> the `tf.Variable` it stands for."""
-        return _captured_variables(self.flat)
+        return captured_variables(self.flat)
 
 
 def graph_from_function(
@@ -72,23 +72,45 @@ def graph_from_function(
     Raises:
       SourceError: shapes for another number of arguments, or a function that XLA is to compile.
     """
-    _refuse_xla(concrete, description)
+    refuse_xla(concrete, description)
     flat = flatten(concrete)
-    given = shapes_by_name(_arguments(flat), shapes)
+    given = shapes_by_name(argument_ops(flat), shapes)
+    origin = FunctionOrigin(flat, description, given, model, owner)
+    return graph_of_flat(flat, name=name, origin=origin, batch_size=_batch_size(flat, given))
+
+
+def graph_of_flat(
+    flat: FlatFunction, *, name: str, origin: FunctionOrigin, batch_size: int, properties: Properties | None = None
+) -> OpGraph:
+    """Describes a flattened function as an OpGraph.
+
+    Args:
+      flat: the function.
+      name: the graph's name.
+      origin: where it came from.
+      batch_size: stands in for unknown dimensions.
+      properties: shapes of its tensors; None has them inferred.
+    """
     return build_graph(
         flat.graph_def,
         name=name,
         fetches=flat.fetches,
         variables=_variables(flat),
-        inference_def=_standalone(flat, given, constants=False),
+        inference_def=standalone(flat, origin.shapes, constants=False),
         colocation=flat.colocation,
-        batch_size=_batch_size(flat, given),
+        batch_size=batch_size,
         elements=_dataset_elements(flat),
-        origin=FunctionOrigin(flat, description, given, model, owner),
+        origin=origin,
+        properties=properties,
     )
 
 
-def _refuse_xla(concrete: Any, description: str) -> None:
+def refuse_xla(concrete: Any, description: str) -> None:
+    """Refuses a function that XLA is to compile.
+
+    Raises:
+      SourceError: it is.
+    """
     attributes = concrete.function_def.attr
     if "_XlaMustCompile" in attributes and attributes["_XlaMustCompile"].b:
         raise SourceError(
@@ -98,7 +120,7 @@ def _refuse_xla(concrete: Any, description: str) -> None:
         )
 
 
-def _captures(flat: FlatFunction) -> list[tuple[Any, str]]:
+def captures(flat: FlatFunction) -> list[tuple[Any, str]]:
     """Captured tensors with the names of the ops that stand for them."""
     return [(external, internal.op.name) for external, internal in flat.concrete.graph.captures]
 
@@ -106,7 +128,7 @@ def _captures(flat: FlatFunction) -> list[tuple[Any, str]]:
 def _dataset_elements(flat: FlatFunction) -> dict[str, int]:
     """Op of a captured dataset -> how many elements it says it has, if it does."""
     out: dict[str, int] = {}
-    for external, op in _captures(flat):
+    for external, op in captures(flat):
         if getattr(external, "dtype", None) == tf.variant and not tf.is_symbolic_tensor(external):
             with contextlib.suppress(tf.errors.OpError):  # it is a list, or what else is a variant
                 count = int(tf.raw_ops.DatasetCardinality(input_dataset=external))
@@ -114,21 +136,21 @@ def _dataset_elements(flat: FlatFunction) -> dict[str, int]:
     return out
 
 
-def _arguments(flat: FlatFunction) -> tuple[str, ...]:
+def argument_ops(flat: FlatFunction) -> tuple[str, ...]:
     """Names of the argument ops, captures left out."""
-    captured = {op for _, op in _captures(flat)}
+    captured = {op for _, op in captures(flat)}
     return tuple(op for op in flat.input_names if op not in captured)
 
 
-def _captured_variables(flat: FlatFunction) -> dict[str, Any]:
+def captured_variables(flat: FlatFunction) -> dict[str, Any]:
     """Handle op -> `tf.Variable`."""
     by_handle = tf_internals.captured_variables(flat.concrete)
-    return {op: by_handle[id(external)] for external, op in _captures(flat) if id(external) in by_handle}
+    return {op: by_handle[id(external)] for external, op in captures(flat) if id(external) in by_handle}
 
 
 def _variables(flat: FlatFunction) -> dict[str, tuple[str, int, bool]]:
     out = {}
-    for op, variable in _captured_variables(flat).items():
+    for op, variable in captured_variables(flat).items():
         shape = variable.shape if variable.shape.is_fully_defined() else variable.value().shape  # as large as it is now
         elements = math.prod(shape.as_list())
         label = variable.name.removesuffix(":0")
@@ -136,7 +158,7 @@ def _variables(flat: FlatFunction) -> dict[str, tuple[str, int, bool]]:
     return out
 
 
-def _standalone(flat: FlatFunction, shapes: Mapping[str, tuple[int, ...]], *, constants: bool) -> Any:
+def standalone(flat: FlatFunction, shapes: Mapping[str, tuple[int, ...]], *, constants: bool) -> Any:
     """The flat graph without captures: variables become `VarHandleOp`s, argument shapes are written in.
 
     Args:
@@ -147,8 +169,8 @@ def _standalone(flat: FlatFunction, shapes: Mapping[str, tuple[int, ...]], *, co
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(flat.graph_def)
     nodes = {node.name: node for node in graph_def.node}
-    variables = _captured_variables(flat)
-    for external, op in _captures(flat):
+    variables = captured_variables(flat)
+    for external, op in captures(flat):
         node = nodes[op]
         if op in variables:
             _make_handle(node, variables[op])

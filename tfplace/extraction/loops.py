@@ -50,7 +50,7 @@ def find_loops(nodes: Nodes, values: Mapping[tuple[str, int], Sequence[int]]) ->
       nodes: the flat graph.
       values: integer tensors known before the run, (op name, slot) -> elements.
     """
-    frame_of, parent = _frames(nodes)
+    frame_of, parent = frames(nodes)
     counts: dict[str, float] = {}
     counting = _Counting(nodes, values, frame_of, counts)
     unknown: list[int] = []
@@ -68,7 +68,7 @@ def find_loops(nodes: Nodes, values: Mapping[tuple[str, int], Sequence[int]]) ->
     return Loops(_trips(nodes, frame_of, parent, counts), tuple(unknown))
 
 
-def _frames(nodes: Nodes) -> tuple[list[str], dict[str, str]]:
+def frames(nodes: Nodes) -> tuple[list[str], dict[str, str]]:
     """The innermost frame of each op ("" outside loops), and each frame's parent."""
     frame_of = [""] * len(nodes)
     parent: dict[str, str] = {"": ""}

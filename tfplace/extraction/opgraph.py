@@ -47,6 +47,7 @@ def build_graph(
     batch_size: int,
     origin: Origin | None = None,
     elements: Mapping[str, int] | None = None,
+    properties: Properties | None = None,
 ) -> OpGraph:
     """Builds the OpGraph of a flat graph.
 
@@ -60,9 +61,10 @@ def build_graph(
       batch_size: stands in for unknown dimensions.
       origin: kept in the graph.
       elements: op that stands for a dataset from outside -> how many elements that has, where known.
+      properties: shapes of its tensors; None has them inferred.
     """
     nodes = Nodes(graph_def)
-    properties = infer(inference_def, nodes, fetches)
+    properties = properties or infer(inference_def, nodes, fetches)
     loops = find_loops(nodes, properties.values())
     tensors = _Tensors(nodes, properties, loops.trips, batch_size)
     src, dst, tensor, slot, back = _edges(nodes, tensors.index)
@@ -179,7 +181,7 @@ class _Tensors:
 
 def _complete(node: Any, outputs: list[TensorProperties]) -> list[TensorProperties]:
     """Inferred outputs, or those of the op's definition where inference has none (an op cut off from the fetches)."""
-    wanted = _output_dtypes(node)
+    wanted = output_dtypes(node)
     if wanted is None:
         return outputs
     known = [*outputs, *([None] * len(wanted))]
@@ -188,7 +190,7 @@ def _complete(node: Any, outputs: list[TensorProperties]) -> list[TensorProperti
     return [replace(p, dtype=dtype) for p, dtype in zip(filled, wanted, strict=True)]
 
 
-def _output_dtypes(node: Any) -> list[Any] | None:
+def output_dtypes(node: Any) -> list[Any] | None:
     """Output dtypes by the op's definition; None for a function called by its own name."""
     definition = op_def(node.op)
     if definition is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,60 +41,111 @@ def extract_source(
     if isinstance(source, tf.compat.v1.MetaGraphDef | tf.compat.v1.GraphDef):
         return _from_proto(source, batch, fetches, name or "graph", "graph object")
     if is_keras_model(source):
-        return _from_keras(source, batch, training, name)
+        return _graph_of(step_of(source, batch, training=training, name=name))
     if isinstance(source, tf.types.experimental.ConcreteFunction):
         return _from_concrete(source, batch, name)
     if isinstance(source, tf.types.experimental.PolymorphicFunction):
-        return _from_function(source, batch, name)
+        return _graph_of(step_of(source, batch, name=name))
     hint = "Wrap the step in tf.function first: tfplace.extract(tf.function(step), batch)." if callable(source) else ""
     raise SourceError(f"{type(source).__name__} {str(source)[:60]!r}", _EXPECTED, hint)
 
 
-def _from_keras(model: Any, batch: Any, training: bool | None, name: str | None) -> OpGraph:
+@dataclass(frozen=True)
+class Step:
+    """A step that can be traced, for batches of any size that it takes.
+
+    Attributes:
+      name: of the graph that is made of it.
+      description: one line for people.
+      arguments: the batch, in the structure that is traced.
+      trace: specs of that structure -> a `ConcreteFunction`.
+      float_dtype: what floats of arrays become; None keeps theirs.
+      model: the Keras model whose step it is, or None.
+      owner: whatever else owns the captured variables.
+    """
+
+    name: str
+    description: str
+    arguments: Any
+    trace: Callable[[Any], Any]
+    float_dtype: str | None = None
+    model: Any = None
+    owner: Any = None
+
+
+def step_of(source: Any, batch: Any, *, training: bool | None = None, name: str | None = None) -> Step:
+    """The step of a Keras model or a `tf.function`.
+
+    Raises:
+      SourceError: it is neither, or has no batch.
+    """
+    if is_keras_model(source):
+        return _keras_step(source, batch, training, name)
+    if isinstance(source, tf.types.experimental.PolymorphicFunction):
+        return _function_step(source, batch, name)
+    hint = "Wrap the step in tf.function first." if callable(source) else ""
+    raise SourceError(
+        f"{type(source).__name__} {str(source)[:60]!r}, which cannot be traced for batches of another size",
+        "a Keras model or a tf.function",
+        hint,
+    )
+
+
+def _graph_of(step: Step) -> OpGraph:
+    """The step's graph, for its own batch."""
+    return graph_from_function(
+        step.trace(as_specs(step.arguments, float_dtype=step.float_dtype)),
+        name=step.name,
+        description=step.description,
+        shapes=flat_shapes(step.arguments),
+        model=step.model,
+        owner=step.owner,
+    )
+
+
+def _keras_step(model: Any, batch: Any, training: bool | None, name: str | None) -> Step:
     if training is None:
         training = trains(model)
         if not training:
-            warnings.warn(f"{untrained(model)}; `training=False` says that this is meant.", stacklevel=4)
+            warnings.warn(f"{untrained(model)}; `training=False` says that this is meant.", stacklevel=5)
     if batch is None:
         raise SourceError(
             f"model {model.name!r} without a batch",
             "the data of one step",
             "Pass arrays or tf.TensorSpecs: tfplace.extract(model, (x, y)).",
         )
-    specs = as_specs(batch, float_dtype=float_type(model))
-    specs = tuple(specs) if isinstance(specs, list) else specs
-    concrete = trace_keras_step(model, specs, training=training)
-    kind = "training step" if training else "inference"
-    return graph_from_function(
-        concrete,
-        name=name or model.name,
-        description=f"Keras model {model.name!r}, {kind}",
-        shapes=flat_shapes(batch),
+    return Step(
+        name or model.name,
+        f"Keras model {model.name!r}, {'training step' if training else 'inference'}",
+        tuple(batch) if isinstance(batch, list) else batch,
+        lambda specs: trace_keras_step(model, specs, training=training),
+        float_dtype=float_type(model),
         model=model,
     )
 
 
-def _from_function(function: Any, batch: Any, name: str | None) -> OpGraph:
+def _function_step(function: Any, batch: Any, name: str | None) -> Step:
     label = str(name or getattr(function, "__name__", "function"))
     arguments = _arguments(batch)
-    specs = as_specs(arguments)
     where = f"tf.function {label!r}"
-    with tracing(f"{where} with arguments {short(specs)}"):
-        try:
-            concrete = function.get_concrete_function(*specs)
-        except Exception as error:
-            if any(isinstance(leaf, tf.Variable) for leaf in tf.nest.flatten(arguments)):
-                raise SourceError(
-                    f"a tf.Variable as an argument of {where}, which fails with its value ({describe_error(error)})",
-                    "variables that the function uses from outside",
-                    "Use it in the function by its name, or as an attribute, and leave the argument out.",
-                ) from error
-            if is_binding(error):
-                raise SourceError(_given(batch, where), arguments_of(function)) from error
-            raise
-    return graph_from_function(
-        concrete, name=label, description=f"tf.function {label!r}", shapes=flat_shapes(arguments), owner=function
-    )
+
+    def trace(specs: Any) -> Any:
+        with tracing(f"{where} with arguments {short(specs)}"):
+            try:
+                return function.get_concrete_function(*specs)
+            except Exception as error:
+                if any(isinstance(leaf, tf.Variable) for leaf in tf.nest.flatten(arguments)):
+                    raise SourceError(
+                        f"a tf.Variable as an argument of {where}, which fails with its value "
+                        f"({describe_error(error)})",
+                        "variables that the function uses from outside",
+                        "Use it in the function by its name, or as an attribute, and leave the argument out.",
+                    ) from error
+                if is_binding(error):
+                    raise SourceError(_given(batch, where), arguments_of(function)) from error
+                raise
+
+    return Step(label, where, arguments, trace, owner=function)
 
 
 def _given(batch: Any, where: str) -> str:

@@ -1,0 +1,1 @@
+"""Graphs to graphs: one step with its batch in several slices."""

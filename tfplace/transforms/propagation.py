@@ -1,0 +1,308 @@
+"""How every tensor of a step is divided among slices of its batch, from its arguments on."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from tfplace.errors import SplitError
+from tfplace.extraction.loops import frames
+from tfplace.extraction.nodes import Nodes
+from tfplace.transforms.sharding import RULES
+from tfplace.transforms.sharding.layout import size_arithmetic
+from tfplace.transforms.sharding.op_view import OpView, TensorView
+from tfplace.transforms.sharding.registry import Result
+from tfplace.transforms.sharding.state import LOCAL, SIZE, WHOLE, ZERO, Kind, Sharding, rows
+from tfplace.transforms.two_sizes import TwoSizes
+
+_ENTERS = ("Enter", "RefEnter")
+_SOURCES = ("Const", "Placeholder", "VarHandleOp")
+_CHOICES = ("Switch", "RefSwitch", "Merge", "RefMerge")
+_KEEP_ZERO = frozenset(
+    ["BroadcastTo", "Cast", "Enter", "Exit", "ExpandDims", "Identity", "NextIteration", "Reshape", "Squeeze", "Switch", "Tile", "Transpose"]
+)
+_MAKE_ZERO = frozenset({"EmptyTensorList", "TensorListReserve", "ZerosLike"})
+_DIVISIONS = {"Mul": (-1, (0, 1)), "RealDiv": (1, (1,)), "Div": (1, (1,))}
+"""Op type -> the power of the batch size that a constant has which divides by it, and where that may stand."""
+_MOST_PASSES = 20
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a step is divided.
+
+    Attributes:
+      outputs: [V] how each output is divided.
+      readings: [V] how each input is read; where that is not how it is divided, it is made so first.
+      copied: [V] whether each slice has the op; else it stands once.
+    """
+
+    outputs: Sequence[tuple[Sharding, ...]]
+    readings: Sequence[tuple[Sharding, ...]]
+    copied: Sequence[bool]
+
+
+class UnsettledError(Exception):
+    """A statistic of the slice is used as if it were one of the batch.
+
+    Attributes:
+      op: where.
+    """
+
+    def __init__(self, op: int) -> None:
+        self.op = op
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """Of one op: how its outputs are divided, its inputs read, and whether each slice has it."""
+
+    outputs: tuple[Sharding, ...]
+    readings: tuple[Sharding, ...]
+    copied: bool
+
+
+def divide(two: TwoSizes, is_local: Callable[[str], bool]) -> Division:
+    """Divides a step: what each op's rule allows is done by slices, anything else once, on the whole batch.
+
+    Loops are divided as a whole, or stand once.
+
+    Args:
+      two: the step.
+      is_local: by an op's name, whether statistics over the batch are to be the slice's own there.
+
+    Raises:
+      UnsettledError: that is wrong somewhere.
+      SplitError: no division is found for a loop.
+    """
+    return _Propagation(two, is_local).run()
+
+
+class _Propagation:
+    """A step on its way to be divided."""
+
+    def __init__(self, two: TwoSizes, is_local: Callable[[str], bool]) -> None:
+        self._two, self._nodes = two, two.nodes
+        innermost, parent = frames(self._nodes)
+        self._frame = [_outermost(frame, parent) for frame in innermost]
+        self._whole_frames: set[str] = set()
+        self._local = [is_local(name) for name in self._nodes.names]
+        self._views = [_views(two, v) for v in self._nodes.order]
+        self._decided: list[_Decision | None] = [None] * len(self._nodes)
+
+    def run(self) -> Division:
+        for frame, ops in _regions(self._nodes, self._frame):
+            self._settle(ops)
+            if frame and not self._is_sound(ops):
+                self._whole_frames.add(frame)
+                for v in ops:
+                    self._decided[v] = None
+                self._settle(ops)
+        decided = [decision for decision in self._decided if decision is not None]
+        return Division(
+            [one.outputs for one in decided], [one.readings for one in decided], [one.copied for one in decided]
+        )
+
+    def _settle(self, ops: Sequence[int]) -> None:
+        """Decides ops, those of a loop again and again until what comes back around is as was taken."""
+        for _ in range(_MOST_PASSES):
+            changed = False
+            for v in ops:
+                decision = self._decide(v)
+                changed |= self._decided[v] is not None and decision != self._decided[v]
+                changed |= self._decided[v] is None and len(ops) > 1
+                self._decided[v] = decision
+            if not changed:
+                return
+        raise SplitError(f"a loop with {self._nodes.names[ops[0]]!r}, of which no division is stable", "another loop")
+
+    def _is_sound(self, ops: Sequence[int]) -> bool:
+        """Whether a loop's ops are all of the slices or all once, and nothing is put together inside it."""
+        if not any(self._of(v).copied for v in ops):
+            return True
+        for v in ops:
+            decision = self._of(v)
+            self._decided[v] = dataclasses.replace(decision, copied=True)
+            for (u, slot), reading in zip(self._nodes.data_inputs[v], decision.readings, strict=True):
+                held = self._of(u).outputs[slot]
+                direct = held == reading or (held.is_whole and reading.is_whole)
+                direct |= held.is_partial and reading.kind is Kind.LOCAL
+                if not direct and self._nodes.types[v] not in _ENTERS:
+                    return False
+        return True
+
+    def _of(self, v: int) -> _Decision:
+        decision = self._decided[v]
+        assert decision is not None
+        return decision
+
+    def _decide(self, v: int) -> _Decision:
+        kind, inputs = self._nodes.types[v], self._nodes.data_inputs[v]
+        if kind in _SOURCES and not inputs:
+            return self._source(v)
+        known = [self._of(u).outputs[slot] for u, slot in inputs if self._decided[u] is not None]
+        if len(known) < len(inputs):  # what comes back around a loop is not known yet: taken to be as what enters
+            first = next((s for s in known if not s.zero), ZERO)
+            return _Decision((first, WHOLE), tuple(first for _ in inputs), not first.is_whole)
+        given = tuple(known)
+        if self._frame[v] in self._whole_frames:
+            return self._once(v, given)
+        if all(s.is_whole for s in given):
+            return _Decision(self._whole(v, given), given, False)
+        for reading in self._readings_of(v, given):
+            if all(s.is_whole for s in reading):
+                break
+            result = self._ruled(v, reading)
+            if result is not None:
+                return _Decision(result, reading, True)
+        return self._once(v, given)
+
+    def _source(self, v: int) -> _Decision:
+        """A constant, an argument or a variable."""
+        view, differs = self._views[v][0], v in self._two.differing
+        if view.varying:
+            if len(view.varying) == 1 and view.even:
+                return _Decision((rows(view.varying[0]),), (), differs)
+        elif differs and view.dtype.startswith(("int", "uint")):
+            return _Decision((SIZE,), (), True)
+        elif self._two.is_zero(v):
+            return _Decision((ZERO,), (), False)
+        return _Decision((WHOLE,), (), False)
+
+    def _whole(self, v: int, given: tuple[Sharding, ...]) -> tuple[Sharding, ...]:
+        """Outputs of an op of which all inputs are whole."""
+        kind, count = self._nodes.types[v], len(self._views[v])
+        if kind in ("Merge", "RefMerge"):
+            return (ZERO if all(s.zero for s in given) else WHOLE, WHOLE)
+        zero = kind in _MAKE_ZERO or (kind in _KEEP_ZERO and bool(given) and given[0].zero)
+        zero |= kind == "Fill" and given[1].zero
+        return (ZERO if zero else WHOLE,) * count
+
+    def _once(self, v: int, given: tuple[Sharding, ...]) -> _Decision:
+        """An op on the whole batch; what it makes of each example can be divided again."""
+        if any(s.extensive for s in given):
+            raise UnsettledError(v)
+        kind = self._nodes.types[v]
+        whole = self._whole(v, tuple(s if s.is_whole else WHOLE for s in given))
+        if (self._frame[v] and kind != "Exit") or kind in _CHOICES:
+            return _Decision(whole, (WHOLE,) * len(given), False)
+        outputs = tuple(self._again(v, slot, s) for slot, s in enumerate(whole))
+        return _Decision(outputs, (WHOLE,) * len(given), False)
+
+    def _again(self, v: int, slot: int, whole: Sharding) -> Sharding:
+        view = self._views[v][slot]
+        if not view.varying or len(view.varying) != 1 or not view.even or view.dtype in ("resource", "variant"):
+            return whole
+        return whole if view.shape is None or min(view.shape) < 0 else rows(view.varying[0])
+
+    def _readings_of(self, v: int, given: tuple[Sharding, ...]) -> list[tuple[Sharding, ...]]:
+        """How an op might read its inputs, best first."""
+        out = [self._settling(v, given)]
+        if any(s.is_partial for s in given):
+            read = [WHOLE if not self._local[v] else dataclasses.replace(LOCAL, extensive=not s.mean) for s in given]
+            own = tuple(r if s.is_partial else s for s, r in zip(given, read, strict=True))
+            out.append(self._settling(v, own))
+        if any(s.kind is Kind.SIZE for s in given):
+            out += [tuple(WHOLE if s.kind is Kind.SIZE else s for s in one) for one in [*out]]
+        return out
+
+    def _settling(self, v: int, reading: tuple[Sharding, ...]) -> tuple[Sharding, ...]:
+        """Reads a number of examples as the slice's where a sum over the slice is divided by it."""
+        kind = self._nodes.types[v]
+        if kind not in _DIVISIONS or len(reading) != 2 or sum(s.extensive for s in reading) != 1:
+            return reading
+        power, places = _DIVISIONS[kind]
+        place = 0 if reading[1].extensive else 1
+        producer = self._nodes.data_inputs[v][place][0]
+        if place in places and producer in self._two.differing and self._two.power(producer) == power:
+            return tuple(LOCAL if i == place else s for i, s in enumerate(reading))
+        return reading
+
+    def _ruled(self, v: int, reading: tuple[Sharding, ...]) -> Result:
+        """What an op's rule says, if its outputs are such as it says."""
+        kind, inputs = self._nodes.types[v], self._nodes.data_inputs[v]
+        view = OpView(
+            self._nodes.defs[v],
+            [self._views[u][slot] for u, slot in inputs],
+            self._views[v],
+            reading,
+            [self._two.value(u) for u, _ in inputs],
+            local=self._local[v],
+        )
+        result = RULES[kind](view) if kind in RULES else None
+        if result is None:
+            result = size_arithmetic(view)
+        if result is None:
+            result = self._of_the_slice(v, reading)
+        if result is None or len(result) != len(self._views[v]):
+            return None
+        return result if all(map(_agree, result, self._views[v])) else None
+
+    def _of_the_slice(self, v: int, reading: tuple[Sharding, ...]) -> Result:
+        """Anything made of the slice's own statistics is the slice's own, but for what is written to variables."""
+        found = [s for s in reading if s.kind is Kind.LOCAL]
+        touches = any(self._views[u][slot].dtype == "resource" for u, slot in self._nodes.data_inputs[v])
+        if not found or touches or any(s.kind not in (Kind.LOCAL, Kind.WHOLE) for s in reading):
+            return None
+        settled = self._nodes.types[v] in _DIVISIONS and len(found) == 2 and not all(s.extensive for s in found)
+        extensive = any(s.extensive for s in found) and not settled
+        return (dataclasses.replace(LOCAL, extensive=extensive),) * len(self._views[v])
+
+
+def names_in(scopes: Collection[str]) -> Callable[[str], bool]:
+    """Whether an op is in one of some name scopes, or is the gradient of one that is."""
+    tails = [f"/{scope}/" for scope in scopes]
+    return lambda name: any(tail in f"/{name}" for tail in tails)
+
+
+def _agree(sharding: Sharding, view: TensorView) -> bool:
+    """Whether a tensor's shapes with two batch sizes are such as its division says; lists show none."""
+    if view.dtype == "variant":
+        return True
+    if sharding.is_rows:
+        return view.varying == (sharding.axis,) and view.even
+    return sharding.kind is Kind.SIZE or not view.varying
+
+
+def _views(two: TwoSizes, v: int) -> list[TensorView]:
+    return [
+        TensorView(two.shapes(v, slot)[0], *two.varying(v, slot), dtype) for slot, dtype in enumerate(two.dtypes(v))
+    ]
+
+
+def _outermost(frame: str, parent: dict[str, str]) -> str:
+    while frame and parent[frame]:
+        frame = parent[frame]
+    return frame
+
+
+def _regions(nodes: Nodes, frame: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
+    """Outermost loops, each with all its ops, and single ops outside of them, so that producers come first."""
+    members: dict[int, list[int]] = {}
+    first: dict[str, int] = {}
+    region = [first.setdefault(frame[v], v) if frame[v] else v for v in nodes.order]
+    for v in nodes.order:
+        members.setdefault(region[v], []).append(v)
+    waiting = dict.fromkeys(members, 0)
+    readers: dict[int, list[int]] = {r: [] for r in members}
+    for v in nodes.order:
+        for u in nodes.forward_producers(v):
+            if region[u] != region[v]:
+                waiting[region[v]] += 1
+                readers[region[u]].append(region[v])
+    ready = [r for r, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    while ready:
+        r = heapq.heappop(ready)
+        yield frame[r], members[r]
+        del members[r]
+        for reader in readers[r]:
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                heapq.heappush(ready, reader)
+    if members:
+        raise SplitError(
+            f"a loop that {nodes.names[min(members)]!r} enters with its own result", "loops after one another"
+        )

@@ -1,0 +1,99 @@
+"""OpView: what a rule may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfplace.transforms.sharding.state import Kind, Sharding
+
+
+@dataclass(frozen=True)
+class TensorView:
+    """A tensor of a step that was traced with two batch sizes.
+
+    Attributes:
+      shape: with the whole batch; -1 for an unknown dimension, None for unknown rank.
+      varying: axes whose size depends on the batch; None if the rank is unknown.
+      even: whether each varying size is a multiple of the batch size, so that it can be divided as the batch is.
+      dtype: name, such as "float32".
+    """
+
+    shape: tuple[int, ...] | None
+    varying: tuple[int, ...] | None
+    even: bool
+    dtype: str
+
+    @property
+    def rank(self) -> int | None:
+        """Number of axes; None if unknown."""
+        return None if self.shape is None else len(self.shape)
+
+
+class OpView:
+    """An op, its inputs and how they are divided, as rules see it.
+
+    Args:
+      node: the `NodeDef`.
+      inputs: its data inputs.
+      outputs: its outputs.
+      shardings: how each input is read.
+      values: constant inputs; None for what is no constant.
+      local: whether statistics over the batch are to be the slice's own here.
+    """
+
+    def __init__(
+        self,
+        node: Any,
+        inputs: Sequence[TensorView],
+        outputs: Sequence[TensorView],
+        shardings: Sequence[Sharding],
+        values: Sequence[NDArray[Any] | None],
+        *,
+        local: bool = False,
+    ) -> None:
+        self.node = node
+        self.inputs = inputs
+        self.outputs = outputs
+        self.ins = tuple(shardings)
+        self.values = values
+        self.local = local
+
+    @property
+    def type(self) -> str:
+        """The op's type."""
+        return str(self.node.op)
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute's plain value."""
+        if name not in self.node.attr:
+            return default
+        value = self.node.attr[name]
+        kind = value.WhichOneof("value")
+        if kind == "s":
+            return value.s.decode(errors="replace")
+        if kind == "list":
+            return tuple(value.list.i) or tuple(value.list.s)
+        return getattr(value, kind) if kind else default
+
+    def rank(self, position: int) -> int | None:
+        """Rank of an input."""
+        return self.inputs[position].rank
+
+    def ints(self, position: int) -> list[int] | None:
+        """Elements of a constant integer input; None if it is no constant."""
+        value = self.values[position]
+        return None if value is None else [int(v) for v in np.asarray(value).ravel()]
+
+    def row_inputs(self) -> list[int]:
+        """Positions of the inputs that are rows."""
+        return [i for i, s in enumerate(self.ins) if s.is_rows]
+
+    def only(self, *kinds: Kind, among: Sequence[int] | None = None) -> bool:
+        """Whether inputs are of these kinds, all or those at some positions."""
+        at = range(len(self.ins)) if among is None else among
+        return all(self.ins[i].kind in kinds for i in at)

@@ -1,0 +1,232 @@
+"""One step traced with two batch sizes: what of it depends on the batch, and what it is for any other size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from grappler_bridge.item import TensorProperties
+from tfplace.errors import SplitError
+from tfplace.extraction.nodes import Nodes
+from tfplace.extraction.opgraph import output_dtypes
+from tfplace.extraction.shapes import Properties
+
+
+class TwoSizes:
+    """A flat step with the whole batch, beside the same step with another batch size.
+
+    Sizes and integers that differ are taken to be linear in the batch size.
+
+    Args:
+      nodes: the step with the whole batch.
+      other: with another batch size.
+      names: op of the step -> the same op of the other; see `same_ops`.
+      properties: of both.
+      batches: examples of both.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        other: Nodes,
+        names: Mapping[str, str],
+        properties: tuple[Properties, Properties],
+        batches: tuple[int, int],
+    ) -> None:
+        self.nodes = nodes
+        self.batches = batches
+        self.properties = properties[0]
+        self._both = properties
+        self._other = [other.defs[other.index[names[name]]] for name in nodes.names]
+        self._others = [properties[1].outputs.get(node.name, []) for node in self._other]
+        self._dtypes = [[dtype.base_dtype.name for dtype in output_dtypes(node) or ()] for node in nodes.defs]
+        self._values: dict[int, NDArray[Any]] = {}
+        self.differing = {v for v in nodes.order if nodes.types[v] == "Const" and self._differs(v)}
+
+    def _differs(self, v: int) -> bool:
+        a, b = (node.attr["value"].tensor for node in (self.nodes.defs[v], self._other[v]))
+        return bool(a.SerializeToString(deterministic=True) != b.SerializeToString(deterministic=True))
+
+    def shapes(self, v: int, slot: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+        """Shapes of an output with both batch sizes."""
+        return _shape(self.properties.outputs.get(self.nodes.names[v], []), slot), _shape(self._others[v], slot)
+
+    def value(self, v: int) -> NDArray[Any] | None:
+        """Value of a constant; None of anything else."""
+        if self.nodes.types[v] != "Const":
+            return None
+        if v not in self._values:
+            self._values[v] = tf.make_ndarray(self.nodes.defs[v].attr["value"].tensor)
+        return self._values[v]
+
+    def dtypes(self, v: int) -> list[str]:
+        """Dtype names of an op's outputs."""
+        return self._dtypes[v]
+
+    def is_zero(self, v: int) -> bool:
+        """Whether an op is a constant of zeros."""
+        value = self.value(v)
+        return value is not None and value.dtype.kind in "fiubcV" and not value.astype(np.float64).any()
+
+    def value_at(self, v: int, batch: int, *, linear: bool = True) -> NDArray[Any]:
+        """What a constant that differs is with another batch size.
+
+        Args:
+          v: the constant.
+          batch: examples.
+          linear: whether its elements are sizes; else one power of the batch size, such as 1 / examples.
+
+        Raises:
+          SplitError: they are not.
+        """
+        whole, other = self.value(v), tf.make_ndarray(self._other[v].attr["value"].tensor)
+        assert whole is not None
+        name = self.nodes.names[v]
+        if linear:
+            return (
+                np.array([self._size(name, a, b, batch) for a, b in zip(whole.flat, other.flat, strict=True)])
+                .reshape(whole.shape)
+                .astype(whole.dtype)
+            )
+        power = self.power(v)
+        if power is None:
+            raise SplitError(f"constant {name!r}, which depends on the batch size in an unknown way", "1 / examples")
+        scale = (batch / self.batches[0]) ** power
+        return np.asarray(whole * scale, whole.dtype)
+
+    def power(self, v: int) -> int | None:
+        """The power of the batch size that a constant's elements are proportional to; None if there is none."""
+        if v not in self.differing:
+            return 0
+        whole, other = self.value(v), tf.make_ndarray(self._other[v].attr["value"].tensor)
+        assert whole is not None
+        if whole.dtype.kind not in "fV" or whole.shape != other.shape:
+            return None
+        for power in (-1, 1):
+            ratio = (self.batches[1] / self.batches[0]) ** power
+            if np.allclose(whole.astype(np.float64) * ratio, other.astype(np.float64), rtol=1e-6):
+                return power
+        return None
+
+    def size_at(self, v: int, slot: int, batch: int) -> tuple[int, ...] | None:
+        """Shape of an output with another batch size; -1 for unknown dimensions."""
+        whole, other = self.shapes(v, slot)
+        if whole is None or other is None or len(whole) != len(other):
+            return None
+        name = self.nodes.names[v]
+        return tuple(a if a == b or a < 0 else self._size(name, a, b, batch) for a, b in zip(whole, other, strict=True))
+
+    def element_at(self, v: int, batch: int) -> TensorProperties | None:
+        """Elements of a TensorList that an op has, with another batch size; None where it has no list."""
+        whole, other = (
+            p.list_element.get(n) for p, n in zip(self._both, (self.nodes.names[v], self._other[v].name), strict=True)
+        )
+        if whole is None or other is None or whole.shape is None or other.shape is None:
+            return whole
+        name = self.nodes.names[v]
+        sizes = zip(whole.shape, other.shape, strict=True)
+        shape = tuple(a if a == b or a < 0 else self._size(name, a, b, batch) for a, b in sizes)
+        return replace(whole, shape=shape, symbols=None)
+
+    def _size(self, name: str, whole: Any, other: Any, batch: int) -> int:
+        if whole == other:
+            return int(whole)
+        size = int(whole) + Fraction(int(whole) - int(other), self.batches[0] - self.batches[1]) * (
+            batch - self.batches[0]
+        )
+        if size.denominator != 1 or size < 0:
+            raise SplitError(
+                f"{name!r}, where {whole} and {other} stand with {self.batches[0]} and {self.batches[1]} examples",
+                f"a size that is linear in them, for {batch} examples",
+            )
+        return int(size)
+
+    def varying(self, v: int, slot: int) -> tuple[tuple[int, ...] | None, bool]:
+        """Axes of an output that depend on the batch, and whether each of them is a multiple of it."""
+        whole, other = self.shapes(v, slot)
+        if whole is None or other is None or len(whole) != len(other):
+            return None, False
+        axes = tuple(i for i, (a, b) in enumerate(zip(whole, other, strict=True)) if a != b)
+        even = all(
+            whole[i] % self.batches[0] == 0 and whole[i] * self.batches[1] == other[i] * self.batches[0] for i in axes
+        )
+        return axes, even
+
+    def adapt(self, node: Any, v: int, batch: int) -> None:
+        """Gives a copy of op v the attributes of another batch size, in place.
+
+        Raises:
+          SplitError: one differs in another way than a size.
+        """
+        for key, value in self._other[v].attr.items():
+            mine = self.nodes.defs[v].attr[key]
+            if key.startswith("_") or key == "value" or mine == value:
+                continue
+            if value.WhichOneof("value") == "shape" and len(mine.shape.dim) == len(value.shape.dim):
+                for own, a, b in zip(node.attr[key].shape.dim, mine.shape.dim, value.shape.dim, strict=True):
+                    own.size = self._size(node.name, a.size, b.size, batch)
+            elif value.WhichOneof("value") == "i":
+                node.attr[key].i = self._size(node.name, mine.i, value.i, batch)
+            elif key not in ("container", "shared_name"):
+                raise SplitError(f"op {node.name!r}, whose attribute {key!r} depends on the batch size", "a size")
+
+
+def _shape(outputs: Sequence[TensorProperties], slot: int) -> tuple[int, ...] | None:
+    return outputs[slot].shape if slot < len(outputs) else None
+
+
+def same_ops(a: Nodes, b: Nodes, known: Mapping[str, str]) -> dict[str, str]:
+    """Op of one trace -> the same op of another trace of the same program.
+
+    Ops have the same names, but for scopes that a trace makes unique: such ops are matched in their order by type and
+    by what they read.
+
+    Args:
+      a: a trace.
+      b: another.
+      known: arguments and captures of `a` -> those of `b`.
+
+    Raises:
+      SplitError: the traces have different ops.
+    """
+    found = {name: name for name in a.names if name in b.index} | dict(known)
+    taken = set(found.values())
+    left: dict[tuple[Any, ...], list[str]] = {}
+    for v in b.order:
+        if b.names[v] not in taken:
+            left.setdefault(_signature(b, v, None), []).append(b.names[v])
+    for v in a.order:
+        name = a.names[v]
+        if name not in found:
+            others = left.get(_signature(a, v, found))
+            if not others:
+                raise _unlike(a, v)
+            found[name] = others.pop(0)
+    if len(a) != len(b):
+        missing = next(v for v in b.order if b.names[v] not in set(found.values()))
+        raise _unlike(b, missing)
+    for v in a.order:
+        if a.types[v] != b.types[b.index[found[a.names[v]]]]:
+            raise _unlike(a, v)
+    return found
+
+
+def _signature(nodes: Nodes, v: int, found: Mapping[str, str] | None) -> tuple[Any, ...]:
+    """Type and inputs of an op, by the names of the other trace."""
+    inputs = tuple((nodes.names[u] if found is None else found.get(nodes.names[u]), s) for u, s in nodes.data_inputs[v])
+    if nodes.types[v] == "Const":
+        return nodes.types[v], nodes.defs[v].attr["value"].tensor.SerializeToString(deterministic=True)
+    return nodes.types[v], inputs
+
+
+def _unlike(nodes: Nodes, v: int) -> SplitError:
+    return SplitError(
+        f"a step that is another program for another batch size: only one has {nodes.types[v]} {nodes.names[v]!r}",
+        "the same ops for every batch size",
+    )
