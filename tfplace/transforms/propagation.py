@@ -13,16 +13,16 @@ from tfplace.extraction.nodes import Nodes
 from tfplace.transforms.sharding import RULES
 from tfplace.transforms.sharding.layout import size_arithmetic
 from tfplace.transforms.sharding.op_view import OpView, TensorView
-from tfplace.transforms.sharding.registry import Result
+from tfplace.transforms.sharding.registry import Result, words
 from tfplace.transforms.sharding.state import LOCAL, SIZE, WHOLE, ZERO, Kind, Sharding, rows
 from tfplace.transforms.two_sizes import TwoSizes
 
 _ENTERS = ("Enter", "RefEnter")
 _SOURCES = ("Const", "Placeholder", "VarHandleOp")
 _CHOICES = ("Switch", "RefSwitch", "Merge", "RefMerge")
-_KEEP_ZERO = frozenset(
-    ["BroadcastTo", "Cast", "Enter", "Exit", "ExpandDims", "Identity", "NextIteration", "Reshape", "Squeeze", "Switch", "Tile", "Transpose"]
-)
+_KEEP_ZERO = words("""
+BroadcastTo Cast Enter Exit ExpandDims Identity NextIteration Reshape Squeeze Switch Tile Transpose
+""")
 _MAKE_ZERO = frozenset({"EmptyTensorList", "TensorListReserve", "ZerosLike"})
 _DIVISIONS = {"Mul": (-1, (0, 1)), "RealDiv": (1, (1,)), "Div": (1, (1,))}
 """Op type -> the power of the batch size that a constant has which divides by it, and where that may stand."""

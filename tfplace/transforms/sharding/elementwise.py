@@ -5,18 +5,35 @@ from __future__ import annotations
 import dataclasses
 
 from tfplace.transforms.sharding.op_view import OpView
-from tfplace.transforms.sharding.registry import Result, rule
+from tfplace.transforms.sharding.registry import Result, rule, words
 from tfplace.transforms.sharding.state import Kind, Sharding
 
-_UNARY = ["Abs", "Acos", "Acosh", "AsString", "Asin", "Asinh", "Atan", "Atanh", "BesselI0e", "BesselI1e", "Ceil", "CheckNumerics", "ComplexAbs", "Conj", "Cos", "Cosh", "DebugIdentity", "DebugNumericSummary", "DebugNumericSummaryV2", "Digamma", "Elu", "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "Floor", "Imag", "Inv", "Invert", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "Lgamma", "Log", "Log1p", "LogicalNot", "Ndtri", "OnesLike", "Real", "Reciprocal", "Relu", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Square", "StringLength", "StringLower", "StringStrip", "StringToHashBucketFast", "StringToHashBucketStrong", "StringToNumber", "StringUpper", "StaticRegexFullMatch", "StaticRegexReplace", "Tan", "Tanh", "ZerosLike"]
+_UNARY = words("""
+Abs Acos Acosh AsString Asin Asinh Atan Atanh BesselI0e BesselI1e Ceil CheckNumerics ComplexAbs Conj Cos Cosh
+DebugIdentity DebugNumericSummary DebugNumericSummaryV2 Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Imag Inv Invert
+IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p LogicalNot Ndtri OnesLike Real Reciprocal Relu Relu6 Rint Round Rsqrt
+Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Square StringLength StringLower StringStrip StringToHashBucketFast
+StringToHashBucketStrong StringToNumber StringUpper StaticRegexFullMatch StaticRegexReplace Tan Tanh ZerosLike
+""")
 
-_BINARY = ["Atan2", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Complex", "DivNoNan", "EluGrad", "Equal", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "Igamma", "Igammac", "InvGrad", "LeakyReluGrad", "LeftShift", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "Mod", "MulNoNan", "NextAfter", "NotEqual", "Polygamma", "Pow", "ReciprocalGrad", "Relu6Grad", "ReluGrad", "RightShift", "RsqrtGrad", "SeluGrad", "SigmoidGrad", "SoftplusGrad", "SoftsignGrad", "SqrtGrad", "SquaredDifference", "TanhGrad", "TruncateDiv", "TruncateMod", "Xdivy", "Xlog1py", "Xlogy", "Zeta"]
+_BINARY = words("""
+Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex DivNoNan EluGrad Equal FloorDiv FloorMod Greater GreaterEqual Igamma
+Igammac InvGrad LeakyReluGrad LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mod MulNoNan NextAfter
+NotEqual Polygamma Pow ReciprocalGrad Relu6Grad ReluGrad RightShift RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad
+SoftsignGrad SqrtGrad SquaredDifference TanhGrad TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta
+""")
 
-_TERNARY = ["Betainc", "ClipByValue", "SelectV2"]
+_TERNARY = words("""
+Betainc ClipByValue SelectV2
+""")
 
-_LINEAR = ["Add", "AddN", "AddV2", "Bitcast", "Cast", "Identity", "IdentityN", "Neg", "PlaceholderWithDefault", "PreventGradient", "Snapshot", "StopGradient", "Sub"]
+_LINEAR = words("""
+Add AddN AddV2 Bitcast Cast Identity IdentityN Neg PlaceholderWithDefault PreventGradient Snapshot StopGradient Sub
+""")
 
-_PRODUCTS = ["Div", "Mul", "RealDiv"]
+_PRODUCTS = words("""
+Div Mul RealDiv
+""")
 
 
 @rule(*_UNARY, *_BINARY, *_TERNARY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tfplace.transforms.sharding.op_view import OpView
-from tfplace.transforms.sharding.registry import Result, rule
+from tfplace.transforms.sharding.registry import Result, rule, words
 from tfplace.transforms.sharding.state import SIZE, Kind, Sharding, rows
 
 _SHAPES = (Kind.WHOLE, Kind.SIZE)
@@ -300,7 +300,8 @@ def size_arithmetic(op: OpView) -> Result:
     return (SIZE,) * len(op.outputs) if op.type in SIZE_OPS else None
 
 
-SIZE_OPS = frozenset(
-    ["Add", "AddV2", "BroadcastArgs", "BroadcastGradientArgs", "Cast", "ConcatOffset", "ConcatV2", "ExpandDims", "FloorDiv", "GatherV2", "Identity", "Maximum", "Minimum", "Mul", "Neg", "Pack", "Prod", "Reshape", "Slice", "Squeeze", "StridedSlice", "Sub", "Unpack"]
-)
+SIZE_OPS = words("""
+Add AddV2 BroadcastArgs BroadcastGradientArgs Cast ConcatOffset ConcatV2 ExpandDims FloorDiv GatherV2 Identity Maximum
+Minimum Mul Neg Pack Prod Reshape Slice Squeeze StridedSlice Sub Unpack
+""")
 """Ops on sizes whose result is sizes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfplace.transforms.sharding.op_view import OpView
-from tfplace.transforms.sharding.registry import Result, rule
+from tfplace.transforms.sharding.registry import Result, rule, words
 from tfplace.transforms.sharding.state import LOCAL, SUM, WHOLE, Kind
 
 
@@ -76,9 +76,13 @@ def convolution(op: OpView) -> Result:
     return (source,) if source.is_rows and source.axis == 0 and op.ins[1].is_whole else None
 
 
-_FILTER_GRADIENTS = ["Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter"]
+_FILTER_GRADIENTS = words("""
+Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter
+""")
 
-_INPUT_GRADIENTS = ["Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput"]
+_INPUT_GRADIENTS = words("""
+Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput
+""")
 
 
 @rule(*_FILTER_GRADIENTS)
@@ -99,7 +103,12 @@ def input_gradient(op: OpView) -> Result:
     return (gradient,)
 
 
-_IMAGE_BY_IMAGE = ["AdjustContrastv2", "AdjustHue", "AdjustSaturation", "AvgPool", "AvgPool3D", "DepthToSpace", "ExtractImagePatches", "HSVToRGB", "LRN", "LRNGrad", "MaxPool", "MaxPool3D", "MaxPool3DGrad", "MaxPool3DGradGrad", "MaxPoolGrad", "MaxPoolGradGrad", "MaxPoolGradGradV2", "MaxPoolGradV2", "MaxPoolV2", "RGBToHSV", "ResizeArea", "ResizeBicubic", "ResizeBicubicGrad", "ResizeBilinear", "ResizeBilinearGrad", "ResizeNearestNeighbor", "ResizeNearestNeighborGrad", "SpaceToDepth"]
+_IMAGE_BY_IMAGE = words("""
+AdjustContrastv2 AdjustHue AdjustSaturation AvgPool AvgPool3D DepthToSpace ExtractImagePatches HSVToRGB LRN LRNGrad
+MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradGradV2 MaxPoolGradV2
+MaxPoolV2 RGBToHSV ResizeArea ResizeBicubic ResizeBicubicGrad ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor
+ResizeNearestNeighborGrad SpaceToDepth
+""")
 
 
 @rule(*_IMAGE_BY_IMAGE)

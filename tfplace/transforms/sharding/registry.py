@@ -14,6 +14,11 @@ RULES: dict[str, Rule] = {}
 """Op type -> how its outputs are divided if each slice runs it on what it has; None where that would be wrong."""
 
 
+def words(text: str) -> frozenset[str]:
+    """Names that a text holds, apart by spaces."""
+    return frozenset(text.split())
+
+
 def rule(*types: str) -> Callable[[Rule], Rule]:
     """Registers a rule for op types."""
 
