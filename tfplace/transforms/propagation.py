@@ -228,7 +228,7 @@ class _Propagation:
             [self._views[u][slot] for u, slot in inputs],
             self._views[v],
             reading,
-            [self._two.value(u) for u, _ in inputs],
+            [self._two.known(u, slot) for u, slot in inputs],
             local=self._local[v],
         )
         result = RULES[kind](view) if kind in RULES else None

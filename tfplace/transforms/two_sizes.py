@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -64,6 +64,22 @@ class TwoSizes:
         if v not in self._values:
             self._values[v] = tf.make_ndarray(self.nodes.defs[v].attr["value"].tensor)
         return self._values[v]
+
+    def known(self, v: int, slot: int) -> NDArray[Any] | None:
+        """Elements of an output that are known before the run: of constants, and of small integers made of sizes."""
+        if self.nodes.types[v] == "Const":
+            return self.value(v)
+        inputs = self.nodes.data_inputs[v]
+        if self.nodes.types[v] in ("Shape", "ShapeN"):
+            shape = self.shapes(*inputs[slot])[0]
+            return None if shape is None or min(shape, default=0) < 0 else np.array(shape, np.int64)
+        if self.nodes.types[v] in _COMPUTED:
+            given = [self.known(u, at) for u, at in inputs]
+            whole = [value for value in given if value is not None]
+            return _COMPUTED[self.nodes.types[v]](whole, slot) if len(whole) == len(given) else None
+        outputs = self.properties.outputs.get(self.nodes.names[v], [])
+        value = outputs[slot].value if slot < len(outputs) else None
+        return None if value is None else np.array(value, np.int64)
 
     def dtypes(self, v: int) -> list[str]:
         """Dtype names of an op's outputs."""
@@ -175,6 +191,21 @@ class TwoSizes:
                 node.attr[key].i = self._size(node.name, mine.i, value.i, batch)
             elif key not in ("container", "shared_name"):
                 raise SplitError(f"op {node.name!r}, whose attribute {key!r} depends on the batch size", "a size")
+
+
+def _concat_offset(given: Sequence[NDArray[Any]], slot: int) -> NDArray[Any]:
+    """Where a part begins of what is put together along an axis."""
+    axis, parts = int(given[0]), given[1:]
+    out = np.zeros(len(parts[slot]), np.int64)
+    out[axis] = sum(int(part[axis]) for part in parts[:slot])
+    return out
+
+
+_COMPUTED: dict[str, Callable[[Sequence[NDArray[Any]], int], NDArray[Any]]] = {
+    "ConcatOffset": _concat_offset,
+    "FloorMod": lambda given, _: np.mod(*given),
+}
+"""Integers that Grappler leaves to the run, although they are known before it: they say where gradients are cut."""
 
 
 def _shape(outputs: Sequence[TensorProperties], slot: int) -> tuple[int, ...] | None:

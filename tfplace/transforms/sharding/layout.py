@@ -6,7 +6,7 @@ import math
 
 from tfplace.transforms.sharding.op_view import OpView
 from tfplace.transforms.sharding.registry import Result, rule, words
-from tfplace.transforms.sharding.state import SIZE, Kind, Sharding, rows
+from tfplace.transforms.sharding.state import SIZE, WHOLE, Kind, Sharding, rows
 
 _SHAPES = (Kind.WHOLE, Kind.SIZE)
 
@@ -132,7 +132,7 @@ def slice_(op: OpView) -> Result:
     source, begin, shape = op.ins[0], op.ints(1), op.inputs[0].shape
     if source.is_partial and op.only(Kind.WHOLE, among=(1, 2)):
         return (source,)
-    if begin is None or shape is None or not source.is_rows or op.ins[2].kind not in _SHAPES:
+    if begin is None or shape is None or not source.is_rows or not op.only(*_SHAPES, among=(1, 2)):
         return None
     whole = begin[source.axis] == 0 and op.outputs[0].shape is not None
     whole = whole and op.outputs[0].shape[source.axis] == shape[source.axis]  # type: ignore[index]
@@ -283,8 +283,10 @@ def one_hot(op: OpView) -> Result:
 
 @rule("Shape", "ShapeN", "Size", "Rank")
 def shape(op: OpView) -> Result:
-    """Sizes of what the slice has."""
-    return (SIZE,) * len(op.outputs) if op.row_inputs() else None
+    """Sizes of what the slice has, where they depend on the batch."""
+    if not op.row_inputs():
+        return None
+    return tuple(WHOLE if op.inputs[i].varying == () else SIZE for i in range(len(op.outputs)))
 
 
 @rule("EnsureShape")

@@ -42,7 +42,7 @@ class OpView:
       inputs: its data inputs.
       outputs: its outputs.
       shardings: how each input is read.
-      values: constant inputs; None for what is no constant.
+      values: elements of each input with the whole batch, where they are known before the run.
       local: whether statistics over the batch are to be the slice's own here.
     """
 
@@ -85,7 +85,7 @@ class OpView:
         return self.inputs[position].rank
 
     def ints(self, position: int) -> list[int] | None:
-        """Elements of a constant integer input; None if it is no constant."""
+        """Elements of an integer input that are known before the run; None if they are not."""
         value = self.values[position]
         return None if value is None else [int(v) for v in np.asarray(value).ravel()]
 
