@@ -20,8 +20,7 @@ class Constraints:
     optimizer slots too. `OpGraph.layers` has the names; "layer:encoder" covers the layers within. Ops of such a layer
     without a kernel on any device that the rule leaves stay free.
 
-    Of a split step, "layer:NAME" and patterns such as "conv1/*" mean the copies of all slices; "slice2/*" means those of
-    one slice.
+    Of a split step, "layer:NAME" and patterns such as "conv1/*" mean the copies of all slices, "slice2/*" those of one.
 
     Attributes:
       pin: pattern -> the device its ops must be on.
