@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.graph import OpGraph
-from tfplace.core.slices import DRAWS, STATISTICS, Difference, Slices
+from tfplace.core.slices import DRAWS, PER_SLICE, STATISTICS, SYNCHRONIZED, Difference, Slices
 from tfplace.errors import InputError, SplitError
 from tfplace.extraction.batch import as_specs
 from tfplace.extraction.flatten import FlatFunction, flatten
@@ -22,9 +22,6 @@ from tfplace.transforms.propagation import Division, UnsettledError, divide, nam
 from tfplace.transforms.slicing import SlicedGraph, slice_step
 from tfplace.transforms.statistics import normalizing_scopes
 from tfplace.transforms.two_sizes import TwoSizes, same_ops
-
-PER_SLICE = "per_slice"
-SYNCHRONIZED = "synchronized"
 
 
 def split_source(
