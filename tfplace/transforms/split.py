@@ -18,6 +18,7 @@ from tfplace.extraction.nodes import Nodes
 from tfplace.extraction.shapes import Properties, infer
 from tfplace.extraction.sources import Step, step_of
 from tfplace.transforms.batch_specs import Axes, batch_size, resized
+from tfplace.transforms.loop_reads import hoist_reads
 from tfplace.transforms.propagation import Division, UnsettledError, divide, names_in
 from tfplace.transforms.slicing import SlicedGraph, slice_step
 from tfplace.transforms.statistics import normalizing_scopes
@@ -77,7 +78,9 @@ def slice_sizes(slices: int | Sequence[int], examples: int) -> tuple[int, ...]:
 def _trace(step: Step, specs: Any) -> FlatFunction:
     concrete = step.trace(specs)
     refuse_xla(concrete, step.description)
-    return flatten(concrete)
+    flat = flatten(concrete)
+    hoist_reads(flat.graph_def)
+    return flat
 
 
 def _two_sizes(whole: FlatFunction, other: FlatFunction, batches: tuple[int, int]) -> TwoSizes:
