@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tfplace.extraction.nodes import Nodes
@@ -37,12 +38,17 @@ def hoist_reads(graph_def: Any) -> int:
         handle = nodes.names[nodes.data_inputs[v][0][0]]
         before = tuple(text for text in nodes.defs[v].input if text.startswith("^"))
         if (handle, before) not in values:
-            values[handle, before] = _read_before(graph_def, nodes, reads[0], handle, before, set(values.values()))
+            read = graph_def.node.add()
+            read.CopyFrom(nodes.defs[reads[0]])
+            read.name = _free(f"{handle.removesuffix('/resource')}/before_loop", nodes, values.values())
+            del read.input[:]
+            read.input.extend([handle, *before])
+            values[handle, before] = read.name
         nodes.defs[v].input[0] = values[handle, before]
         for carrier in carriers:
             nodes.defs[carrier].attr["T"].type = dtype
-        for read in reads:
-            node = nodes.defs[read]
+        for v_read in reads:
+            node = nodes.defs[v_read]
             node.op = "Identity"
             node.attr.clear()
             node.attr["T"].type = dtype
@@ -68,16 +74,7 @@ def _inside(nodes: Nodes, v: int) -> tuple[list[int], list[int]]:
     return carriers, reads
 
 
-def _read_before(
-    graph_def: Any, nodes: Nodes, read: int, handle: str, before: tuple[str, ...], taken: set[str]
-) -> str:
-    """A read outside of loops, after what the loop waits for."""
-    name = f"{handle.removesuffix('/resource')}/before_loop"
+def _free(name: str, nodes: Nodes, taken: Collection[str]) -> str:
     while name in nodes.index or name in taken:
         name += "_"
-    node = graph_def.node.add()
-    node.CopyFrom(nodes.defs[read])
-    node.name = name
-    del node.input[:]
-    node.input.extend([handle, *before])
     return name

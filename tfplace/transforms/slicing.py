@@ -193,7 +193,7 @@ class _Slicer:
         skip = np.array([each * self._starts[k] // count, 0] if exact else [0, k], np.uint64)
         name = f"{self._held.copy_name(v, k)}/counter"
         by = self._out.constant(f"{name}/skip", original, skip, k)
-        return self._out.op("AddV2", name, original, (counter, by), [TensorProperties(tf.uint64, (2,), None)], k)
+        return self._out.op("AddV2", name, original, (counter, by), [TensorProperties(tf.uint64, (2,), None)], k=k)
 
     def _controls(self, v: int, k: int | None) -> list[str]:
         """Control inputs of an op: of the same slice where there is one, else of all."""
