@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +73,10 @@ class PlacementCallback(_Hooks):
         model.fit(x, y, callbacks=[PlacementCallback()])
 
     It takes the first batch's shapes for the costs, places the whole step (forward, loss, backward, optimizer,
-    metrics), moves the variables, and lets Keras go on as usual. Weights, optimizer state and metrics stay the model's
-    own. A second `fit` keeps the placement unless the model was compiled again or its data have another shape.
+    metrics), moves the variables, and lets Keras go on as usual. With `slices` the batch is split first; batches of
+    another size, such as an epoch's last, are split alike and placed alike. Weights, optimizer state and metrics stay
+    the model's own. A second `fit` keeps the placement unless the model was compiled again or its data have another
+    shape.
 
     Args:
       **options: those of `FitOptions`.
@@ -99,7 +102,7 @@ class PlacementCallback(_Hooks):
     ) -> None:
         first = {"topology": topology, "placer": placer, "budget": budget}
         asked = FitOptions.of("PlacementCallback", {**first, **options}).check()  # `fit` may come hours later
-        self._options = asked.narrowed(SearchOptions, progress=bool(asked.verbose))
+        self._options = asked.narrowed(SearchOptions, progress=bool(asked.verbose), slices=None)
         self._given = None if asked.placement is None else Placement.load(asked.placement)
         self.placement: Placement | None = self._given
         self.graph: OpGraph | None = None
@@ -115,6 +118,8 @@ class PlacementCallback(_Hooks):
         self._drawn: Any = None  # what TensorBoard draws of a tf_keras model
         self._key: Any = None  # the specs and shapes `graph` was read with
         self._fixed = False  # whether the graph takes batches of one shape only
+        self._slices, self._batch_norm = asked.slices, asked.batch_norm
+        self._others: dict[tuple[Any, ...], Placed] = {}  # the split step for batches of other shapes
 
     @property
     def actual(self) -> ActualPlacement | None:
@@ -189,10 +194,13 @@ class PlacementCallback(_Hooks):
             raise
 
     def _train_step(self, data: Any, iterator: Any) -> Any:
+        from tfplace.execution.keras_model import shapes_of
         from tfplace.execution.xla import warn_of_xla
 
         if self._active:
             assert self._placed is not None
+            if self._slices is not None and shapes_of(data) != self._key[1]:
+                return self._for_shapes(data)(data)
             self._check_shapes(data)
             if not self._placed.stands:  # a placed fit in between, of layers that it shares, took its variables home
                 self._placed.replace(self._placed.placement)
@@ -216,6 +224,7 @@ class PlacementCallback(_Hooks):
             self._placed.replace(self.placement)
             return self._placed
         self._placed, self._key = None, key
+        self._others.clear()
         self.graph = self._read(spec, data)
         self.placement = self._decide(self.graph) if self._given is None else self._fit_given(data)
         self._say(self.placement.summary())
@@ -225,17 +234,56 @@ class PlacementCallback(_Hooks):
         return self._placed
 
     def _read(self, spec: Any, data: Any) -> OpGraph:
-        """The training step as traced from `spec`, its sizes those of the batch `data`."""
+        """The training step as traced from `spec`, its sizes those of the batch `data`; split, if that is wanted."""
         from tfplace.execution.keras_model import shapes_of
         from tfplace.extraction.function import graph_from_function
         from tfplace.extraction.keras_model import trace_keras_step
 
+        if self._slices is not None:
+            return self._split(data, self._slices)
         name = self.model.name
         concrete = trace_keras_step(self.model, spec, training=True)
         description = f"Keras model {name!r}, training step"
         return graph_from_function(
             concrete, name=name, description=description, shapes=shapes_of(data), model=self.model
         )
+
+    def _split(self, data: Any, slices: int | Sequence[int]) -> OpGraph:
+        """The training step in slices of the batch `data`, which is left whole if it has fewer examples than slices."""
+        from tfplace.extraction.batch import as_specs
+        from tfplace.extraction.sources import extract_source
+        from tfplace.transforms.batch_specs import batch_size
+        from tfplace.transforms.split import slice_sizes, split_source
+
+        if isinstance(slices, int):
+            examples = batch_size(as_specs(data))
+            slices = (examples,) if examples < slices else slice_sizes(slices, examples)
+        if len(slices) == 1:
+            return extract_source(self.model, data, training=True)
+        return split_source(self.model, data, slices, batch_norm=self._batch_norm, training=True)
+
+    def _for_shapes(self, data: Any) -> Placed:
+        """The step for a batch of another shape than the first one's, placed like that."""
+        from tfplace.execution.keras_model import shapes_of
+        from tfplace.execution.other_batch import placement_for_other_batch
+        from tfplace.execution.placed import apply_placement
+        from tfplace.extraction.batch import as_specs
+        from tfplace.transforms.batch_specs import batch_size
+        from tfplace.transforms.split import sizes_alike
+
+        assert self.graph is not None
+        assert self.placement is not None
+        shapes = tuple(shapes_of(data))
+        if shapes not in self._others:
+            whole = (batch_size(as_specs(data)),)
+            sizes = whole if self.graph.slices is None else sizes_alike(self.graph.slices.sizes, whole[0])
+            graph = self._split(data, sizes)
+            placement = placement_for_other_batch(self.placement, self.graph, graph)
+            self._others[shapes] = apply_placement(graph, placement, devices=self._devices)
+        other = self._others[shapes]
+        if not other.stands:
+            other.replace(other.placement)
+        return other
 
     def _decide(self, graph: OpGraph) -> Placement:
         from tfplace.api import place

@@ -324,7 +324,7 @@ class FitOptions(SearchOptions):
     """Everything that `PlacementCallback` can be told. Its placements are simulated."""
 
     title: ClassVar[str] = "Fit"
-    left_out: ClassVar[tuple[str, ...]] = ("slices", "batch_norm", "evaluator", "progress")
+    left_out: ClassVar[tuple[str, ...]] = ("evaluator", "progress")
 
     verbose: int = option(1, "0 prints nothing, 1 the placement's summary and what TensorFlow moved", recorded=False)
     devices: Mapping[str, str] | None = option(

@@ -37,6 +37,8 @@ MODEST = (
 
 BEAT_SINGLES = ("annealing", "auto", "brkga", "cross_entropy", "hill_climbing", "local_search")
 HERE = (*MODEST, *BEAT_SINGLES, "exact", "single")
+OF_SLICES = ("data_parallel",)
+"""Place split steps only; see `tests/placers/test_data_parallel`."""
 VARIANTS = {"gdp_scratch", "placeto_scratch", "placeto_untrained", "untrained"}
 """Of a placer that is tested: what it is compared with."""
 
@@ -93,7 +95,7 @@ class TestSingle(PlacerSuite):
 
 def test_every_built_in_placer_is_here():
     """A new one is added to this list or to that of policies."""
-    assert sorted([*HERE, *POLICIES, *VARIANTS]) == sorted(PLACERS)
+    assert sorted([*HERE, *OF_SLICES, *POLICIES, *VARIANTS]) == sorted(PLACERS)
 
 
 PACKAGES = {"exact": "ortools", "scotch": "pyscotch"}

@@ -163,6 +163,8 @@ class _Portfolio:
             name = f"given {i + 1}"
             self.found.append(_Found(name, self.context.key(devices), devices, name))
         members = PIPELINE_MEMBERS if self.pipelined else MEMBERS
+        if self.context.problem.graph.slices is not None:
+            members = ("data_parallel", *members)
         for name in members if self.learned else [name for name in members if name != POLICY]:
             if self.found and (self.settled() or self.context.spent >= _CONSTRUCTION):
                 break
