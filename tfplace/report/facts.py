@@ -209,11 +209,19 @@ def verdict(placement: Placement) -> str:
         )
     same = _same(placement.cost, cost)
     if _ratio(cost, placement.cost) > 1 + same:
-        return f"{_times(_ratio(cost, placement.cost))} faster than the best single device ({name})"
+        return f"{_times(_ratio(cost, placement.cost))} faster than {_alone(placement)} ({name})"
     if _ratio(placement.cost, cost) > 1 + same:
         slower = _times(_ratio(placement.cost, cost))
-        return f"stay on {name}: this placement is {slower} slower than the best single device"
+        return f"stay on {name}: this placement is {slower} slower than {_alone(placement)}"
     return f"stay on {name}: no faster placement was found"
+
+
+def _alone(placement: Placement) -> str:
+    """What is compared with; a step that is not split has fewer ops and may be faster on one device."""
+    slices = None if placement.problem is None else placement.problem.graph.slices
+    if slices is None:
+        return "the best single device"
+    return f"all {len(slices.sizes)} slices on the best single device"
 
 
 def baseline_order(placement: Placement) -> list[tuple[str, StepCost]]:
