@@ -29,6 +29,7 @@ class TwoSizes:
       names: op of the step -> the same op of the other; see `same_ops`.
       properties: of both.
       batches: examples of both.
+      slices: [K] examples of each slice that the step is to have.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class TwoSizes:
         names: Mapping[str, str],
         properties: tuple[Properties, Properties],
         batches: tuple[int, int],
+        slices: Sequence[int],
     ) -> None:
         self.nodes = nodes
         self.batches = batches
+        self.slices = tuple(slices)
         self.properties = properties[0]
         self._both = properties
         self._other = [other.defs[other.index[names[name]]] for name in nodes.names]
@@ -64,6 +67,13 @@ class TwoSizes:
         if v not in self._values:
             self._values[v] = tf.make_ndarray(self.nodes.defs[v].attr["value"].tensor)
         return self._values[v]
+
+    def values(self, v: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Values of a constant with both batch sizes; None of anything else."""
+        whole = self.value(v)
+        if whole is None:
+            return None
+        return whole, tf.make_ndarray(self._other[v].attr["value"].tensor) if v in self.differing else whole
 
     def dtypes(self, v: int) -> list[str]:
         """Dtype names of an op's outputs."""
@@ -99,6 +109,18 @@ class TwoSizes:
             raise SplitError(f"constant {name!r}, which depends on the batch size in an unknown way", "1 / examples")
         scale = (batch / self.batches[0]) ** power
         return np.asarray(whole * scale, whole.dtype)
+
+    def is_size(self, v: int) -> bool:
+        """Whether a constant that differs holds integers that every slice can have its own of."""
+        whole = self.value(v)
+        if whole is None or whole.dtype.kind not in "iu":
+            return False
+        try:
+            for examples in self.slices:
+                self.value_at(v, examples)
+        except SplitError:  # such as the square of the batch size
+            return False
+        return True
 
     def power(self, v: int) -> int | None:
         """The power of the batch size that a constant's elements are proportional to; None if there is none."""

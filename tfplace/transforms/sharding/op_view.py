@@ -42,7 +42,8 @@ class OpView:
       inputs: its data inputs.
       outputs: its outputs.
       shardings: how each input is read.
-      values: constant inputs; None for what is no constant.
+      values: constant inputs, with the whole batch and with the other one; None for what is no constant.
+      batch: examples of the whole batch.
       local: whether statistics over the batch are to be the slice's own here.
     """
 
@@ -52,7 +53,8 @@ class OpView:
         inputs: Sequence[TensorView],
         outputs: Sequence[TensorView],
         shardings: Sequence[Sharding],
-        values: Sequence[NDArray[Any] | None],
+        values: Sequence[tuple[NDArray[Any], NDArray[Any]] | None],
+        batch: int,
         *,
         local: bool = False,
     ) -> None:
@@ -61,6 +63,7 @@ class OpView:
         self.outputs = outputs
         self.ins = tuple(shardings)
         self.values = values
+        self.batch = batch
         self.local = local
 
     @property
@@ -86,8 +89,13 @@ class OpView:
 
     def ints(self, position: int) -> list[int] | None:
         """Elements of a constant integer input; None if it is no constant."""
-        value = self.values[position]
-        return None if value is None else [int(v) for v in np.asarray(value).ravel()]
+        values = self.values[position]
+        return None if values is None else [int(v) for v in np.asarray(values[0]).ravel()]
+
+    def is_fixed(self, position: int, i: int) -> bool:
+        """Whether element i of a constant input is the same for every batch size; False if it is no constant."""
+        values = self.values[position]
+        return values is not None and bool(values[0].ravel()[i] == values[1].ravel()[i])
 
     def row_inputs(self) -> list[int]:
         """Positions of the inputs that are rows."""
