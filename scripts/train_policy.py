@@ -8,6 +8,11 @@ The graphs are those of scripts/make_families.py, FAMILY_INDEX.npz, and of scrip
 learn from, then goes on by reinforcement. Every so often it is examined on the graphs that are held out: step seconds
 over those of the best known placement, of what comes first (`once`), of the best with draws, and of a mean draw;
 simulated. The same command goes on where it was stopped.
+
+    python scripts/train_policy.py --policy=placeto --graphs=graphs --out=out/anew --examine_only=placeto.npz
+
+examines weights that were trained by an earlier version: the command in their card, with --examine_only. It needs the
+graphs that are held out, and changes nothing but the card.
 """
 
 from __future__ import annotations
@@ -16,9 +21,9 @@ import dataclasses
 import functools
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
@@ -31,10 +36,15 @@ from tfplace.comparison.cells import Case  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
 from tfplace.errors import UnknownNameError  # noqa: E402
 from tfplace.files import check_writable, write_whole  # noqa: E402
+from tfplace.learned.training.pretrained import Pretrained  # noqa: E402
 from tfplace.pretraining.corpus import Entry, held_out  # noqa: E402
 from tfplace.registry import Registry  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
 from tfplace.version import VERSION  # noqa: E402
+
+if TYPE_CHECKING:
+    from tfplace.pretraining.student import Teaching
+    from tfplace.pretraining.trainable import Trainable
 
 _POLICY = flags.DEFINE_enum("policy", "placeto", ["placeto", "gdp"], "Which one.")
 _GRAPHS = flags.DEFINE_string("graphs", None, "Directory of extracted graphs.", required=True)
@@ -50,6 +60,9 @@ _REINFORCE_RATE = flags.DEFINE_float("reinforce_rate", 5e-4, "The same of reinfo
 _BATCH = flags.DEFINE_integer("batch", 2, "Graphs an update learns from.", 1)
 _CURRICULUM = flags.DEFINE_bool("curriculum", True, "Whether topologies come one after the other.")
 _EXAMINE = flags.DEFINE_integer("examine", 500, "Updates between examinations.", 1)
+_EXAMINE_ONLY = flags.DEFINE_string(
+    "examine_only", None, "Weights to examine instead of training; give the flags of the command in their card."
+)
 _TEACHER = flags.DEFINE_integer("teacher", 10_000, "Evaluations that `auto` has for a best known placement.", 1)
 _TEACHER_GROUPS = flags.DEFINE_integer("teacher_groups", 256, "What it places; 0: every unit by itself.", 0)
 _WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
@@ -70,21 +83,28 @@ _PUPILS = {
 def main(argv: list[str]) -> None:
     """Trains, and writes the weights with their card."""
     with script(argv):
-        _train()
+        _run()
 
 
-def _train() -> None:
+def _run() -> None:
     load_tensorflow(gpus=False)
-    from tfplace.engines.process_workers import ProcessEngine
     from tfplace.pretraining.card import card_text
-    from tfplace.pretraining.student import Teaching
-    from tfplace.pretraining.training import Course, Training
 
-    out = Path(_OUT.value)
-    path = Path(_WEIGHTS.value) if _WEIGHTS.value else out / "weights.npz"
+    path = Path(_WEIGHTS.value or Path(_OUT.value) / "weights.npz")
     if path.suffix != ".npz":
         raise SystemExit(f"--weights={path}; expected a file that ends in .npz, beside which its card is written.")
     check_writable(path)  # before anything takes long
+    with Stages(quiet=False) as stages:
+        trained = _examined(stages) if _EXAMINE_ONLY.value else _trained(stages)
+    trained.save(path)
+    write_whole(path.with_suffix(".md"), card_text(trained))
+    print(path)
+
+
+def _trained(stages: Stages) -> Pretrained:
+    from tfplace.engines.process_workers import ProcessEngine
+    from tfplace.pretraining.training import Course, Training
+
     course = Course(
         imitate=_IMITATE.value,
         reinforce=_REINFORCE.value,
@@ -95,36 +115,53 @@ def _train() -> None:
         examine=_EXAMINE.value,
         seed=_SEED.value,
     )
-    known = Path(_KNOWN.value) if _KNOWN.value else out / "known"
-    teaching = Teaching(known, groups=_TEACHER_GROUPS.value, evaluations=_TEACHER.value)
-    trainable = functools.partial(Registry("policy", _PUPILS)[_POLICY.value], seed=_SEED.value, **_settings())
-    with Stages(quiet=False) as stages:
-        shown = _Shown(stages)
-        training = Training(
-            _entries(),
-            trainable,
-            _POLICY.value,
-            course=course,
-            teaching=teaching,
-            folder=out,
-            engine=ProcessEngine(_WORKERS.value),
-            shown=shown,
-        )
-        try:
-            learned = training.go()
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"Stopped after {training.update} updates; run the same command again to resume."
-            ) from None
+    training = Training(
+        _entries(),
+        _pupil(),
+        _POLICY.value,
+        course=course,
+        teaching=_teaching(),
+        folder=Path(_OUT.value),
+        engine=ProcessEngine(_WORKERS.value),
+        shown=_Shown(stages),
+    )
+    try:
+        learned = training.go()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"Stopped after {training.update} updates; run the same command again to resume."
+        ) from None
     made = {
         "command": command("scripts/train_policy.py", _FILES),
         "tfplace": VERSION,
         "python": platform.python_version(),
     }
-    trained = dataclasses.replace(learned, card={**made, **learned.card})
-    trained.save(path)
-    write_whole(path.with_suffix(".md"), card_text(trained))
-    print(path)
+    return dataclasses.replace(learned, card={**made, **learned.card})
+
+
+def _examined(stages: Stages) -> Pretrained:
+    from tfplace.engines.process_workers import ProcessEngine
+    from tfplace.pretraining.examination import examined_anew
+
+    return examined_anew(
+        Pretrained.load(_EXAMINE_ONLY.value, _POLICY.value),
+        _entries(),
+        _pupil(),
+        teaching=_teaching(),
+        engine=ProcessEngine(_WORKERS.value),
+        shown=_Shown(stages),
+    )
+
+
+def _pupil() -> Callable[[], Trainable[Any]]:
+    return functools.partial(Registry("policy", _PUPILS)[_POLICY.value], seed=_SEED.value, **_settings())
+
+
+def _teaching() -> Teaching:
+    from tfplace.pretraining.student import Teaching
+
+    known = Path(_KNOWN.value or Path(_OUT.value) / "known")
+    return Teaching(known, groups=_TEACHER_GROUPS.value, evaluations=_TEACHER.value)
 
 
 def _settings() -> dict[str, Any]:
@@ -175,7 +212,8 @@ def _entries() -> list[Entry]:
         Topology.preset(topology)  # says which there are
     entries = []
     for name, family, test in graphs:
-        path = extracted(_GRAPHS.value, name)
+        needed = test or not _EXAMINE_ONLY.value
+        path = extracted(_GRAPHS.value, name) if needed else Path(_GRAPHS.value, f"{name}.npz")
         topologies = [*learned, *(unseen if test else [])]
         entries += [Entry(path, Case(name, topology), family, test) for topology in topologies]
     return entries

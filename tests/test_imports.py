@@ -42,4 +42,6 @@ def test_every_module_can_be_imported_under_a_name():
         if found.name != "tfplace.__main__":
             exec(f"import {found.name} as module", names := {})
             assert names["module"].__name__ == found.name
-    assert all(callable(getattr(tfplace, name)) for name in ("extract", "apply", "compare", "simulate", "place"))
+    assert all(
+        callable(getattr(tfplace, name)) for name in ("extract", "apply", "compare", "simulate", "split", "place")
+    )

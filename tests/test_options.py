@@ -8,7 +8,9 @@ import pytest
 
 import tfplace
 from tfplace.cli.compare import compare_command
+from tfplace.cli.extract import ExtractFlags, extract_command
 from tfplace.cli.flags import CompareFlags, PlaceFlags
+from tfplace.cli.memory import MemoryFlags, memory_command
 from tfplace.cli.option_tables import option_table, written
 from tfplace.cli.place import place_command
 from tfplace.core.constraints import Constraints
@@ -17,7 +19,7 @@ from tfplace.cost.profile import DeviceProfile, Profile
 from tfplace.engines.process_workers import ProcessEngine
 from tfplace.errors import InputError, UnknownOptionError
 from tfplace.keras import PlacementCallback
-from tfplace.options import CompareOptions, FitOptions, SearchOptions
+from tfplace.options import CompareOptions, FitOptions, SearchOptions, SplitOptions
 from tfplace.testing import random_problem
 
 SURFACES = [(tfplace.place, SearchOptions), (tfplace.compare, CompareOptions), (PlacementCallback, FitOptions)]
@@ -55,8 +57,23 @@ def test_commands_have_every_option_with_its_default(command, flags, options):
     assert {one.default for one in command.params} == {None}  # what is not given is the field's own default
 
 
-def test_the_callback_lacks_only_what_fit_decides():
-    assert {*SearchOptions.declared()} - {*FitOptions.declared()} == {"evaluator", "progress"}
+@pytest.mark.parametrize("function", [tfplace.extract, tfplace.memory])
+def test_whatever_reads_a_model_has_the_options_of_splitting(function):
+    found, told = inspect.signature(function).parameters, " ".join(inspect.getdoc(function).split())
+    for name, declared in SplitOptions.declared().items():
+        assert found[name].default == declared.default, name
+        assert f"{name}: {declared.text}." in told
+
+
+@pytest.mark.parametrize(("command", "flags"), [(extract_command, ExtractFlags), (memory_command, MemoryFlags)])
+def test_so_have_the_commands_that_read_one(command, flags):
+    assert {*SplitOptions.declared()} < {param.name for param in command.params}
+    assert flags().narrowed(SplitOptions) == SplitOptions()
+
+
+def test_the_callback_lacks_only_what_fit_decides_and_slices():
+    lacking = {"evaluator", "progress", "slices", "batch_norm"}
+    assert {*SearchOptions.declared()} - {*FitOptions.declared()} == lacking
 
 
 CHANGES = {
@@ -68,6 +85,8 @@ CHANGES = {
     "asynchronous": {"controllers": 2, "asynchronous": True},
     "weights": {"weights": __file__},
     "fine_tune": {"fine_tune": 3},
+    "slices": {"slices": (12, 4)},
+    "batch_norm": {"slices": 2, "batch_norm": "synchronized"},
 }
 ELSEWHERE = {"topology", "profile", "constraints", "max_memory", "budget", "evaluator", "objective", "init"}
 """A run directory records what comes of these: the problem's fingerprint, the evaluator's own words and so on."""
@@ -82,6 +101,13 @@ def test_a_run_directory_records_every_option_that_makes_another_search():
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_option_is_another_record(name):
     assert SearchOptions(**CHANGES[name]).record()[name] != SearchOptions().record()[name]
+
+
+def test_slices_are_recorded_as_json_reads_them_and_those_of_a_whole_batch_not_at_all():
+    for slices in (4, (12, 4), None):
+        kept = SearchOptions(slices=slices, batch_norm="synchronized").check().record()
+        assert json.loads(json.dumps(kept)) == kept
+    assert SearchOptions(slices=1, batch_norm="synchronized").check().record() == SearchOptions().record()
 
 
 def test_equal_options_resume_and_the_option_that_differs_is_named(problem, tmp_path):
@@ -152,6 +178,10 @@ WRONG = [
     ({"max_memory": {"GPU:7": "1GiB"}, "topology": "2xP100"}, "'GPU:7'", "GPU:1", ""),
     ({"max_memory": {"GPU:0": "some"}}, "some", "a size", ""),
     ({"max_memory": "1GiB"}, "max_memory='1GiB'", "a dict", ""),
+    ({"slices": 0}, "slices=0", "examples of each", ""),
+    ({"slices": "4"}, "slices='4'", "examples of each", ""),
+    ({"slices": (3, 0)}, "slices=(3, 0)", "examples of each", ""),
+    ({"batch_norm": "none"}, "batch_norm='none'", "'synchronized'", ""),
 ]
 
 
@@ -173,6 +203,17 @@ def test_wrong_comparisons_are_refused_before_the_model_is_read(wrong, received)
     with pytest.raises(InputError) as refused:
         tfplace.compare("no model", **wrong)
     assert received in refused.value.received
+
+
+def test_slices_of_what_has_the_sizes_of_one_batch_are_refused(problem, tmp_path):
+    problem.save(tmp_path / "p.npz")
+    for function in (tfplace.place, tfplace.compare, tfplace.memory):
+        for source, what in ((problem, "a problem"), (problem.graph, "the graph"), (tmp_path / "p.npz", "the file")):
+            with pytest.raises(InputError) as refused:
+                function(source, slices=2)
+            assert "slices" in refused.value.received and what in refused.value.received
+    whole = {"placer": "single", "budget": 2, "progress": False}
+    assert tfplace.place(problem, slices=1, **whole).diff(tfplace.place(problem, **whole)) == {}
 
 
 def test_checked_options_have_files_read_and_are_what_they_were(problem, tmp_path):

@@ -21,6 +21,7 @@ PUBLIC = [
     "memory",
     "place",
     "simulate",
+    "split",
 ]
 
 

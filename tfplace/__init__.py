@@ -19,7 +19,7 @@ from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import InfeasibleError, TfplaceError
-from tfplace.sources import extract, formulate
+from tfplace.sources import extract, formulate, split
 from tfplace.version import VERSION
 
 __version__ = VERSION
@@ -42,4 +42,5 @@ __all__ = [
     "memory",
     "place",
     "simulate",
+    "split",
 ]

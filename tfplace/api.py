@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
+from tfplace.core.slices import PER_SLICE
 from tfplace.core.stepcost import MEASURED, SIMULATED, StepCost
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.option_fields import described
-from tfplace.options import CompareOptions, SearchOptions
+from tfplace.options import CompareOptions, ProblemOptions, SearchOptions, SplitOptions
 from tfplace.sources import graph_of, problem_of
 
 if TYPE_CHECKING:
@@ -56,8 +57,22 @@ def place(
       MissingExtraError: a package that the placer or TensorBoard needs is not installed; says how to install it.
     """
     asked = SearchOptions.of("tfplace.place", {"topology": topology, **options}).check()
-    problem = problem_of(source, asked.topology, batch, asked.constraints, asked.max_memory, profile=asked.profile)
+    problem = _asked_problem(source, batch, asked)
     return place_problem(problem, asked, batch)
+
+
+def _asked_problem(source: Any, batch: Any, asked: ProblemOptions) -> Problem:
+    """What checked options say is placed."""
+    return problem_of(
+        source,
+        asked.topology,
+        batch,
+        asked.constraints,
+        asked.max_memory,
+        profile=asked.profile,
+        slices=asked.slices,
+        batch_norm=asked.batch_norm,
+    )
 
 
 def place_problem(problem: Problem, options: SearchOptions, batch: Any = None) -> Placement:
@@ -115,7 +130,7 @@ def compare(
     from tfplace.report.progress import Stages
 
     asked = CompareOptions.of("tfplace.compare", {"topology": topology, **options}).check()
-    problem = problem_of(source, asked.topology, batch, asked.constraints, asked.max_memory, profile=asked.profile)
+    problem = _asked_problem(source, batch, asked)
     with Stages(quiet=not asked.progress, only_bar=True) as stages:
         return compare_problem(problem, asked, stages)
 
@@ -175,8 +190,15 @@ def _evaluator(
     return made, ours
 
 
+@described(SplitOptions)
 def memory(
-    source: Any, topology: Topology | str | Path | None = None, *, batch: Any = None, device: str | None = None
+    source: Any,
+    topology: Topology | str | Path | None = None,
+    *,
+    batch: Any = None,
+    device: str | None = None,
+    slices: int | Sequence[int] | None = None,
+    batch_norm: str = PER_SLICE,
 ) -> StepMemory:
     """What a training step needs of one device's memory, and for what; simulated, nothing is searched or run.
 
@@ -185,6 +207,8 @@ def memory(
       topology: the devices, as in `formulate`.
       batch: as in `extract`.
       device: one of them, by name; by default the first accelerator, or the first device if there is none.
+      slices: see `SplitOptions`.
+      batch_norm: see `SplitOptions`.
 
     Returns:
       The peak, what it consists of (weights, optimizer slots, activations, gradients, ...) and the ten largest tensors.
@@ -195,7 +219,7 @@ def memory(
     """
     from tfplace.report.step_memory import step_memory
 
-    return step_memory(problem_of(source, topology, batch, None, None), device)
+    return step_memory(problem_of(source, topology, batch, None, None, slices=slices, batch_norm=batch_norm), device)
 
 
 def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, str]) -> StepCost:

@@ -18,6 +18,7 @@ from tfplace.core.engine import Controllers
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
+from tfplace.core.slices import BATCH_NORMS, PER_SLICE
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, THROUGHPUT
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
@@ -51,8 +52,40 @@ def _digest(options: SearchOptions) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _read_slices(flag: str, text: str) -> int | tuple[int, ...]:
+    """How many slices, or the examples of each."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise InputError(f"{flag}={text}", f"{flag}=NUMBER, or the examples of each slice such as {flag}=12,12,4,4")
+    return int(text) if len(parts) == 1 else tuple(map(int, parts))
+
+
 @dataclass(frozen=True, kw_only=True)
-class ProblemOptions(Options):
+class SplitOptions(Options):
+    """Into which slices the batch of a step is split before it is placed."""
+
+    title: ClassVar[str] = "Model"
+
+    slices: int | Sequence[int] | None = option(
+        None,
+        "Split the batch into so many slices, or into slices of so many examples each, whose ops are placed one by one",
+        unset="none",
+        page="slices.md",
+        form="NUMBER|EXAMPLES,...",
+        read=_read_slices,
+        recorded=lambda options: list(options.slices) if isinstance(options.slices, tuple) else options.slices,
+    )
+    batch_norm: str = option(
+        PER_SLICE,
+        f"Statistics of BatchNorm in a split step: {' or '.join(BATCH_NORMS)} (over the batch)",
+        page="slices.md",
+        form="NAME",
+        recorded=lambda options: None if options.slices is None else options.batch_norm,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemOptions(SplitOptions):
     """What is placed on which devices, by what rules, and for how long: what placing and comparing share."""
 
     title: ClassVar[str] = "Problem"
@@ -291,7 +324,7 @@ class FitOptions(SearchOptions):
     """Everything that `PlacementCallback` can be told. Its placements are simulated."""
 
     title: ClassVar[str] = "Fit"
-    left_out: ClassVar[tuple[str, ...]] = ("evaluator", "progress")
+    left_out: ClassVar[tuple[str, ...]] = ("slices", "batch_norm", "evaluator", "progress")
 
     verbose: int = option(1, "0 prints nothing, 1 the placement's summary and what TensorFlow moved", recorded=False)
     devices: Mapping[str, str] | None = option(

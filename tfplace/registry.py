@@ -114,6 +114,7 @@ PLACERS = Registry(
         "contiguous": "tfplace.placers.contiguous:Contiguous",
         "critical_path": "tfplace.placers.critical_path:CriticalPath",
         "cross_entropy": "tfplace.placers.cross_entropy:CrossEntropy",
+        "data_parallel": "tfplace.placers.data_parallel:DataParallel",
         "etf": "tfplace.placers.etf:Etf",
         "exact": "tfplace.placers.exact:Exact",
         "expert": "tfplace.placers.expert:Expert",

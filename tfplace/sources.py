@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,25 @@ from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
+from tfplace.core.slices import PER_SLICE, checked_slices
 from tfplace.core.topology import Topology
-from tfplace.errors import InputError, SourceError
+from tfplace.errors import InputError, SourceError, SplitError
 from tfplace.io.archive import is_archive, load
+from tfplace.option_fields import described
+from tfplace.options import SplitOptions
 
 if TYPE_CHECKING:
     from tfplace.cost.profile import Profile
 
 
+@described(SplitOptions)
 def extract(
     source: Any,
     batch: Any = None,
     *,
+    slices: int | Sequence[int] | None = None,
+    batch_axis: int | Mapping[int, int | None] = 0,
+    batch_norm: str = PER_SLICE,
     training: bool | None = None,
     fetches: str | tuple[str, ...] | None = None,
     name: str | None = None,
@@ -37,6 +44,9 @@ def extract(
         (`.npz`), whose graph is loaded as it is, without TensorFlow.
       batch: what one step is given, as arrays or `tf.TensorSpec`s: for Keras `(x, y)`, `(x, y, sample_weight)` or `x`;
         for a function its arguments as a tuple. Needed unless the source already has concrete input shapes.
+      slices: see `SplitOptions`.
+      batch_axis: see `split`.
+      batch_norm: see `SplitOptions`.
       training: Keras models only: the training step (forward, loss, backward, optimizer, metrics) or inference. By
         default training if the model is compiled.
       fetches: of graph files the name or names of the ops the step must run; by default the file's `train_op`
@@ -46,7 +56,16 @@ def extract(
 
     Raises:
       SourceError: the source or the batch cannot be read as a graph; says why and what would do.
+      SplitError: the step cannot be split; see `split`.
     """
+    wanted = checked_slices(slices)
+    if wanted is not None:
+        _refuse_whole(source)
+        from tfplace.transforms.split import split_source
+
+        return split_source(
+            source, batch, wanted, batch_axis=batch_axis, batch_norm=batch_norm, training=training, name=name
+        )
     if is_archive(source):
         if not (batch is None and training is None and fetches is None):
             raise SourceError(
@@ -63,6 +82,70 @@ def extract(
     from tfplace.extraction.sources import extract_source
 
     return extract_source(source, batch, training=training, fetches=fetches, name=name)
+
+
+def split(
+    source: Any,
+    slices: int | Sequence[int],
+    batch: Any = None,
+    *,
+    batch_axis: int | Mapping[int, int | None] = 0,
+    batch_norm: str = PER_SLICE,
+    training: bool | None = None,
+    name: str | None = None,
+) -> OpGraph:
+    """Reads a step whose batch is split: ops on examples stand once for each slice, to be placed slice by slice.
+
+    Weights stay single, and the slices' gradients are added up before they are applied, so that one step of the split
+    graph does what one of the whole graph does. Data parallelism, pipelines and their mixtures are placements of it.
+
+        graph = tfplace.split(model, 4, (x, y))
+        placement = tfplace.place(graph, "4xP100")
+        print(graph.slices)  # 4 slices of 8 examples: same numbers up to summation order
+
+    Args:
+      source: a compiled Keras 3 or tf_keras model, or a `tf.function`: what can be traced for other batch sizes too.
+      slices: how many, as equal as can be; 1 leaves the step whole. Or the examples of each, such as `[12, 12, 4, 4]`,
+        which add up to the batch.
+      batch: as in `extract`.
+      batch_axis: which axis of the inputs counts examples. Or input -> axis, by an input's number in the flattened
+        batch from 0 on: 0 for inputs that are left out, None for one that every slice gets whole.
+      batch_norm: "per_slice": layers that normalize by statistics over the batch take those of each slice, as under
+        data parallelism; "synchronized": those of the batch, for which the slices wait for one another.
+      training: as in `extract`.
+      name: as in `extract`.
+
+    Returns:
+      The graph. `slices.verdict` says whether its numbers are those of the unsplit step but for the order of sums, and
+      `slices.gathered` which ops are given all examples at once.
+
+    Raises:
+      SplitError: the source is a file, a graph or a `ConcreteFunction`, whose batch size is fixed; an input lacks the
+        batch axis; there are too few examples; or the step is another program for another batch size.
+      SourceError: the source or the batch cannot be read as a graph.
+    """
+    return extract(
+        source, batch, slices=slices, batch_axis=batch_axis, batch_norm=batch_norm, training=training, name=name
+    )
+
+
+def _refuse_whole(source: Any) -> None:
+    """Refuses to split what has one batch size.
+
+    Raises:
+      SplitError: it is a file or a graph.
+    """
+    if isinstance(source, str | Path):
+        what = f"the file {str(source)!r}"
+    elif isinstance(source, OpGraph):
+        what = f"the graph {source.name!r}"
+    else:
+        return
+    raise SplitError(
+        f"slices of {what}, which has the sizes of one batch",
+        "a Keras model or a tf.function, which can be traced for slices too",
+        "Split where the model is: tfplace.extract(model, batch, slices=4).save(path) keeps the split graph.",
+    )
 
 
 def formulate(
@@ -138,28 +221,36 @@ def problem_of(
     max_memory: Mapping[str, int | str] | None,
     *,
     profile: Profile | str | Path | None = None,
+    slices: int | Sequence[int] | None = None,
+    batch_norm: str = PER_SLICE,
 ) -> Problem:
     """What is placed; see `tfplace.place`."""
     from tfplace.group.dnn_partitioning import is_workload, load_workload
 
+    if checked_slices(slices) is not None:
+        _refuse_whole(source)
     if is_archive(source) and batch is None:
         source = load(source)
     elif is_workload(source):
         source = load_workload(source)
     if isinstance(source, Problem):
-        _nothing_beside(topology=topology, batch=batch, constraints=constraints, max_memory=max_memory, profile=profile)
+        given = {"topology": topology, "batch": batch, "constraints": constraints, "max_memory": max_memory}
+        _nothing_beside(**given, profile=profile, slices=checked_slices(slices))
         return source
-    return formulate(graph_of(source, batch), topology, constraints=constraints, max_memory=max_memory, profile=profile)
+    graph = graph_of(source, batch, slices=slices, batch_norm=batch_norm)
+    return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile)
 
 
-def graph_of(source: Any, batch: Any) -> OpGraph:
+def graph_of(
+    source: Any, batch: Any, *, slices: int | Sequence[int] | None = None, batch_norm: str = PER_SLICE
+) -> OpGraph:
     """An extracted graph as it is, anything else read.
 
     Raises:
       InputError: a batch for a graph, whose sizes are those of the batch it was read with.
     """
     if not isinstance(source, OpGraph):
-        return extract(source, batch)
+        return extract(source, batch, slices=slices, batch_norm=batch_norm)
     if batch is not None:
         raise InputError("a batch beside a graph", "none: it has the sizes of the batch it was extracted with")
     return source

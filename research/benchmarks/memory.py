@@ -20,7 +20,6 @@ from tfplace.comparison.tables import table
 
 _WARM, _TRACED = 3, 7
 _NOTABLE, _OFF = 0.01, 3.0
-_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 def measure(_):
@@ -46,14 +45,14 @@ def _row(name):
     problem = tfplace.formulate(graph, "2xP100")
     predicted = tfplace.memory(problem, device="CPU:0").peak_bytes
     before = sum(v.size_bytes for v in graph.variables) + _arguments(graph)
-    traces = _traces(graph)
+    runs = traces(graph)
     return {
         "step": name,
         "ops": graph.num_ops,
         "variables_bytes": before,
         "predicted_bytes": predicted,
-        "real_bytes": sorted(before + _peak(stats) for stats in traces),
-        "off": _off(graph, problem, traces),
+        "real_bytes": sorted(before + _peak(stats) for stats in runs),
+        "off": _off(graph, problem, runs),
     }
 
 
@@ -64,20 +63,25 @@ def _arguments(graph):
     return sum(size for kind, dtype, size in sizes if kind == "Placeholder" and dtype != "resource")
 
 
-def _traces(graph):
+def traces(graph, backend=None):
+    """`RunMetadata` of steps on the first device of a backend, which is closed then; by default this process's CPU."""
     from tfplace.measurement.backends.local import LocalDevices
     from tfplace.measurement.backends.program import StepGraph
     from tfplace.measurement.backends.running import Running
 
-    program = StepGraph(graph)
-    program.place(dict.fromkeys(graph.op_names, _CPU))
-    running = Running(program, LocalDevices(), None)
+    backend = backend or LocalDevices()
     try:
-        for _ in range(_WARM):
-            running()
-        return [running.traced() for _ in range(_TRACED)]
+        program = StepGraph(graph)
+        program.place(dict.fromkeys(graph.op_names, backend.devices[0]))
+        running = Running(program, backend, None)
+        try:
+            for _ in range(_WARM):
+                running()
+            return [running.traced() for _ in range(_TRACED)]
+        finally:
+            running.close()
     finally:
-        running.close()
+        backend.close()
 
 
 def _nodes(metadata):
@@ -99,9 +103,9 @@ def _peak(metadata):
     return peak
 
 
-def _off(graph, problem, traces):
+def _off(graph, problem, traced):
     """Op types of which an op takes over 1 % of the step and over 3 times what its costs say, by one common factor."""
-    runs = [_seconds(graph, metadata) for metadata in traces]
+    runs = [_seconds(graph, metadata) for metadata in traced]
     took = {name: statistics.median(run.get(name, 0.0) for run in runs) for name in runs[0]}
     cpu = problem.topology.index("CPU:0")
     said = {name: float(problem.costs.compute_s[graph.index[name], cpu]) for name in took}

@@ -55,6 +55,8 @@ TABLES = {
     "docs/fidelity.md": {
         "cost-errors": lambda: benchmark("cost_errors"),
         "fidelity": lambda: fidelity_tables(data("fidelity")),
+        "memory": lambda: benchmark("memory"),
+        "op-costs": lambda: benchmark("op_costs"),
     },
     "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
     "docs/objectives.md": {

@@ -55,6 +55,7 @@ def test_an_interrupted_script_says_what_is_left(capsys):
         ("make_zoo.py", ["--nofacts", "extra"], "expected flags only"),
         ("make_families.py", ["--graphs=x", "extra"], "expected flags only"),
         ("train_policy.py", ["--graphs=x", "--out=x", "--zoo=nosuch"], "received model 'nosuch'"),
+        ("train_policy.py", ["--graphs=x", "--out=x", "--examine_only=no.npz"], "received no.npz (No such file"),
         ("train_moves.py", ["--graphs=x", "--out=x.npz"], "received no x/cifar10_0.npz; expected an extracted graph"),
     ],
 )

@@ -14,6 +14,7 @@ import os
 import pickle
 import tempfile
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from tests.fuzz.mutations import ODD, damage_arrays, damage_message, damaged_byt
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
+from tfplace.core.slices import STATISTICS, Difference, Slices
 from tfplace.core.topology import Topology
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile, ProfiledStep
 from tfplace.errors import TfplaceError
@@ -57,7 +59,13 @@ def ended(kind, seed):
 
 @functools.cache
 def problem():
-    return random_problem(np.random.default_rng(3), 15, 2)
+    """Of a graph in slices, which an archive keeps too."""
+    whole = random_problem(np.random.default_rng(3), 15, 2)
+    count = whole.graph.num_ops
+    slice_of = (np.arange(count) % 3 - 1).astype(np.int32)
+    differences = (Difference(STATISTICS, ("norm",)),)
+    slices = Slices((5, 3), slice_of, tuple(f"op{v // 2}" for v in range(count)), ("op1",), differences)
+    return replace(whole, graph=replace(whole.graph, slices=slices))
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 
+from tests import splitting
 from tfplace.core.constraints import match_layers, match_ops
 from tfplace.testing import make_graph
 from tfplace.testing.strategies import graphs
@@ -98,3 +99,14 @@ def test_layers_are_a_tree_of_scopes(graph):
 
 def _fields(graph):
     return {name: getattr(graph, name) for name in type(graph).__dataclass_fields__}
+
+
+def test_a_split_step_has_the_layers_of_the_unsplit_one_each_with_all_copies():
+    graph, before = splitting.split(), splitting.whole()
+    found = layer_ops(graph)
+    assert [*found] == [*before.layers] == ["dense", "out"]
+    for name, ops in layer_ops(before).items():
+        assert {graph.base_names[graph.index[op]] for op in found[name]} == {*ops}
+    assert {"slice0/net/dense/mul", "slice1/net/dense/mul", "net/dense/w"} < {*found["dense"]}
+    assert "gradient_tape/net/dense/grad/combined" in found["dense"]
+    assert not any("loss" in op for ops in found.values() for op in ops)

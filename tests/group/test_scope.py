@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from tests import splitting
 from tfplace.group.forward import forward_blocks
 from tfplace.group.layers import is_backward
 from tfplace.group.scope import scope
@@ -92,3 +93,10 @@ def test_scopes_of_constants_alone_tell_nothing():
     edges = ["a/c -> op0", "b/c -> op1", "op0 -> op1", "op1 -> op2", "op2 -> op3"]
     problem = make_problem(make_graph(dict.fromkeys(names, 4), edges, replicable=names[:2]), make_topology(2))
     assert scope(problem, 2).max() == 1
+
+
+def test_a_layer_of_a_split_step_is_one_group_with_its_copies_of_all_slices():
+    found = groups(make_problem(splitting.split(), make_topology(2)), 2)
+    dense, out = ({found[f"slice{k}/net/{layer}/mul"] for k in range(2)} for layer in ("dense", "out"))
+    assert len(dense) == len(out) == 1 and dense != out
+    assert found["net/dense/w"] in dense and found["net/out/v"] in out

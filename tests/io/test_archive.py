@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfplace
+from tests.splitting import split
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph, UnknownShape
 from tfplace.core.problem import Problem
@@ -132,6 +133,16 @@ def test_every_field_of_a_graph_is_kept(graph, tmp_path):
     loaded = OpGraph.load(str(tmp_path / "g.npz"))
     assert_same(loaded, graph)
     assert loaded.fingerprint == graph.fingerprint
+
+
+def test_slices_are_kept_with_graphs_and_problems(tmp_path):
+    graph = split()
+    graph.save(tmp_path / "g.npz")
+    make_problem(graph, make_topology(2)).save(tmp_path / "p.npz")
+    for loaded in (OpGraph.load(tmp_path / "g.npz"), Problem.load(tmp_path / "p.npz").graph):
+        assert_same(loaded, graph)
+        assert_same(loaded.slices, graph.slices)
+        assert loaded.content == graph.content
 
 
 def test_constraints_of_every_kind_are_kept(graph, tmp_path):
@@ -411,3 +422,38 @@ def test_is_archive():
     assert archive.is_archive("a/b.npz")
     assert not archive.is_archive("inception_v3")
     assert not archive.is_archive(object())
+
+
+def test_slices_that_are_none_are_noticed(tmp_path):
+    path = tmp_path / "g.npz"
+    split().save(path)
+    whole = path.read_bytes()
+    with np.load(path) as parts:
+        header = json.loads(parts["header"].tobytes())
+    longer = pack_integers("x", np.zeros(99, np.int32))["x"]
+    for part, other in {
+        "slices.slice_of": longer,
+        "slices.original.length": longer,
+        "slices.original.bytes": None,
+    }.items():
+        path.write_bytes(whole)
+        signed(path, **{part: other})
+        with pytest.raises(SourceError, match="cut off or damaged"):
+            OpGraph.load(path)
+    for described in (
+        {"sizes": [12, 0]},
+        {"sizes": [12, 4.0]},
+        {"sizes": [16]},
+        {"sizes": []},
+        {"gathered": "loss"},
+        {"gathered": [3]},
+        {"differences": [{"kind": "taste", "ops": []}]},
+        {"differences": [{"kind": "draws", "ops": [None]}]},
+        {"differences": 3},
+    ):
+        path.write_bytes(whole)
+        graph = header["graph"] | {"slices": header["graph"]["slices"] | described}
+        header_with(path, graph=graph)
+        signed(path)
+        with pytest.raises(SourceError, match="cut off or damaged"):
+            OpGraph.load(path)

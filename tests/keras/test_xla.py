@@ -1,5 +1,8 @@
 """Functions that XLA compiled, called by other callbacks while a placement has the variables on several devices."""
 
+import contextlib
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -100,6 +103,126 @@ def test_a_function_of_ones_own_is_named_when_the_variables_move(own):
     assert warned[0].filename == __file__
     assert np.isfinite(compiled(X)).all()  # the variables are back
     assert (compiled(X) != before).numpy().any()
+
+
+def calling(package, functions, failed):
+    """A callback that calls each function after an epoch, and notes the names of those that fail."""
+
+    def call(*_):
+        for name, function in functions.items():
+            try:
+                function(X)
+            except tf.errors.InvalidArgumentError as error:
+                assert "Trying to access resource" in str(error)
+                failed.add(name)
+
+    return keras_of(package).callbacks.LambdaCallback(on_epoch_end=call)
+
+
+def assert_named_if_they_fail(model, package, functions, *others, jit):
+    failed, names = set(), {*functions}
+    with pytest.warns(UserWarning, match="jit_compile=True") if jit else contextlib.nullcontext([]) as warned:
+        fit(model, callback(), *others, calling(package, functions, failed), epochs=1)
+    assert failed == (names if jit else set())
+    assert sorted(str(w.message).split()[1] for w in warned) == (sorted(names) if jit else [])
+    for function in functions.values():
+        assert np.isfinite(function(X)).all()  # the variables are back
+
+
+@both
+@pytest.mark.parametrize("jit", [True, False])
+def test_a_function_that_is_called_first_in_between_is_named_before(package, jit):
+    keras = keras_of(package)
+    model = make_model(package)
+
+    class Probe(keras.callbacks.Callback):
+        @tf.function(jit_compile=jit)
+        def decorated(self, x):
+            return self.logits(x)
+
+        def logits(self, x):
+            return self.model(x)
+
+    class Held:
+        __slots__ = ("parts",)
+
+        def __init__(self):
+            self.parts = {"kernels": [model.layers[0].kernel]}
+
+        def bound(self, x):
+            return x @ self.parts["kernels"][0]
+
+    def closure(x):
+        return model(x)
+
+    def partial(layer, x):
+        return layer(x)
+
+    helper = tf.function(closure)
+
+    def default(x, *, inner=helper):
+        return inner(x)
+
+    def decorated(x):
+        return probe.decorated(x)
+
+    probe, compiled = Probe(), tf.function(jit_compile=jit)
+    functions = {one.__name__: compiled(one) for one in (Held().bound, closure, default)}
+    functions["functools.partial(<function"] = compiled(functools.partial(partial, model.layers[0]))
+    functions["decorated"] = decorated
+    assert_named_if_they_fail(model, package, functions, probe, jit=jit)
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_a_function_that_calls_a_compiled_one_is_named(jit):
+    model = make_model("keras")
+
+    @tf.function(jit_compile=jit)
+    def inner(x):
+        return model(x)
+
+    product = tf.function(lambda x, w: x @ w, jit_compile=jit)
+
+    def nested(x):
+        return tf.function(lambda y: inner(y) + 1)(x)
+
+    def branch(x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: inner(x), lambda: x[:, :3])
+
+    def loop(x):
+        return tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y + inner(x)), (0, tf.zeros((22, 3))))[1]
+
+    def argument(x):
+        return product(x, model.layers[0].kernel.value)
+
+    functions = {one.__name__: tf.function(one) for one in (nested, branch, loop, argument)} | {"inner": inner}
+    for function in functions.values():
+        function(X)
+    assert_named_if_they_fail(model, "keras", functions, jit=jit)
+
+
+def test_nothing_is_said_of_functions_that_come_to_other_variables():
+    model, other = generating(keras, jit_compile=True), make_model("keras")
+    model.generate_function = tf.function(model.step, jit_compile=True)  # which is set aside before it is called
+    traces = []
+
+    class Probe(keras.callbacks.Callback):
+        scale = 2.0
+
+        @tf.function(jit_compile=True)
+        def scaled(self, x):
+            return self.scale * other(x)
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec((22, 6))])
+    def signed(x):
+        traces.append(x)
+        return x + 1
+
+    probe, failed = Probe(), set()
+    functions = {"scaled": probe.scaled, "generate": lambda _: model.generate()}
+    fit(model, callback(), probe, calling("keras", functions, failed), epochs=1)
+    assert not failed and not traces
+    signed(X)
 
 
 def test_nothing_is_said_of_variables_that_stay():

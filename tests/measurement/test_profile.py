@@ -70,9 +70,23 @@ def test_an_op_merged_into_its_reader_shares_the_time(graph, outcome):
     assert times["Conv2D"] > times["BiasAdd"] > 0
 
 
+def test_a_bias_merged_into_its_convolution_does_not_count_as_free():
+    """It is a thousandth of the operations; by itself it takes between a fiftieth and a fifth of the time."""
+    kernel, bias = tf.Variable(tf.ones((3, 3, 64, 64))), tf.Variable(tf.ones(64))
+    step = tf.function(lambda x: tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), bias))
+    graph = tfplace.extract(step, (tf.TensorSpec((32, 48, 48, 64)),))
+    convolution, added = (graph.op_types.index(kind) for kind in ("Conv2D", "BiasAdd"))
+    seconds = np.zeros(graph.num_ops)
+    seconds[added] = 0.06
+    usual_s = profiling._usual_seconds(graph, "CPU")
+    share = profiling._take_share(graph, convolution, seconds, seconds > 0, usual_s)
+    assert share + seconds[added] == pytest.approx(0.06)
+    assert share / 50 < seconds[added] < share / 5
+
+
 def test_the_gradient_of_a_convolutions_bias_is_computed_with_that_of_its_filter(graph):
     work = {
-        v: {graph.op_types[u] for u in profiling._does_its_work(graph, v)}
+        v: {graph.op_types[u] for u in profiling.does_its_work(graph, v)}
         for v, kind in enumerate(graph.op_types)
         if kind == "BiasAddGrad"
     }

@@ -20,10 +20,12 @@ from tfplace.learned.training.placeto_settings import PlacetoSettings
 from tfplace.learned.training.pretrained import Pretrained
 from tfplace.pretraining.card import card_text
 from tfplace.pretraining.corpus import Entry
+from tfplace.pretraining.examination import examined_anew
 from tfplace.pretraining.student import Teaching
 from tfplace.pretraining.trainable_placeto import TrainablePlaceto
 from tfplace.pretraining.training import Course, Training
 from tfplace.testing.graphs import random_graph
+from tfplace.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(imitate=4, reinforce=4, examine=4)
@@ -85,6 +87,17 @@ def training(entries, folder, told=None, course=COURSE, engine=None):
     )
 
 
+def examined(trained, entries, known, *, evaluations=300, settings=SETTINGS):
+    return examined_anew(
+        trained,
+        entries,
+        functools.partial(TrainablePlaceto, seed=0, settings=settings),
+        teaching=Teaching(known, groups=16, evaluations=evaluations),
+        engine=InProcessEngine(),
+        shown=Told(),
+    )
+
+
 def same(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one.values, other.values, strict=True))
 
@@ -137,6 +150,40 @@ def test_workers_change_nothing(entries, tmp_path):
     apart = training(entries, tmp_path / "apart", course=course, engine=ProcessEngine(2)).go()
     for one, other in zip(alone.values, apart.values, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)  # a process computes with one thread
+
+
+def test_weights_are_examined_anew_as_their_training_did(entries, tmp_path):
+    course = dataclasses.replace(COURSE, imitate=2, reinforce=0)
+    learned = training(entries, tmp_path / "run", course=course).go()
+    made = {"command": "x", "tfplace": "0.0.1", "python": "3"}
+    stale = {name: {**row, "best_known_s": 0.0, "once": 0.0} for name, row in learned.card["held_out"].items()}
+    old = dataclasses.replace(learned, card={**made, **learned.card, "exams": {}, "held_out": stale})
+    for entry in entries:
+        if not entry.held_out:
+            entry.path.unlink(missing_ok=True)  # of which no exam needs any
+    again = examined(old, entries, tmp_path / "known")
+    assert [value.tobytes() for value in again.values] == [value.tobytes() for value in learned.values]
+    anew = again.card["examined"]
+    assert anew["tfplace"] == VERSION and anew["teaching"] == learned.card["config"]["teaching"]
+    assert again.card == {**made, **learned.card, "examined": anew}
+    page = card_text(again)
+    assert "With tfplace 0.0.1 " in page and f"Examined anew with tfplace {VERSION} " in page
+    assert "known placement (as above)" in page
+    assert "`auto` found with 100 evaluations" in card_text(examined(old, entries, tmp_path / "fewer", evaluations=100))
+
+
+def test_weights_are_examined_only_on_what_they_were_trained_with(entries, tmp_path):
+    course = dataclasses.replace(COURSE, imitate=1, reinforce=0)
+    learned = training(entries, tmp_path / "run", course=course).go()
+    with pytest.raises(InputError, match=r"other graphs than in training \(small on 4xP100\); expected the same"):
+        examined(learned, [e for e in entries if e.case.topology == "2xP100"], tmp_path / "known")
+    wider = dataclasses.replace(SETTINGS, hidden=7)
+    with pytest.raises(InputError, match=r"'hidden': 7.*the weights' own, .*'hidden': 6"):
+        examined(learned, entries, tmp_path / "known", settings=wider)
+    kept = [dataclasses.replace(e, held_out=False) for e in entries]
+    none = training(kept, tmp_path / "none", course=course).go()
+    with pytest.raises(InputError, match="10 graphs, none held out; expected some"):
+        examined(none, kept, tmp_path / "known")
 
 
 def test_topologies_come_one_after_the_other(entries, tmp_path):

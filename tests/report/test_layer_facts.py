@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tests import splitting
 from tests.report.test_html import Outline
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
@@ -16,7 +17,7 @@ from tfplace.report.html import placement_html
 from tfplace.report.layer_facts import LayerShare, kept_bytes, layer_facts
 from tfplace.report.pictures import layers_picture
 from tfplace.search.place import search_placement
-from tfplace.testing import make_graph, make_topology
+from tfplace.testing import make_graph, make_problem, make_topology
 
 SECONDS = {"net/a/mul": 3.0, "net/a/relu": 1.0, "net/b/in/mul": 2.0, "gradient_tape/net/a/mul/grad": 4.0}
 
@@ -118,3 +119,17 @@ def test_the_picture_has_a_column_for_each_outer_layer_and_one_for_the_rest(plac
     assert figures[0].axes[0].get_xlabel() == "layers (3)"
     heights = [[bar.get_height() for bar in bars] for bars in figures[0].axes[0].containers]
     assert heights == [[8000.0, 0.0, 0.0], [0.0, 2000.0, 0.0]]
+
+
+def test_rows_of_a_split_step_are_the_layers_of_the_unsplit_one():
+    """With all copies: forward results that gradients of any slice read are kept."""
+    rows, before = ({row.name: row for row in layer_facts(_placed(g))} for g in (splitting.split(), splitting.whole()))
+    assert [*rows] == [*before] == ["dense", "out"]
+    for name, row in rows.items():
+        assert row.total("variable_bytes") == before[name].total("variable_bytes")
+        assert row.total("kept_bytes") == before[name].total("kept_bytes")
+    assert rows["dense"].total("ops") == before["dense"].total("ops") + 3  # two copies, and a sum
+
+
+def _placed(graph):
+    return search_placement(make_problem(graph, make_topology(2)), placer="single", budget=2, progress=None)

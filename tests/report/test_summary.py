@@ -1,4 +1,5 @@
 import io
+import json
 import re
 from dataclasses import replace
 
@@ -6,10 +7,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tests import splitting
 from tests.report.cases import cost, placement
 from tfplace.core.stepcost import Failure, FailureKind
 from tfplace.report.facts import placement_facts, shared_line
+from tfplace.report.html import placement_html
 from tfplace.report.summary import summary_tables
+from tfplace.search.place import search_placement
+from tfplace.testing import make_problem, make_topology
 
 
 def test_says_how_much_faster_than_the_best_single_device():
@@ -118,3 +123,20 @@ def test_nothing_is_said_of_cores_of_unused_devices_or_in_measured_times():
     measured = replace(made, cost=replace(made.cost, source="measured"), simulated=made.cost)
     assert not shared_line(alone)
     assert not shared_line(measured)
+
+
+def test_a_split_step_is_said_to_be_one_in_text_on_pages_and_in_json():
+    problem = make_problem(splitting.split(), make_topology(2))
+    placed = search_placement(problem, placer="single", budget=2)
+    line = "2 slices of 12 and 4 examples: differs: BatchNorm statistics are per slice"
+    assert line in placed.summary() and line in placement_html(placed)
+    assert json.loads(json.dumps(placement_facts(placed)))["slices"] == {
+        "sizes": [12, 4],
+        "verdict": problem.graph.slices.verdict,
+        "differences": [{"kind": "statistics", "ops": ["norm"]}, {"kind": "draws", "ops": ["drop/random"]}],
+        "gathered": ["loss"],
+    }
+    exact = search_placement(make_problem(splitting.split(()), make_topology(2)), placer="single", budget=2)
+    assert "2 slices of 12 and 4 examples: same numbers up to summation order\n" in exact.summary()
+    whole = search_placement(make_problem(splitting.whole(), make_topology(2)), placer="single", budget=2)
+    assert "slices" not in whole.summary() and placement_facts(whole)["slices"] is None

@@ -109,7 +109,9 @@ def reduce(made: Composition, i: int, shape: tuple[Size, ...]) -> Made:
         return None
     axes = sorted({made._axis(shape) for _ in range(int(made._random.integers(1, 3)))})
     keep = bool(made._random.random() < 0.5)
-    kind = made._pick([tf.reduce_sum, tf.reduce_mean, tf.reduce_sum, tf.reduce_mean, tf.reduce_max, tf.math.reduce_euclidean_norm])
+    kind = made._pick(
+        [tf.reduce_sum, tf.reduce_mean, tf.reduce_sum, tf.reduce_mean, tf.reduce_max, tf.math.reduce_euclidean_norm]
+    )
     out = [(1, 0) if k in axes else size for k, size in enumerate(shape) if keep or k not in axes]
     return tuple(out), lambda v, b: kind(v[i], axis=axes, keepdims=keep)
 
@@ -124,7 +126,9 @@ def product(made: Composition, i: int, shape: tuple[Size, ...]) -> Made:
             left, right = (shape[-2:][::-1] if a else shape[-2:]), (other[-2:][::-1] if b else other[-2:])
             if left[1] == right[0] and (shape[:-2] == other[:-2] or not other[:-2] or not shape[:-2]):
                 head = shape[:-2] or other[:-2]
-                return (*head, left[0], right[1]), lambda v, _, a=a, b=b: tf.matmul(v[i], v[j], transpose_a=a, transpose_b=b)
+                return (*head, left[0], right[1]), lambda v, _, a=a, b=b: tf.matmul(
+                    v[i], v[j], transpose_a=a, transpose_b=b
+                )
     return None
 
 
@@ -194,7 +198,9 @@ def lookup(made: Composition, i: int, shape: tuple[Size, ...]) -> Made:
     if not fitting:
         return None
     axis = made._pick(fitting)
-    return (*shape[:axis], (1, 1), *shape[axis + 1 :]), lambda v, _: tf.gather(v[i], tf.minimum(v[-1], _least(v[i], axis)), axis=axis)
+    return (*shape[:axis], (1, 1), *shape[axis + 1 :]), lambda v, _: tf.gather(
+        v[i], tf.minimum(v[-1], _least(v[i], axis)), axis=axis
+    )
 
 
 def _least(value: Any, axis: int) -> Any:
@@ -214,13 +220,20 @@ def along(made: Composition, i: int, shape: tuple[Size, ...]) -> Made:
         return None
     axis = made._axis(shape)
     kind = made._pick(
-        [tf.cumsum, tf.nn.softmax, lambda x, axis: tf.roll(x, 1, axis), lambda x, axis: tf.math.l2_normalize(x, axis, 1e-3)]
+        [
+            tf.cumsum,
+            tf.nn.softmax,
+            lambda x, axis: tf.roll(x, 1, axis),
+            lambda x, axis: tf.math.l2_normalize(x, axis, 1e-3),
+        ]
     )
     return shape, lambda v, _: kind(v[i], axis=axis)
 
 
 def squeeze(made: Composition, i: int, shape: tuple[Size, ...]) -> Made:
-    return tuple(size for size in shape if size != (1, 0)), lambda v, b: tf.squeeze(v[i], [k for k, s in enumerate(shape) if s == (1, 0)])
+    return tuple(size for size in shape if size != (1, 0)), lambda v, b: tf.squeeze(
+        v[i], [k for k, s in enumerate(shape) if s == (1, 0)]
+    )
 
 
 def expand(made: Composition, i: int, shape: tuple[Size, ...]) -> Made:
@@ -243,6 +256,25 @@ def pad(made: Composition, i: int, shape: tuple[Size, ...]) -> Made:
 
 
 _KINDS = [
-    reshape, reshape, reshape, transpose, transpose, reduce, reduce, product, product, combine, combine, join, cut, repeat,
-    lookup, segments, along, squeeze, expand, choose, pad,
+    reshape,
+    reshape,
+    reshape,
+    transpose,
+    transpose,
+    reduce,
+    reduce,
+    product,
+    product,
+    combine,
+    combine,
+    join,
+    cut,
+    repeat,
+    lookup,
+    segments,
+    along,
+    squeeze,
+    expand,
+    choose,
+    pad,
 ]

@@ -57,7 +57,9 @@ class Tensor:
         if np.dtype(self.dtype).kind in "iub":
             return random.integers(int(self.low), int(self.high), shape).astype(self.dtype)
         made = random.uniform(self.low, self.high, shape)
-        return made.astype(self.dtype) if "complex" not in self.dtype else (made + 1j * made[..., ::-1]).astype(self.dtype)
+        return (
+            made.astype(self.dtype) if "complex" not in self.dtype else (made + 1j * made[..., ::-1]).astype(self.dtype)
+        )
 
     def of(self, argument: Any, batch: int) -> Any:
         """The input, of an argument."""
@@ -93,7 +95,12 @@ class Case:
 
     @property
     def tensors(self) -> list[Tensor]:
-        return [t for value in self.given.values() for t in (value if isinstance(value, list) else [value]) if isinstance(t, Tensor)]
+        return [
+            t
+            for value in self.given.values()
+            for t in (value if isinstance(value, list) else [value])
+            if isinstance(t, Tensor)
+        ]
 
     def build(self, arguments: Iterator[Any], batch: int, name: str) -> list[Any]:
         """The op on arguments; its outputs."""
@@ -158,10 +165,7 @@ def case(op: str, copied: bool = True, **given: Any) -> Case:
 
 def _each(kinds: str, *inputs: Tensor, **attributes: Any) -> list[Case]:
     """Cases of ops whose inputs come first, whatever their names are."""
-    return [
-        Case(kind, dict(zip(names(kind), inputs, strict=False)) | attributes)
-        for kind in kinds.split()
-    ]
+    return [Case(kind, dict(zip(names(kind), inputs, strict=False)) | attributes) for kind in kinds.split()]
 
 
 def names(kind: str) -> list[str]:
@@ -292,12 +296,31 @@ LAYOUT = [
     case("Slice", input=rows("B", 9), begin=sizes(0, "B"), size=sizes("B", 2), copied=False),
     case("StridedSlice", input=rows("B", 4), begin=[0, 1], end=[0, 3], strides=[1, 2], begin_mask=1, end_mask=1),
     case("StridedSlice", input=rows("B", 4), begin=[0, 1], end=sizes("B", 3), strides=[1, 1]),
-    case("StridedSlice", input=rows(4, "B", 3), begin=[2, 0, 1], end=[3, 0, 3], strides=[1] * 3, ellipsis_mask=2, shrink_axis_mask=1),
-    case("StridedSlice", input=rows("B", 4), begin=[0, 0], end=[0, 0], strides=[1, 1], new_axis_mask=1, ellipsis_mask=2),
+    case(
+        "StridedSlice",
+        input=rows(4, "B", 3),
+        begin=[2, 0, 1],
+        end=[3, 0, 3],
+        strides=[1] * 3,
+        ellipsis_mask=2,
+        shrink_axis_mask=1,
+    ),
+    case(
+        "StridedSlice", input=rows("B", 4), begin=[0, 0], end=[0, 0], strides=[1, 1], new_axis_mask=1, ellipsis_mask=2
+    ),
     case("StridedSlice", input=total(4), begin=[1], end=[3], strides=[1]),
     case("StridedSlice", input=rows("B", 9), begin=sizes(0, "B"), end=[0, 9], strides=[1, 1], end_mask=3, copied=False),
     case("StridedSlice", input=rows("B", 3), begin=[0, 2], end=sizes("B", "B"), strides=[1, 1], copied=False),
-    case("StridedSliceGrad", shape=sizes("B", 4), begin=[0, 1], end=[0, 3], strides=[1, 1], dy=rows("B", 2), begin_mask=1, end_mask=1),
+    case(
+        "StridedSliceGrad",
+        shape=sizes("B", 4),
+        begin=[0, 1],
+        end=[0, 3],
+        strides=[1, 1],
+        dy=rows("B", 2),
+        begin_mask=1,
+        end_mask=1,
+    ),
     case("StridedSliceGrad", shape=[4], begin=[1], end=[3], strides=[1], dy=total(2)),
     case("Pad", input=X, paddings=[[0, 0], [1, 2]]),
     case("Pad", input=total(3), paddings=[[1, 2]]),
@@ -326,17 +349,22 @@ MATRICES = [
     case("MatrixDiagV3", diagonal=X, k=0, num_rows=-1, num_cols=-1, padding_value=np.float64(7)),
     case("MatrixSetDiagV3", input=rows("B", 3, 3), diagonal=X, k=0),
     *_each("MatrixDiag", TIME),
+    case("Cholesky", input=rows("B", 1, 1, low=0.5, high=2.0)),
     *_each("MatrixDiagPart", rows("TB", 3, 3)),
 ]
 
 REDUCTIONS = [
-    *[case(op, input=rows("B", 4, 3), axis=[1], keep_dims=keep) for op in "Sum Mean Prod Max Min EuclideanNorm".split() for keep in (True, False)],
-    *[case(op, input=rows(4, "B", 3), axis=[-1, 0]) for op in "Sum Mean Prod Max Min EuclideanNorm".split()],
+    *[
+        case(op, input=rows("B", 4, 3), axis=[1], keep_dims=keep)
+        for op in ["Sum", "Mean", "Prod", "Max", "Min", "EuclideanNorm"]
+        for keep in (True, False)
+    ],
+    *[case(op, input=rows(4, "B", 3), axis=[-1, 0]) for op in ["Sum", "Mean", "Prod", "Max", "Min", "EuclideanNorm"]],
     *[case(op, input=bools("B", 3), axis=[1]) for op in ("All", "Any")],
     *[case(op, input=TIME, axis=axis) for op in ("Sum", "Mean") for axis in ([0], [0, 1])],
     *[case(op, input=rows("B", 4, 3), axis=[0, 2], keep_dims=True) for op in ("Sum", "Mean")],
     *[case(op, input=given, axis=[0]) for op in ("Sum", "Mean") for given in (total(4, 3), average(4, 3))],
-    *[case(op, input=X, axis=[0], copied=False) for op in "Prod Max Min EuclideanNorm".split()],
+    *[case(op, input=X, axis=[0], copied=False) for op in ["Prod", "Max", "Min", "EuclideanNorm"]],
     *[case(op, input=bools("B", 3), axis=[0], copied=False) for op in ("All", "Any")],
     case("Mean", input=ints("B", 3, high=90), axis=[0], copied=False),
     case("Mean", input=rows("B", 3, dtype="complex128"), axis=[0]),
@@ -402,10 +430,34 @@ PRODUCTS = [
     case("Dilation2D", input=IMAGES, filter=whole(3, 3, 2), rates=[1, 1, 1, 1], **ROUND),
     case("Conv2DBackpropFilter", input=IMAGES, filter_sizes=[3, 3, 2, 3], out_backprop=rows("B", 2, 2, 3), **ROUND),
     case("Conv3DBackpropFilterV2", input=VOLUMES, filter_sizes=[3, 3, 3, 2, 3], out_backprop=COARSE, **DEEP),
-    case("DepthwiseConv2dNativeBackpropFilter", input=IMAGES, filter_sizes=[3, 3, 2, 2], out_backprop=rows("B", 2, 2, 4), **ROUND),
-    case("Conv2DBackpropInput", input_sizes=sizes("B", 4, 4, 2), filter=whole(3, 3, 2, 3), out_backprop=rows("B", 2, 2, 3), **ROUND),
-    case("Conv3DBackpropInputV2", input_sizes=sizes("B", 4, 4, 4, 2), filter=whole(3, 3, 3, 2, 3, dtype="float32"), out_backprop=COARSE, **DEEP),
-    case("DepthwiseConv2dNativeBackpropInput", input_sizes=sizes("B", 4, 4, 2), filter=whole(3, 3, 2, 2), out_backprop=rows("B", 2, 2, 4), **ROUND),
+    case(
+        "DepthwiseConv2dNativeBackpropFilter",
+        input=IMAGES,
+        filter_sizes=[3, 3, 2, 2],
+        out_backprop=rows("B", 2, 2, 4),
+        **ROUND,
+    ),
+    case(
+        "Conv2DBackpropInput",
+        input_sizes=sizes("B", 4, 4, 2),
+        filter=whole(3, 3, 2, 3),
+        out_backprop=rows("B", 2, 2, 3),
+        **ROUND,
+    ),
+    case(
+        "Conv3DBackpropInputV2",
+        input_sizes=sizes("B", 4, 4, 4, 2),
+        filter=whole(3, 3, 3, 2, 3, dtype="float32"),
+        out_backprop=COARSE,
+        **DEEP,
+    ),
+    case(
+        "DepthwiseConv2dNativeBackpropInput",
+        input_sizes=sizes("B", 4, 4, 2),
+        filter=whole(3, 3, 2, 2),
+        out_backprop=rows("B", 2, 2, 4),
+        **ROUND,
+    ),
     case("BiasAdd", value=rows("B", 4, 3), bias=whole(3)),
     case("BiasAdd", value=rows("B", 3, 4, 4), bias=whole(3), data_format="NCHW"),
 ]
@@ -427,11 +479,18 @@ PICTURES = [
     case("AvgPoolGrad", orig_input_shape=sizes("B", 4, 4, 2), grad=rows("B", 2, 2, 2), **POOL),
     case("AvgPool3DGrad", orig_input_shape=sizes("B", 4, 4, 4, 2), grad=POOLED, **POOL3),
     *_each("AdjustContrastv2 AdjustHue AdjustSaturation", COLORS, whole(dtype="float32", low=0.2, high=0.3)),
-    case("AdjustContrastv2", images=rows("B", 4, 3, dtype="float32"), contrast_factor=whole(dtype="float32", low=0.2, high=0.3), copied=False),
+    case(
+        "AdjustContrastv2",
+        images=rows("B", 4, 3, dtype="float32"),
+        contrast_factor=whole(dtype="float32", low=0.2, high=0.3),
+        copied=False,
+    ),
     *_each("HSVToRGB RGBToHSV", COLORS),
     *_each("DepthToSpace", rows("B", 2, 2, 4), block_size=2),
     *_each("SpaceToDepth", IMAGES, block_size=2),
-    *_each("ExtractImagePatches", IMAGES, ksizes=[1, 2, 2, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="VALID"),
+    *_each(
+        "ExtractImagePatches", IMAGES, ksizes=[1, 2, 2, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="VALID"
+    ),
     *_each("LRN", SMALL),
     *_each("LRNGrad", SMALL, SMALL, SMALL),
     *_each("ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor", SMALL, size=[8, 6]),
@@ -441,7 +500,11 @@ PICTURES = [
     *_each("BatchToSpaceND", rows("TB", 4, 2), block_shape=[STEPS], crops=[[0, 0]]),
 ]
 
-STATISTICS = {"scale": whole(2, dtype="float32"), "offset": whole(2, dtype="float32"), "mean": whole(2, dtype="float32")}
+STATISTICS = {
+    "scale": whole(2, dtype="float32"),
+    "offset": whole(2, dtype="float32"),
+    "mean": whole(2, dtype="float32"),
+}
 NORMS = [
     case(kind, x=SMALL, **STATISTICS, variance=whole(2, dtype="float32", low=0.5, high=0.9), is_training=False)
     for kind in ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
@@ -480,8 +543,16 @@ def elsewhere(cases: list[Case], most: int) -> list[Case]:
 
 def _elsewhere(tensor: Tensor) -> list[Tensor]:
     fixed = sized(tensor.shape, BATCH)
-    out = [replace(tensor, shape=(*fixed[:axis], size, *fixed[axis + 1 :])) for axis in range(len(fixed)) for size in ("B", "TB")]
-    out += [replace(tensor, shape=fixed, over=over) for over in ("sum", "mean") if tensor.dtype.startswith(("float", "complex"))]
+    out = [
+        replace(tensor, shape=(*fixed[:axis], size, *fixed[axis + 1 :]))
+        for axis in range(len(fixed))
+        for size in ("B", "TB")
+    ]
+    out += [
+        replace(tensor, shape=fixed, over=over)
+        for over in ("sum", "mean")
+        if tensor.dtype.startswith(("float", "complex"))
+    ]
     return [replace(tensor, shape=fixed), *out]
 
 

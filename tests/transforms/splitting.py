@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.transforms.op_cases import BATCH
 from tfplace.core.graph import OpGraph
 from tfplace.extraction.function import argument_ops, captures
 from tfplace.transforms.split import split_source
-
 
 SLICES = (2, 3, [3, 1, 2])
 """Of a batch of 6: two and three equal slices, and unequal ones of which one has a single example."""

@@ -20,15 +20,17 @@ from tfplace.files import writing
 from tfplace.formatting import format_bytes
 from tfplace.io.archive import SUFFIX
 from tfplace.option_fields import option
+from tfplace.options import SplitOptions
 from tfplace.report.progress import Stages
 from tfplace.report.summary import layers_table
+from tfplace.search.checks import checked_split
 
 NAME = "tfplace extract"
 SUFFIXES = (SUFFIX, ".meta")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractFlags(BuildFlags):
+class ExtractFlags(SplitOptions, BuildFlags):
     """What is read, and where it goes."""
 
     title: ClassVar[str] = "Output"
@@ -52,6 +54,8 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
     output = None if flags.layers and flags.output is None else _output(flags)
     params = flags.param or {}
     source.refuse_workload(models[0], NAME)
+    flags = checked_split(flags)
+    source.refuse_slices(models[0], flags.slices)
     build = source.find(models[0], flags.shape)
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         stages.stage("building the model")
@@ -59,7 +63,14 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
             load_tensorflow(gpus=False)
         built = build(flags.batch, params)
         stages.stage("reading its graph")
-        graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
+        graph = source.read_graph(
+            built,
+            inference=flags.inference,
+            fetches=flags.fetch,
+            tell=stages.note,
+            slices=flags.slices,
+            batch_norm=flags.batch_norm,
+        )
         if output is not None:
             stages.stage("writing")
             if output.suffix != SUFFIX:
@@ -69,6 +80,8 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
     variables = format_bytes(sum(v.size_bytes for v in graph.variables))
     counts = f"{graph.num_ops:,} ops, {graph.num_tensors:,} tensors, {graph.num_edges:,} edges"
     say(f"{graph.name}: {counts}, {variables} of variables, fingerprint {graph.fingerprint}\n")
+    if graph.slices is not None:
+        say(f"{graph.slices}\n")
     if flags.layers:
         show(layers_table(graph))
     if output is not None:

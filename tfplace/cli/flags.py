@@ -26,7 +26,7 @@ class Flags(Options):
             return " ".join(f"--{flag}={left}={right}" for left, right in value.items())
         if isinstance(value, bool):
             value = str(value).lower()
-        return f"--{flag}={','.join(value) if isinstance(value, tuple) else value}"
+        return f"--{flag}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
 
 
 def _params(flag: str, texts: Iterable[str]) -> Mapping[str, str]:

@@ -19,14 +19,16 @@ from tfplace.core.topology import Topology
 from tfplace.errors import InputError, SourceError
 from tfplace.io import archive
 from tfplace.option_fields import option
+from tfplace.options import SplitOptions
 from tfplace.report.progress import Stages
 from tfplace.report.step_memory import step_memory
+from tfplace.search.checks import checked_split
 
 NAME = "tfplace memory"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryFlags(BuildFlags):
+class MemoryFlags(SplitOptions, BuildFlags):
     """On which device, and what is printed."""
 
     title: ClassVar[str] = "Device"
@@ -50,6 +52,8 @@ def memory_command(flags: MemoryFlags, models: Sequence[str]) -> None:
     if len(models) != 1:
         raise InputError(f"{NAME} with {len(models)} models", f"one, such as `{NAME} gpt --topology=4xP100`")
     source.refuse_workload(models[0], NAME)
+    flags = checked_split(flags)
+    source.refuse_slices(models[0], flags.slices)
     topology = None if flags.topology is None else Topology.load(flags.topology)
     if topology is not None and flags.device is not None:
         topology.index(flags.device)
@@ -75,6 +79,13 @@ def _problem(
         load_tensorflow(gpus=topology is None)
     built = build(flags.batch, flags.param or {})
     stages.stage("reading its graph")
-    graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
+    graph = source.read_graph(
+        built,
+        inference=flags.inference,
+        fetches=flags.fetch,
+        tell=stages.note,
+        slices=flags.slices,
+        batch_norm=flags.batch_norm,
+    )
     stages.stage("simulating a step")
     return formulate(graph, topology)

@@ -26,8 +26,10 @@ def checked(flags: _Flags) -> _Flags:
     Raises:
       InputError: no model, flags of the wrong form or that do not go together, or files that are none.
     """
-    flags.required_model()
-    return replace(flags, constraints=flags.rules).check()
+    model = flags.required_model()
+    flags = replace(flags, constraints=flags.rules).check()
+    source.refuse_slices(model, flags.slices)
+    return flags
 
 
 def read_problem(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[Problem, Any]:
@@ -93,7 +95,14 @@ def _read(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[OpGraph |
         return archive.load(model), None
     if is_workload(model):
         return load_workload(model), None
-    graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
+    graph = source.read_graph(
+        built,
+        inference=flags.inference,
+        fetches=flags.fetch,
+        tell=stages.note,
+        slices=flags.slices,
+        batch_norm=flags.batch_norm,
+    )
     if graph.unknown:
         first = graph.unknown[0]
         stages.note(

@@ -13,7 +13,8 @@ from tfplace_zoo import zoo
 
 from tfplace.cli.modules import check_module, load_module
 from tfplace.core.graph import OpGraph
-from tfplace.errors import SourceError, TfplaceError, UnknownNameError, describe_error, error_location
+from tfplace.core.slices import PER_SLICE
+from tfplace.errors import SourceError, SplitError, TfplaceError, UnknownNameError, describe_error, error_location
 from tfplace.group.dnn_partitioning import is_workload
 from tfplace.io.archive import is_archive
 
@@ -97,7 +98,33 @@ def _refuse_keras_file(path: Path) -> None:
         )
 
 
-def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: Callable[[str], None]) -> OpGraph:
+def refuse_slices(model: str, slices: int | Sequence[int] | None) -> None:
+    """Says that files have the sizes of one batch.
+
+    Args:
+      model: the value of --model.
+      slices: of its batch; None for a whole one.
+
+    Raises:
+      SplitError: there are some, and `model` is a file.
+    """
+    if slices is not None and is_file(model):
+        raise SplitError(
+            f"--slices for {model!r}",
+            "--slices for the zoo's models and functions only: a file has the sizes of one batch",
+            "Split where the model is: `tfplace extract MODEL --slices=4 --output=FILE.npz` keeps the split graph.",
+        )
+
+
+def read_graph(
+    built: Source,
+    *,
+    inference: bool,
+    fetches: Sequence[str],
+    tell: Callable[[str], None],
+    slices: int | Sequence[int] | None = None,
+    batch_norm: str = PER_SLICE,
+) -> OpGraph:
     """The graph of what was built.
 
     Args:
@@ -105,6 +132,8 @@ def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: 
       inference: whether a Keras model's inference is wanted.
       fetches: see `tfplace.extract`.
       tell: is told that a model has inference only, though it is not what was asked for.
+      slices: see `tfplace.extract`.
+      batch_norm: see `tfplace.extract`.
 
     Raises:
       SourceError: as `tfplace.extract`.
@@ -122,7 +151,14 @@ def read_graph(built: Source, *, inference: bool, fetches: Sequence[str], tell: 
         if is_keras_model(built.source) and not trains(built.source):
             tell(untrained(built.source))
             training = False
-    return extract(built.source, built.batch, training=training, fetches=tuple(fetches) or None)
+    return extract(
+        built.source,
+        built.batch,
+        slices=slices,
+        batch_norm=batch_norm,
+        training=training,
+        fetches=tuple(fetches) or None,
+    )
 
 
 def is_file(model: str) -> bool:

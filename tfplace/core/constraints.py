@@ -20,6 +20,8 @@ class Constraints:
     optimizer slots too. `OpGraph.layers` has the names; "layer:encoder" covers the layers within. Ops of such a layer
     without a kernel on any device that the rule leaves stay free.
 
+    Of a split step, "layer:NAME" and patterns such as "conv1/*" mean the copies of all slices, "slice2/*" those of one.
+
     Attributes:
       pin: pattern -> the device its ops must be on.
       forbid: pattern -> devices its ops must not be on.
@@ -76,6 +78,8 @@ _NEAR = 5
 def match_ops(pattern: str, graph: OpGraph) -> list[int]:
     """Indices of the ops that a pattern means: of op names or, after "layer:", of layers (see `OpGraph.layers`).
 
+    In a split step a pattern means an op by its own name, or by that of the unsplit step's op that it stems from.
+
     Constants that are copied to their readers are in no layer's rule: they go with their readers anyway.
 
     Raises:
@@ -84,7 +88,8 @@ def match_ops(pattern: str, graph: OpGraph) -> list[int]:
     if pattern.startswith(LAYER):
         found = {v for name in match_layers(pattern, graph) for v in graph.layers[name].tolist()}
         return sorted(v for v in found if not graph.replicable[v])
-    ops = [i for i, name in enumerate(graph.op_names) if fnmatch.fnmatchcase(name, pattern)]
+    names = zip(graph.op_names, graph.base_names, strict=True)
+    ops = [i for i, both in enumerate(names) if any(fnmatch.fnmatchcase(name, pattern) for name in {*both})]
     if not ops:
         near = _near_ops(pattern, graph.op_names)
         hint = "Near names: " + ", ".join(near) if near else f"The first op is {graph.op_names[0]!r}."

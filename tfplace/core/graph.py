@@ -250,6 +250,11 @@ class OpGraph:
         """Op name -> op index."""
         return {name: i for i, name in enumerate(self.op_names)}
 
+    @property
+    def base_names(self) -> tuple[str, ...]:
+        """[V] what each op is called in the unsplit step: names that scopes and layers are read from."""
+        return self.op_names if self.slices is None else self.slices.original
+
     @cached_property
     def op_tensors(self) -> IntArray:
         """[V + 1] offsets: op v produces tensors `op_tensors[v]` to `op_tensors[v + 1] - 1`."""
@@ -310,6 +315,9 @@ class OpGraph:
         That one says which model a placement file is of, and is kept in files; this one says that two graphs in memory
         are placed and simulated alike.
         """
+        split: list[Any] = []
+        if (s := self.slices) is not None:
+            split = [repr((s.sizes, s.gathered, s.differences)), s.slice_of, "\n".join(s.original)]
         return digest(
             [
                 self.fingerprint,
@@ -323,6 +331,7 @@ class OpGraph:
                 self.tensor_slot,
                 "\n".join(self.tensor_dtype),
                 repr([sorted(attributes.items()) for attributes in self.op_attrs]),
+                *split,
             ]
         )
 

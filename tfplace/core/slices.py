@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tfplace.core.arrays import IntArray, freeze
-from tfplace.errors import GraphError
+from tfplace.errors import GraphError, SplitError
+
+PER_SLICE = "per_slice"
+SYNCHRONIZED = "synchronized"
+BATCH_NORMS = (PER_SLICE, SYNCHRONIZED)
+"""Over what a layer that normalizes by statistics takes them: each slice, or the batch."""
 
 STATISTICS = "statistics"
 DRAWS = "draws"
@@ -14,6 +22,9 @@ _WORDS = {
     STATISTICS: "BatchNorm statistics are per slice, as under data parallelism",
     DRAWS: "each slice draws its own random numbers",
 }
+
+_MOST_NAMED = 6
+"""Slices whose sizes are all listed in a line for people."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,10 @@ class Difference:
 
     kind: str
     ops: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.kind not in _WORDS:
+            raise GraphError(f"a difference of kind {self.kind!r}", f"one of {', '.join(_WORDS)}")
 
     def __str__(self) -> str:
         named = ", ".join(self.ops[:3]) + (f" and {len(self.ops) - 3} more" if len(self.ops) > 3 else "")
@@ -53,6 +68,8 @@ class Slices:
     differences: tuple[Difference, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 1:
+            raise GraphError(f"slices of {self.sizes} examples", "one or more slices, each of at least 1 example")
         if len(self.slice_of) != len(self.original):
             raise GraphError(f"slices of {len(self.slice_of)} ops that copy {len(self.original)}", "one for each op")
         if self.slice_of.size and not -1 <= self.slice_of.min() <= self.slice_of.max() < len(self.sizes):
@@ -65,3 +82,38 @@ class Slices:
         if not self.differences:
             return "same numbers up to summation order"
         return "differs: " + "; ".join(map(str, self.differences))
+
+    def __str__(self) -> str:
+        """One line for people: "4 slices of 8 examples: same numbers up to summation order"."""
+        least, most = min(self.sizes), max(self.sizes)
+        if least == most:
+            each = f"{most} example{'s' if most > 1 else ''}"
+        elif len(self.sizes) <= _MOST_NAMED:
+            each = f"{', '.join(map(str, self.sizes[:-1]))} and {self.sizes[-1]} examples"
+        else:
+            each = f"{least} to {most} examples"
+        return f"{len(self.sizes)} slice{'s' if len(self.sizes) > 1 else ''} of {each}: {self.verdict}"
+
+
+def checked_slices(slices: int | Sequence[int] | None) -> int | tuple[int, ...] | None:
+    """How a batch is to be split, as Python's own numbers: how many slices, or examples of each.
+
+    Args:
+      slices: what a user gave; None and 1 leave the batch whole.
+
+    Returns:
+      None for a whole batch.
+
+    Raises:
+      SplitError: it is neither.
+
+    >>> checked_slices(1), checked_slices(4), checked_slices([12, 4])
+    (None, 4, (12, 4))
+    """
+    numbers: Sequence[object] = slices if isinstance(slices, Sequence) else [1 if slices is None else slices]
+    counts = [int(n) for n in numbers if isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1]
+    if not counts or len(counts) < len(numbers):
+        raise SplitError(f"slices={slices!r}", "how many slices, or the number of examples of each")
+    if isinstance(slices, Sequence):
+        return tuple(counts)
+    return None if counts == [1] else counts[0]

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
-from tfplace.errors import GraphError, SourceError, UnknownNameError, describe_error, near_names
+from tfplace.errors import GraphError, SourceError, SplitError, UnknownNameError, describe_error, near_names
 from tfplace.extraction.batch import as_specs, flat_shapes, shapes_by_name, without_numbers
 from tfplace.extraction.function import graph_from_function
 from tfplace.extraction.graph_check import check_graph_def
@@ -77,14 +77,15 @@ def step_of(source: Any, batch: Any, *, training: bool | None = None, name: str 
     """The step of a Keras model or a `tf.function`.
 
     Raises:
-      SourceError: it is neither, or has no batch.
+      SplitError: it is neither.
+      SourceError: it has no batch.
     """
     if is_keras_model(source):
         return _keras_step(source, batch, training, name)
     if isinstance(source, tf.types.experimental.PolymorphicFunction):
         return _function_step(source, batch, name)
     hint = "Wrap the step in tf.function first." if callable(source) else ""
-    raise SourceError(
+    raise SplitError(
         f"{type(source).__name__} {str(source)[:60]!r}, which cannot be traced for batches of another size",
         "a Keras model or a tf.function",
         hint,

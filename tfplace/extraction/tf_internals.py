@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -224,20 +224,36 @@ def rebind_captures(handles: Mapping[int, Any]) -> int:
     return changed
 
 
-def read_by_xla(handles: Collection[int], step: Any) -> list[Any]:
-    """The live `tf.function`s with jit_compile=True that captured a handle when they were traced.
+def live_functions() -> list[Any]:
+    """The live `tf.function`s, of which TensorFlow keeps no list."""
+    return live(_PolymorphicFunction)
 
-    Only the private attributes tell how a `tf.function` is compiled, what it was traced to, and what a graph calls.
 
-    Args:
-      handles: ids of the handles.
-      step: a `ConcreteFunction`; what was traced as a part of it is left out.
-    """
-    compiled = [function for function in live(_PolymorphicFunction) if function._jit_compile]
-    traced = [(function, one) for function in compiled for one in function._list_all_concrete_functions()]
-    beside = [(function, one) for function, one in traced if not step.graph._is_function(one.name)]
-    found = [function for function, one in beside if any(id(c) in handles for c in one._captured_inputs)]
-    return list({id(function): function for function in found}.values())
+def is_for_xla(function: Any) -> bool:
+    """Whether a `tf.function` has jit_compile=True, which it tells nobody."""
+    return bool(function._jit_compile)
+
+
+def traces_of(function: Any) -> list[Any]:
+    """The `ConcreteFunction`s of a `tf.function`. TensorFlow's own list would trace one that has an input signature."""
+    loaded = getattr(function, "concrete_functions", None)
+    return list(function._function_cache.values() if loaded is None else loaded)
+
+
+def bound_functions(function: Any) -> dict[int, Any]:
+    """Id of an object -> the `tf.function` that one which decorates a method has for it; made when it is asked for."""
+    return {id(thing): bound for thing, bound in function._descriptor_cache.items()}
+
+
+def called_graph(graph: Any, name: str) -> Any:
+    """The graph of a function that a graph calls; None if it does not know it."""
+    function = graph._get_function(name)
+    return None if function is None else function.graph
+
+
+def is_part_of(traced: Any, whole: Any) -> bool:
+    """Whether one `ConcreteFunction` calls another by the name that it has."""
+    return bool(whole.graph._is_function(traced.name))
 
 
 def live(kind: type[Any]) -> list[Any]:

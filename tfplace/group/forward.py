@@ -53,7 +53,7 @@ def _parts(problem: Problem) -> IntArray:
     """[V] `FORWARD`, `BACKWARD`, or `AFTER` for ops that follow on backward ones."""
     graph = problem.graph
     marked = [bool(a.get("backward")) for a in graph.op_attrs]
-    backward = np.array([m or is_backward(n) for m, n in zip(marked, graph.op_names, strict=True)], np.bool_)
+    backward = np.array([m or is_backward(n) for m, n in zip(marked, graph.base_names, strict=True)], np.bool_)
     part = np.where(backward, BACKWARD, FORWARD).astype(np.int32)
     edges = flow(problem)
     order = np.argsort(edges.src, kind="stable")

@@ -104,7 +104,7 @@ def _adopt_calls(graph: OpGraph, step: Step, layer: list[Path]) -> None:
     """Gives the gradients of a function that was called, which have no scope, the layer from which they read most."""
     calls: dict[Path, list[int]] = {}
     for v in np.flatnonzero(step.backward).tolist():
-        parts = graph.op_names[v].split("/")
+        parts = graph.base_names[v].split("/")
         call = next((i for i, part in enumerate(parts) if is_call(part)), None)
         if not layer[v] and call is not None:
             calls.setdefault(tuple(parts[: call + 1]), []).append(v)

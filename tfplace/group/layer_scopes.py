@@ -54,11 +54,11 @@ class Step:
             v.op: () if v.name.endswith(_CAPTURED) else tuple(v.name.split("/")[:-1]) for v in graph.variables
         }
         self.readers = readers_of(graph)
-        self.backward = np.array([is_backward(name) and not _PASSED.search(name) for name in graph.op_names])
+        self.backward = np.array([is_backward(name) and not _PASSED.search(name) for name in graph.base_names])
         self.touched = [
             sorted({int(handle[t]) for t in tensors if int(handle[t]) in self.homes}) for tensors in graph.inputs
         ]
-        self.names = [_parts(name) for name in graph.op_names]
+        self.names = [_parts(name) for name in graph.base_names]
         self.scopes = [name[:-1] for name in self.names]
         own = np.ones(graph.num_ops, np.bool_)
         own[list(self.homes)] = False

@@ -45,7 +45,7 @@ def layers(problem: Problem, at_least: int, devices: IntArray, *, fewer: bool = 
 
 def _by_scope(problem: Problem, at_least: int, fewer: bool) -> IntArray | None:
     """[U] an id of the layer in its members' scopes, -1 where there is none; None if names tell too little."""
-    backward = [is_backward(name) for name in problem.graph.op_names]
+    backward = [is_backward(name) for name in problem.graph.base_names]
     parts = scope_parts(problem)
     placed = (problem.grouping.unit_of >= 0).tolist()  # constants are copied to their readers and are in no layer
     most: tuple[list[str], list[str]] = [], []
@@ -72,7 +72,7 @@ def _heaviest_share(problem: Problem, scopes: list[str], known: set[str]) -> flo
 
 def scope_parts(problem: Problem) -> list[list[str]]:
     """[V] the scope of each op, part by part from the outside in, without what marks the backward pass."""
-    return [name_parts(name)[:-1] for name in problem.graph.op_names]
+    return [name_parts(name)[:-1] for name in problem.graph.base_names]
 
 
 def name_parts(name: str) -> list[str]:
@@ -141,7 +141,7 @@ def earliest_start(problem: Problem, devices: IntArray) -> FloatArray:
 
 def _forward(problem: Problem) -> BoolArray:
     """[V] ops that neither compute gradients nor depend on any: updates of variables come late whatever their layer."""
-    late = np.array([is_backward(name) for name in problem.graph.op_names])
+    late = np.array([is_backward(name) for name in problem.graph.base_names])
     edges = flow(problem)
     order = np.argsort(edges.dst, kind="stable")
     for src, dst in zip(edges.src[order].tolist(), edges.dst[order].tolist(), strict=True):

@@ -22,6 +22,7 @@ from tfplace.core.costs import CostTable
 from tfplace.core.graph import Body, OpGraph, UnknownShape, Variable
 from tfplace.core.grouping import Grouping
 from tfplace.core.problem import Problem
+from tfplace.core.slices import Difference, Slices
 from tfplace.core.topology import Topology
 from tfplace.errors import SourceError
 from tfplace.files import UNREADABLE, parse_json, path_of, read_arrays, writing
@@ -233,6 +234,10 @@ def _pack_graph(graph: OpGraph) -> tuple[dict[str, Any], Packed]:
         "fetches": graph.fetches,
         "fingerprint": graph.fingerprint,
     }
+    if (slices := graph.slices) is not None:
+        kinds = [{"kind": one.kind, "ops": one.ops} for one in slices.differences]
+        described["slices"] = {"sizes": slices.sizes, "gathered": slices.gathered, "differences": kinds}
+        parts |= pack_integers("slices.slice_of", slices.slice_of) | pack_texts("slices.original", slices.original)
     if graph.bodies:
         described["bodies"] = []
     for i, body in enumerate(graph.bodies):
@@ -274,7 +279,35 @@ def _unpack_graph(described: Mapping[str, Any], parts: Packed) -> OpGraph:
         unknown=tuple(UnknownShape(tensor, op, shape, rule) for tensor, op, (shape, rule) in unknown),
         bodies=tuple(_unpack_body(i, body, parts) for i, body in enumerate(described.get("bodies", ()))),
         fetches=tuple(described["fetches"]),
+        slices=_unpack_slices(described["slices"], parts) if described.get("slices") is not None else None,
     )
+
+
+def _unpack_slices(described: Mapping[str, Any], parts: Packed) -> Slices:
+    """How a step was split.
+
+    Raises:
+      GraphError, KeyError, TypeError: it is damaged.
+    """
+    slice_of = unpack_integers(parts, "slices.slice_of")
+    if slice_of.dtype != np.int32:
+        raise TypeError(f"slices.slice_of of type {slice_of.dtype}")
+    if wrong := [size for size in described["sizes"] if type(size) is not int]:
+        raise TypeError(f"no number of examples: {wrong[0]!r:.80}")
+    differences = tuple(Difference(one["kind"], _texts(one["ops"])) for one in described["differences"])
+    original = unpack_texts(parts, "slices.original")
+    return Slices(tuple(described["sizes"]), slice_of, original, _texts(described["gathered"]), differences)
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    """A list of texts.
+
+    Raises:
+      TypeError: it is something else.
+    """
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
+        raise TypeError(f"no texts: {values!r:.80}")
+    return tuple(values)
 
 
 def _check_kinds(described: Mapping[str, Any], parts: Packed) -> None:

@@ -192,7 +192,7 @@ def _layer_bytes(problem: Problem, layer: IntArray) -> FloatArray:
     """[L] bytes a layer is taken to need at once: its variables and every tensor that its backward pass reads."""
     graph, unit_of = problem.graph, problem.grouping.unit_of
     out: FloatArray = np.bincount(layer, variable_bytes(problem), int(layer.max()) + 1).astype(np.float64)
-    backward = np.array([is_backward(name) for name in graph.op_names])
+    backward = np.array([is_backward(name) for name in graph.base_names])
     kept = np.zeros(graph.num_tensors, bool)
     edges = flow(problem)
     rows = (edges.tensor >= 0) & backward[edges.dst] & ~backward[edges.src]

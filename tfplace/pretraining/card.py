@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from tfplace.comparison.tables import table
@@ -29,15 +30,13 @@ def card_text(trained: Pretrained) -> str:
         f"    {card['command']}",
         "and `--graphs=DIR`, where the graphs are, and `--out=DIR`, for the run.",
         f"With tfplace {card['tfplace']} and Python {card['python']}; seed {course['seed']}. {course['imitate']:,} "
-        f"updates imitated the best placements that `auto` found with {teaching['evaluations']:,} evaluations on "
-        f"{_groups(teaching['groups'])}, {course['reinforce']:,} reinforced what turned out well; {course['batch']} "
-        "graphs each.",
+        f"updates imitated the best placements that {_search(teaching)}, {course['reinforce']:,} reinforced what "
+        f"turned out well; {course['batch']} graphs each.",
         table(("graphs", "learned from", "held out"), [_counts(name, row) for name, row in card["graphs"].items()]),
         f"Fingerprints of all {len(card['fingerprints'])} graphs are in the file; together they are "
         f"`{_digest(card['fingerprints'])}`.",
         "## On graphs that were held out",
-        "Simulated step seconds over those of the best known placement (as above), geometric means. Below 1 the policy "
-        "is better than that search was.",
+        _examined(card),
         _exams(card["exams"]),
         "## Limits",
         "Trained on the graphs and boxes above alone, on analytic costs; elsewhere it may be far off, and `auto`, "
@@ -78,6 +77,23 @@ def moves_card_text(trained: Pretrained) -> str:
         "nothing. What a search comes to with it is told in docs/pretrained.md.",
     ]
     return "\n\n".join(lines) + "\n"
+
+
+def _examined(card: Mapping[str, Any]) -> str:
+    """By what; a card that says no more was written by the version that trained."""
+    anew, known, by = card.get("examined"), "the best known placement (as above)", ""
+    if anew and anew["teaching"] != card["config"]["teaching"]:
+        known = f"the best placement that {_search(anew['teaching'])}"
+    if anew:
+        by = f"Examined anew with tfplace {anew['tfplace']} and Python {anew['python']} (`--examine_only`). "
+    return (
+        f"{by}Simulated step seconds over those of {known}, geometric means. Below 1 the policy is better than that "
+        "search was."
+    )
+
+
+def _search(teaching: Mapping[str, Any]) -> str:
+    return f"`auto` found with {teaching['evaluations']:,} evaluations on {_groups(teaching['groups'])}"
 
 
 def _groups(count: int) -> str:

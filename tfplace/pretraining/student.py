@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ class Teaching:
     groups: int = 256
     evaluations: int = 10_000
     seed: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        """Plain data, without where the files are."""
+        return {name: value for name, value in asdict(self).items() if name != "folder"}
 
 
 class Student:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,8 @@ from tfplace.errors import InputError
 from tfplace.learned.training.parameters import Parameters
 from tfplace.learned.training.pretrained import Pretrained
 from tfplace.pretraining.corpus import Entry
-from tfplace.pretraining.student import Student, Teaching, examine, learn, teach
+from tfplace.pretraining.examination import Examination, Shown, counts
+from tfplace.pretraining.student import Student, Teaching, learn
 from tfplace.pretraining.trainable import Taught, Trainable
 from tfplace.search.rundir import RunDirectory
 
@@ -26,7 +26,6 @@ IMITATE, REINFORCE = "imitate", "reinforce"
 
 _WARM_UP = 50
 _CLIP = 1.0
-_EXAM_SEED = 10**6
 
 
 @dataclass(frozen=True)
@@ -84,16 +83,6 @@ class Course:
         return first * min(1.0, (begun + 1) / _WARM_UP) * (1 - 0.9 * done)
 
 
-class Shown(Protocol):
-    """Who is told how a training goes."""
-
-    def progress(self, stage: str, done: int, total: int) -> None:
-        """How far a stage is."""
-
-    def examined(self, update: int, exams: Mapping[str, Mapping[str, float]]) -> None:
-        """How the policy did on held-out graphs: geometric means, by family and topology."""
-
-
 class Training:
     """Trains a policy; the same seed gives the same parameters, however many workers there are.
 
@@ -130,6 +119,7 @@ class Training:
         self.policy = policy
         self.course = course
         self._shown = shown
+        self._examination = Examination(entries, shown)
         self._folder = folder
         self._engine = engine
         self._student = functools.partial(Student, entries, teaching, make)
@@ -140,15 +130,11 @@ class Training:
         self._pupil = make()
         self.parameters = Parameters(self._pupil.variables, course.imitate_rate)
         self.update = 0
-        self.exams: dict[str, dict[str, float]] = {}
-        self._each: dict[str, Mapping[str, float]] = {}
-        self._fingerprints: dict[str, str] = {}
-        self._known_s: dict[str, float] = {}
         self._config = {
             "policy": policy,
             "settings": dict(self._pupil.constants),
             "course": asdict(course),
-            "teaching": {name: value for name, value in asdict(teaching).items() if name != "folder"},
+            "teaching": teaching.facts(),
             "entries": [entry.facts() for entry in entries],
         }
 
@@ -167,7 +153,7 @@ class Training:
             if kept is not None:
                 self.parameters.restore(kept)
                 self.update = int(kept["update"])
-            self._teach(workers)
+            self._examination.teach(workers, range(len(self.entries)))
             while self.update < self.course.updates:
                 metrics = self._step(workers)
                 examined = self.update % self.course.examine == 0 or self.update == self.course.updates
@@ -176,17 +162,9 @@ class Training:
                 run.log(self.update, metrics)
                 if examined or run.keeps_now:
                     run.save_checkpoint(self._state())
-            if not self.exams:  # the course was over
+            if not self._examination.exams:  # the course was over
                 self._examine(workers)
         return Pretrained(self.policy, self._pupil.settings, self.parameters.values(), self._card())
-
-    def _teach(self, workers: Workers) -> None:
-        futures = [workers.submit(teach, n) for n in range(len(self.entries))]
-        for done, future in enumerate(futures):
-            self._shown.progress("best known placements", done, len(futures))
-            entry, (fingerprint, known_s) = self.entries[done], future.result()
-            self._fingerprints[entry.case.graph] = fingerprint
-            self._known_s[str(entry.case)] = known_s
 
     def _step(self, workers: Workers) -> dict[str, float]:
         course, update = self.course, self.update
@@ -216,41 +194,15 @@ class Training:
         return [n for n in self._learned if self.entries[n].case.topology in open_now]
 
     def _examine(self, workers: Workers) -> dict[str, float]:
-        """Geometric means over the held-out graphs of each family and topology."""
-        held = [n for n, entry in enumerate(self.entries) if entry.held_out]
-        values = self.parameters.values()
-        futures = [workers.submit(examine, values, n, (_EXAM_SEED, n)) for n in held]
-        found: dict[str, list[Mapping[str, float]]] = {}
-        for done, (n, future) in enumerate(zip(held, futures, strict=True)):
-            self._shown.progress("held-out graphs", done, len(held))
-            entry = self.entries[n]
-            self._each[str(entry.case)] = row = future.result()
-            found.setdefault(f"{entry.family} on {entry.case.topology}", []).append(row)
-        self.exams = {
-            name: {key: _geometric(row[key] for row in rows) for key in rows[0]} for name, rows in found.items()
-        }
-        self._shown.examined(self.update, self.exams)
-        return {f"{name}, {key}": value for name, row in self.exams.items() for key, value in row.items()}
+        return self._examination.examine(workers, self.parameters.values(), self.update)
 
     def _card(self) -> dict[str, Any]:
-        counts: dict[str, dict[str, int]] = {}
-        for entry in self.entries:
-            row = counts.setdefault(f"{entry.family} on {entry.case.topology}", {"learned": 0, "held_out": 0})
-            row["held_out" if entry.held_out else "learned"] += 1
-        each = {case: {"best_known_s": self._known_s[case], **row} for case, row in self._each.items()}
         return {
             "updates": self.update,
-            "graphs": counts,
-            "exams": self.exams,
-            "held_out": each,
-            "fingerprints": self._fingerprints,
+            "graphs": counts(self.entries),
+            **self._examination.facts(),
             "config": {name: value for name, value in self._config.items() if name != "entries"},
         }
 
     def _state(self) -> dict[str, NDArray[Any]]:
         return self.parameters.state() | {"update": np.array(self.update)}
-
-
-def _geometric(values: Any) -> float:
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs))

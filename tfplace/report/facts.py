@@ -121,9 +121,15 @@ def wording(objective: str, source: str = SIMULATED) -> Wording:
 
 
 def said(placement: Placement) -> list[str]:
-    """Line by line: the step time, what the step waits for, which devices are one, and what the placer noted."""
-    lines = [step_line(placement), waits_line(placement), shared_line(placement), *placement.notes]
-    return [line for line in lines if line]
+    """Line by line: the step time, what it waits for, which devices are one, slices, and what the placer noted."""
+    lines = [step_line(placement), waits_line(placement), shared_line(placement), slices_line(placement)]
+    return [line for line in (*lines, *placement.notes) if line]
+
+
+def slices_line(placement: Placement) -> str:
+    """The slices of a split step, and whether its numbers stay the same; empty of a whole step."""
+    slices = None if placement.problem is None else placement.problem.graph.slices
+    return "" if slices is None else str(slices)
 
 
 def step_line(placement: Placement) -> str:
@@ -281,10 +287,24 @@ def placement_facts(placement: Placement) -> dict[str, Any]:
         "objective": placement.cost.objective,
         "notes": list(placement.notes),
         "sharing_cores": shared_devices(placement),
+        "slices": _slices_facts(placement),
         **sections,
         "graph_fingerprint": placement.graph_fingerprint,
         "topology_fingerprint": placement.topology_fingerprint,
         "versions": dict(placement.versions),
+    }
+
+
+def _slices_facts(placement: Placement) -> dict[str, Any] | None:
+    """How the step was split; None of a whole one."""
+    slices = None if placement.problem is None else placement.problem.graph.slices
+    if slices is None:
+        return None
+    return {
+        "sizes": list(slices.sizes),
+        "verdict": slices.verdict,
+        "differences": [asdict(one) for one in slices.differences],
+        "gathered": list(slices.gathered),
     }
 
 

@@ -100,7 +100,7 @@ def _shares(placement: Placement, ops: IntArray, seconds: Any, kept: LongArray) 
 
 def kept_bytes(graph: OpGraph) -> LongArray:
     """[V] bytes of each op's results that gradients read, once each, and of what those are views of."""
-    backward = np.array([is_backward(name) for name in graph.op_names])
+    backward = np.array([is_backward(name) for name in graph.base_names])
     root = np.arange(graph.num_tensors)
     for t, position in enumerate(aliases(graph).tolist()):
         if position >= 0:

@@ -149,7 +149,7 @@ def _kind(graph: OpGraph, slots: Mapping[int, int], holding: Holding) -> str:
         return "other state"
     if graph.op_types[holding.op] == "Placeholder":
         return "batch"
-    return "gradients" if is_backward(graph.op_names[holding.op]) else "activations"
+    return "gradients" if is_backward(graph.base_names[holding.op]) else "activations"
 
 
 def _held(graph: OpGraph, holding: Holding, kind: str) -> HeldTensor:

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from tfplace.core.constraints import Constraints
 from tfplace.core.placement import Placement
+from tfplace.core.slices import BATCH_NORMS, checked_slices
 from tfplace.core.stepcost import SIMULATED
 from tfplace.core.topology import Topology
 from tfplace.cost.profile import Profile
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.files import path_of
-from tfplace.options import GROUPS, CompareOptions, ProblemOptions, SearchOptions
+from tfplace.options import GROUPS, CompareOptions, ProblemOptions, SearchOptions, SplitOptions
 from tfplace.registry import EVALUATORS, GROUPERS, PLACERS, SERVICES
 from tfplace.search.budget import Budget
 from tfplace.search.capabilities import check_controllers, check_extra, check_init, check_pretrained, check_warm_start
@@ -23,6 +24,7 @@ from tfplace.search.objective import check_objective
 from tfplace.units import parse_bytes
 
 _Options = TypeVar("_Options", bound=ProblemOptions)
+_Splitting = TypeVar("_Splitting", bound=SplitOptions)
 
 _MOST_SEEDS = 10_000
 """Each is a run of every placer."""
@@ -67,8 +69,21 @@ def checked_comparison(options: CompareOptions) -> CompareOptions:
     return replace(options, seeds=seeds)
 
 
+def checked_split(options: _Splitting) -> _Splitting:
+    """The same options, with slices as Python's own numbers; None for a batch that stays whole.
+
+    Raises:
+      InputError: an option is wrong.
+    """
+    _parsed(options, "slices", checked_slices)
+    if options.batch_norm not in BATCH_NORMS:
+        raise InputError(options.spelled("batch_norm"), " or ".join(map(repr, BATCH_NORMS)))
+    return replace(options, slices=checked_slices(options.slices))
+
+
 def _checked_problem(options: _Options) -> _Options:
     options.refuse_empty()
+    options = checked_split(options)
     topology = None if options.topology is None else Topology.load(options.topology)
     profile = None if options.profile is None else Profile.load(options.profile)
     if profile is not None and topology is not None:
@@ -184,7 +199,7 @@ def _whole(options: ProblemOptions, name: str, least: int) -> int:
     return number
 
 
-def _parsed(options: ProblemOptions, name: str, parse: Callable[[Any], object]) -> None:
+def _parsed(options: SplitOptions, name: str, parse: Callable[[Any], object]) -> None:
     """Refuses an option that cannot be read, by its own spelling."""
     try:
         parse(getattr(options, name))

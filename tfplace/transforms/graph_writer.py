@@ -86,6 +86,7 @@ class GraphWriter:
         original: str,
         inputs: Sequence[str],
         outputs: Sequence[TensorProperties],
+        *,
         k: int | None = None,
         **attributes: Any,
     ) -> str:

@@ -26,6 +26,8 @@ BroadcastTo Cast Enter Exit ExpandDims Identity NextIteration Reshape Squeeze Sw
 _MAKE_ZERO = frozenset({"EmptyTensorList", "TensorListReserve", "ZerosLike"})
 _DIVISIONS = {"Mul": (-1, (0, 1)), "RealDiv": (1, (1,)), "Div": (1, (1,))}
 """Op type -> the power of the batch size that a constant has which divides by it, and where that may stand."""
+_LINEAR = frozenset({"Add", "AddV2", "Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape", "Squeeze", "Sub"})
+"""Ops that are linear in their one input that is not known to be the same everywhere."""
 _MOST_PASSES = 20
 
 
@@ -100,6 +102,7 @@ class _Propagation:
                 for v in ops:
                     self._decided[v] = None
                 self._settle(ops)
+        self._average_early()
         decided = [decision for decision in self._decided if decision is not None]
         return Division(
             [one.outputs for one in decided], [one.readings for one in decided], [one.copied for one in decided]
@@ -117,6 +120,27 @@ class _Propagation:
             if not changed:
                 return
         raise SplitError(f"a loop with {self._nodes.names[ops[0]]!r}, of which no division is stable", "another loop")
+
+    def _average_early(self) -> None:
+        """Puts slices' own values together before the linear ops that lead to nothing but what stands once.
+
+        A mean of sums is the sum of means; so a moving average is not sent to every slice to be averaged there.
+        """
+        for v in reversed(self._nodes.order):
+            decision, kind = self._of(v), self._nodes.types[v]
+            own = [i for i, s in enumerate(decision.readings) if s.kind is Kind.LOCAL]
+            if not decision.copied or kind not in _LINEAR or len(own) != 1 or self._frame[v]:
+                continue
+            if kind == "RealDiv" and own[0] != 0:
+                continue
+            if any(
+                s.kind not in (Kind.LOCAL, Kind.WHOLE) or s.extensive for s in (*decision.readings, *decision.outputs)
+            ):
+                continue
+            readers = [(reader, position) for _, reader, position in self._nodes.consumers[v]]
+            if readers and all(self._of(reader).readings[position].is_whole for reader, position in readers):
+                whole = (WHOLE,) * len(decision.outputs)
+                self._decided[v] = _Decision(whole, (WHOLE,) * len(decision.readings), False)
 
     def _is_sound(self, ops: Sequence[int]) -> bool:
         """Whether a loop's ops are all of the slices or all once, and nothing is put together inside it."""
@@ -228,8 +252,8 @@ class _Propagation:
             [self._views[u][slot] for u, slot in inputs],
             self._views[v],
             reading,
-            [self._two.values(u) for u, _ in inputs],
-            self._two.batches[0],
+            [self._two.known(u, slot) for u, slot in inputs],
+            batch=self._two.batches[0],
             local=self._local[v],
         )
         result = RULES[kind](view) if kind in RULES else None

@@ -135,7 +135,7 @@ class Resharding:
 
     def _reshaped(self, name: str, origin: str, part: str, like: TensorProperties, k: int | None = None) -> str:
         shape = self._out.constant(f"{name}/shape", origin, np.array(like.shape, np.int32), k)
-        return self._out.op("Reshape", name, origin, (part, shape), [like], k, Tshape=tf.int32)
+        return self._out.op("Reshape", name, origin, (part, shape), [like], k=k, Tshape=tf.int32)
 
     def _in_groups(self, shape: tuple[int, ...], held: Sharding) -> tuple[int, ...]:
         """A shape whose batch axis is made two: groups, and the rows in each."""
@@ -159,7 +159,7 @@ class Resharding:
         dtype, origin = self._dtype(u, slot), self._nodes.names[u]
         weight = self._out.constant(f"{name}/weight", origin, np.array(by, dtype.as_numpy_dtype), k)
         like = TensorProperties(dtype, self._two.shapes(u, slot)[0], None)
-        return self._out.op("Mul", name, origin, (part, weight), [like], k)
+        return self._out.op("Mul", name, origin, (part, weight), [like], k=k)
 
     def _dtype(self, u: int, slot: int) -> Any:
         return tf.dtypes.as_dtype(self._two.dtypes(u)[slot])

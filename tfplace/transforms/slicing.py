@@ -83,7 +83,7 @@ class _Slicer:
         self._draws: dict[str, None] = {}
 
     def write(self, output_names: Sequence[str], control_outputs: Sequence[str]) -> SlicedGraph:
-        for v in self._nodes.order:
+        for v in self._by_use():
             if self._division.copied[v]:
                 for k in range(len(self._sizes)):
                     self._copy(v, k)
@@ -101,6 +101,30 @@ class _Slicer:
             tuple(self._gathered),
             tuple(self._draws),
         )
+
+    def _by_use(self) -> list[int]:
+        """Ops in a topological order in which what needs no input of the step comes right before its first reader.
+
+        What could run at once, such as reads of variables, would otherwise be sent to all slices before the inputs are,
+        and not in the order in which it is needed: programs start ops that are ready, and send, in their order.
+        """
+        nodes = self._nodes
+        early = [nodes.types[v] != "Placeholder" or bool(nodes.data_inputs[v]) for v in nodes.order]
+        early = [e or self._two.dtypes(v)[0] == "resource" for v, e in enumerate(early)]
+        for v in nodes.order:
+            early[v] = early[v] and all(early[u] for u in nodes.forward_producers(v))
+        out: dict[int, None] = {}
+        for v in nodes.order:
+            if early[v]:
+                continue
+            pending = [v]
+            while pending:
+                missing = [u for u in nodes.forward_producers(pending[-1]) if u not in out]
+                if missing:
+                    pending += missing
+                else:
+                    out[pending.pop()] = None
+        return [*out, *(v for v in nodes.order if v not in out)]
 
     def _once(self, v: int) -> str:
         """An op on the whole batch, under its own name."""
@@ -169,7 +193,7 @@ class _Slicer:
         skip = np.array([each * self._starts[k] // count, 0] if exact else [0, k], np.uint64)
         name = f"{self._held.copy_name(v, k)}/counter"
         by = self._out.constant(f"{name}/skip", original, skip, k)
-        return self._out.op("AddV2", name, original, (counter, by), [TensorProperties(tf.uint64, (2,), None)], k)
+        return self._out.op("AddV2", name, original, (counter, by), [TensorProperties(tf.uint64, (2,), None)], k=k)
 
     def _controls(self, v: int, k: int | None) -> list[str]:
         """Control inputs of an op: of the same slice where there is one, else of all."""

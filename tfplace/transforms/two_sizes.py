@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -39,6 +39,7 @@ class TwoSizes:
         names: Mapping[str, str],
         properties: tuple[Properties, Properties],
         batches: tuple[int, int],
+        *,
         slices: Sequence[int],
     ) -> None:
         self.nodes = nodes
@@ -68,12 +69,29 @@ class TwoSizes:
             self._values[v] = tf.make_ndarray(self.nodes.defs[v].attr["value"].tensor)
         return self._values[v]
 
-    def values(self, v: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """Values of a constant with both batch sizes; None of anything else."""
-        whole = self.value(v)
-        if whole is None:
-            return None
-        return whole, tf.make_ndarray(self._other[v].attr["value"].tensor) if v in self.differing else whole
+    def known(self, v: int, slot: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Elements of an output, with both batch sizes, that are known before the run.
+
+        Those are elements of constants, and of small integers made of sizes.
+        """
+        whole, other = self._known(v, slot, 0), self._known(v, slot, 1)
+        return None if whole is None or other is None or whole.shape != other.shape else (whole, other)
+
+    def _known(self, v: int, slot: int, which: int) -> NDArray[Any] | None:
+        kind, inputs = self.nodes.types[v], self.nodes.data_inputs[v]
+        if kind == "Const":
+            changed = which and v in self.differing
+            return tf.make_ndarray(self._other[v].attr["value"].tensor) if changed else self.value(v)
+        if kind in ("Shape", "ShapeN"):
+            shape = self.shapes(*inputs[slot])[which]
+            return None if shape is None or min(shape, default=0) < 0 else np.array(shape, np.int64)
+        if kind in _COMPUTED:
+            given = [self._known(u, at, which) for u, at in inputs]
+            values = [value for value in given if value is not None]
+            return _COMPUTED[kind](values, slot) if len(values) == len(given) else None
+        outputs = (self.properties.outputs.get(self.nodes.names[v], []), self._others[v])[which]
+        value = outputs[slot].value if slot < len(outputs) else None
+        return None if value is None else np.array(value, np.int64)
 
     def dtypes(self, v: int) -> list[str]:
         """Dtype names of an op's outputs."""
@@ -197,6 +215,21 @@ class TwoSizes:
                 node.attr[key].i = self._size(node.name, mine.i, value.i, batch)
             elif key not in ("container", "shared_name"):
                 raise SplitError(f"op {node.name!r}, whose attribute {key!r} depends on the batch size", "a size")
+
+
+def _concat_offset(given: Sequence[NDArray[Any]], slot: int) -> NDArray[Any]:
+    """Where a part begins of what is put together along an axis."""
+    axis, parts = int(given[0]), given[1:]
+    out = np.zeros(len(parts[slot]), np.int64)
+    out[axis] = sum(int(part[axis]) for part in parts[:slot])
+    return out
+
+
+_COMPUTED: dict[str, Callable[[Sequence[NDArray[Any]], int], NDArray[Any]]] = {
+    "ConcatOffset": _concat_offset,
+    "FloorMod": lambda given, _: np.mod(*given),
+}
+"""Integers that Grappler leaves to the run, although they are known before it: they say where gradients are cut."""
 
 
 def _shape(outputs: Sequence[TensorProperties], slot: int) -> tuple[int, ...] | None:

@@ -50,13 +50,12 @@ def graph(request):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_graphs_that_are_held_out_are_placed_as_the_card_says(policy, graph):
-    """To a hundredth: cards were written before updates of whole variables cost what they read and write."""
     card = Pretrained.shipped(policy).card
     assert graph.fingerprint == card["fingerprints"][graph.name]
     row = card["held_out"][f"{graph.name} on 4xP100"]
     search = Search(problem_of(graph, Case(graph.name, "4xP100")), Budget(evaluations=1), 0)
     search.run(PLACERS[policy](**POLICIES[policy]), policy)
-    assert search.best_key == (0, pytest.approx(row["once"] * row["best_known_s"], rel=1e-2))
+    assert search.best_key == (0, pytest.approx(row["once"] * row["best_known_s"], rel=1e-3))
 
 
 def test_moves_on_graphs_that_are_held_out_are_worth_what_the_benchmark_says(graph):

@@ -16,7 +16,8 @@ import tensorflow as tf
 from tfplace.core.arrays import BoolArray, FloatArray
 from tfplace.core.graph import OpGraph
 from tfplace.core.stepcost import FailureKind
-from tfplace.cost.flops import Op, rule_of
+from tfplace.core.topology import Topology
+from tfplace.cost.analytic import analytic_costs
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile, ProfiledStep
 from tfplace.cost.signature import signatures
 from tfplace.errors import ApplyError, InputError
@@ -38,6 +39,9 @@ MAX_OVERLAP = 0.05
 ONE_THREAD = "1 intra-op, 1 inter-op"
 
 _MERGES = ("Merge", "RefMerge")
+
+_USUAL = "2xP100"
+"""A preset with a processor and GPUs."""
 
 Progress = Callable[[str], None]
 
@@ -269,8 +273,10 @@ def _collect(graph: OpGraph, turns: Sequence[_Turn], empty_s: float, key: tuple[
     table = np.array([[t.stats.seconds.get(name, (0.0, 0)) for name in graph.op_names] for t in turns])
     median, spread = np.median(table[:, :, 0], axis=0), _iqr(table[:, :, 0])
     executions = np.median(table[:, :, 1], axis=0).astype(int)
-    for v in np.flatnonzero((executions == 0) & ~graph.replicable)[::-1].tolist():  # what reads it first
-        share = _take_share(graph, v, median, executions > 0)
+    unrun = np.flatnonzero((executions == 0) & ~graph.replicable)[::-1].tolist()  # what reads it first
+    usual_s = _usual_seconds(graph, key[1]) if unrun else median
+    for v in unrun:
+        share = _take_share(graph, v, median, executions > 0, usual_s)
         if share is not None:
             executions[v], median[v] = max(1, int(graph.trips[v])), share
     members: dict[str, list[int]] = {}
@@ -290,22 +296,31 @@ def _collect(graph: OpGraph, turns: Sequence[_Turn], empty_s: float, key: tuple[
     return DeviceProfile(*key, ops, (step,))
 
 
-def _take_share(graph: OpGraph, v: int, seconds: FloatArray, ran: BoolArray) -> float | None:
-    """Seconds of an op that was merged into another: taken from that one's, by how many operations each makes.
+def _usual_seconds(graph: OpGraph, device_type: str) -> FloatArray:
+    """[V] analytic seconds of the ops on some device of a type, of which only the proportions matter."""
+    topology = Topology.load(_USUAL)
+    column = next((d for d, device in enumerate(topology.devices) if device.type == device_type), 0)
+    return analytic_costs(graph, topology).compute_s[:, column]
+
+
+def _take_share(graph: OpGraph, v: int, seconds: FloatArray, ran: BoolArray, usual_s: FloatArray) -> float | None:
+    """Seconds of an op that was merged into another: taken from that one's, by how long both take by themselves.
+
+    By their operations alone a bias beside its convolution would count as free; apart from it, it reads and writes all
+    of the convolution's result.
 
     None if nothing that ran can have done its work.
     """
-    others = [u for u in _does_its_work(graph, v) if ran[u]]
+    others = [u for u in does_its_work(graph, v) if ran[u]]
     if not others:
         return None
     other = max(others, key=seconds.__getitem__)
-    mine, its = (1.0 + rule_of(graph.op_types[u])[1](Op(graph, u)) for u in (v, other))
-    share = float(seconds[other]) * mine / (mine + its)
+    share = float(seconds[other] * usual_s[v] / (usual_s[v] + usual_s[other]))
     seconds[other] -= share
     return share
 
 
-def _does_its_work(graph: OpGraph, v: int) -> list[int]:
+def does_its_work(graph: OpGraph, v: int) -> list[int]:
     """What TensorFlow may have merged an op into.
 
     That is an op that reads it; but for the gradient of a convolution's bias, which oneDNN computes with the gradient

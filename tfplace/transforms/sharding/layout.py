@@ -136,7 +136,7 @@ def slice_(op: OpView) -> Result:
     source, begin, shape = op.ins[0], op.ints(1), op.inputs[0].shape
     if source.is_partial and op.only(Kind.WHOLE, among=(1, 2)):
         return (source,)
-    if begin is None or shape is None or not source.is_rows or op.ins[2].kind not in _SHAPES or not op.ins[1].is_whole:
+    if begin is None or shape is None or not source.is_rows or op.ins[2].kind not in _SHAPES or not op.is_fixed(1):
         return None
     whole = begin[source.axis] == 0 and op.outputs[0].shape is not None
     whole = whole and op.outputs[0].shape[source.axis] == shape[source.axis]  # type: ignore[index]
@@ -186,7 +186,7 @@ def _kept_axis(op: OpView, axis: int, shape: tuple[int, ...], first: int) -> int
     begin, strides, end = op.ints(first), op.ints(first + 2), op.ints(first + 1)
     if begin is None or strides is None or op.ins[first + 1].kind not in _SHAPES:
         return None
-    if not op.only(Kind.WHOLE, among=(first, first + 2)):
+    if not op.is_fixed(first) or not op.is_fixed(first + 2):
         return None
     masks = [int(op.attr(f"{name}_mask", 0)) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")]
     begin_mask, end_mask, ellipsis, new_axis, shrink = masks
@@ -292,8 +292,10 @@ def one_hot(op: OpView) -> Result:
 
 @rule("Shape", "ShapeN", "Size")
 def shape(op: OpView) -> Result:
-    """Sizes of what the slice has."""
-    return (SIZE,) * len(op.outputs) if op.row_inputs() else None
+    """Sizes of what the slice has, where they depend on the batch."""
+    if not op.row_inputs():
+        return None
+    return tuple(WHOLE if op.inputs[i].varying == () else SIZE for i in range(len(op.outputs)))
 
 
 @rule("Rank")

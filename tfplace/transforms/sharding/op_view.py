@@ -42,7 +42,7 @@ class OpView:
       inputs: its data inputs.
       outputs: its outputs.
       shardings: how each input is read.
-      values: constant inputs, with the whole batch and with the other one; None for what is no constant.
+      values: elements of each input, with the whole batch and with the other one, where they are known before the run.
       batch: examples of the whole batch.
       local: whether statistics over the batch are to be the slice's own here.
     """
@@ -54,8 +54,8 @@ class OpView:
         outputs: Sequence[TensorView],
         shardings: Sequence[Sharding],
         values: Sequence[tuple[NDArray[Any], NDArray[Any]] | None],
-        batch: int,
         *,
+        batch: int,
         local: bool = False,
     ) -> None:
         self.node = node
@@ -88,14 +88,17 @@ class OpView:
         return self.inputs[position].rank
 
     def ints(self, position: int) -> list[int] | None:
-        """Elements of a constant integer input; None if it is no constant."""
+        """Elements of an integer input that are known before the run; None if they are not."""
         values = self.values[position]
         return None if values is None else [int(v) for v in np.asarray(values[0]).ravel()]
 
-    def is_fixed(self, position: int, i: int) -> bool:
-        """Whether element i of a constant input is the same for every batch size; False if it is no constant."""
+    def is_fixed(self, position: int, i: int | None = None) -> bool:
+        """Whether an integer input, or its element i, is the same for every batch size."""
         values = self.values[position]
-        return values is not None and bool(values[0].ravel()[i] == values[1].ravel()[i])
+        if self.ins[position].is_whole or values is None:
+            return self.ins[position].is_whole
+        same = np.asarray(values[0]).ravel() == np.asarray(values[1]).ravel()
+        return bool(same.all() if i is None else same[i])
 
     def row_inputs(self) -> list[int]:
         """Positions of the inputs that are rows."""
