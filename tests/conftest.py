@@ -28,6 +28,7 @@ LOAD_TENSORFLOW = {
     "pretraining",
     "report/test_step_memory.py",
     "simulation/test_buffers.py",
+    "transforms",
     "zoo",
 }
 """Directories and files; single tests elsewhere are marked one by one."""

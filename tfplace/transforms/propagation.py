@@ -189,7 +189,7 @@ class _Propagation:
         if view.varying:
             if len(view.varying) == 1 and view.even:
                 return _Decision((rows(view.varying[0]),), (), differs)
-        elif differs and view.dtype.startswith(("int", "uint")):
+        elif differs and self._two.is_size(v):
             return _Decision((SIZE,), (), True)
         elif self._two.is_zero(v):
             return _Decision((ZERO,), (), False)
@@ -253,6 +253,7 @@ class _Propagation:
             self._views[v],
             reading,
             [self._two.known(u, slot) for u, slot in inputs],
+            batch=self._two.batches[0],
             local=self._local[v],
         )
         result = RULES[kind](view) if kind in RULES else None

@@ -87,7 +87,7 @@ class Resharding:
         if held.is_rows:
             return self._gathered(u, slot, held, parts)
         mean = held.mean or held.kind is Kind.LOCAL
-        if mean and not dtype.is_floating:
+        if mean and not (dtype.is_floating or dtype.is_complex):
             raise SplitError(f"{name!r}, a mean of {dtype.name}", "means of floating-point numbers")
         return self._mean(u, slot, parts) if mean else self._sum(self._free(u, slot, "combined"), u, slot, parts)
 

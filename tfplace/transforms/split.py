@@ -53,7 +53,7 @@ def split_source(
     sizes = slice_sizes(slices, examples)
     other = sizes[0] if 1 < sizes[0] < examples else 2 * examples
     whole = _trace(step, specs)
-    two = _two_sizes(whole, _trace(step, resized(specs, examples, other, batch_axis)), (examples, other))
+    two = _two_sizes(whole, _trace(step, resized(specs, examples, other, batch_axis)), (examples, other), sizes)
     if not any(two.varying(two.nodes.index[op], 0)[0] for op in argument_ops(whole)):
         raise SplitError(f"{step.description}, of which no input depends on the batch size", "a step over a batch")
     division, scopes = _divided(two, batch_norm, whole)
@@ -105,13 +105,13 @@ def _trace(step: Step, specs: Any) -> FlatFunction:
     return flat
 
 
-def _two_sizes(whole: FlatFunction, other: FlatFunction, batches: tuple[int, int]) -> TwoSizes:
+def _two_sizes(whole: FlatFunction, other: FlatFunction, batches: tuple[int, int], sizes: Sequence[int]) -> TwoSizes:
     first, second = Nodes(whole.graph_def), Nodes(other.graph_def)
     known = dict(zip(argument_ops(whole), argument_ops(other), strict=True))
     theirs = {id(external): op for external, op in captures(other)}
     known |= {op: theirs[id(external)] for external, op in captures(whole) if id(external) in theirs}
     names = same_ops(first, second, known)
-    return TwoSizes(first, second, names, (_shapes(whole, first), _shapes(other, second)), batches)
+    return TwoSizes(first, second, names, (_shapes(whole, first), _shapes(other, second)), batches, slices=sizes)
 
 
 def _shapes(flat: FlatFunction, nodes: Nodes) -> Properties:

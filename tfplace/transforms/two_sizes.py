@@ -29,6 +29,7 @@ class TwoSizes:
       names: op of the step -> the same op of the other; see `same_ops`.
       properties: of both.
       batches: examples of both.
+      slices: [K] examples of each slice that the step is to have.
     """
 
     def __init__(
@@ -38,9 +39,12 @@ class TwoSizes:
         names: Mapping[str, str],
         properties: tuple[Properties, Properties],
         batches: tuple[int, int],
+        *,
+        slices: Sequence[int],
     ) -> None:
         self.nodes = nodes
         self.batches = batches
+        self.slices = tuple(slices)
         self.properties = properties[0]
         self._both = properties
         self._other = [other.defs[other.index[names[name]]] for name in nodes.names]
@@ -65,19 +69,27 @@ class TwoSizes:
             self._values[v] = tf.make_ndarray(self.nodes.defs[v].attr["value"].tensor)
         return self._values[v]
 
-    def known(self, v: int, slot: int) -> NDArray[Any] | None:
-        """Elements of an output that are known before the run: of constants, and of small integers made of sizes."""
-        if self.nodes.types[v] == "Const":
-            return self.value(v)
-        inputs = self.nodes.data_inputs[v]
-        if self.nodes.types[v] in ("Shape", "ShapeN"):
-            shape = self.shapes(*inputs[slot])[0]
+    def known(self, v: int, slot: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Elements of an output, with both batch sizes, that are known before the run.
+
+        Those are elements of constants, and of small integers made of sizes.
+        """
+        whole, other = self._known(v, slot, 0), self._known(v, slot, 1)
+        return None if whole is None or other is None or whole.shape != other.shape else (whole, other)
+
+    def _known(self, v: int, slot: int, which: int) -> NDArray[Any] | None:
+        kind, inputs = self.nodes.types[v], self.nodes.data_inputs[v]
+        if kind == "Const":
+            changed = which and v in self.differing
+            return tf.make_ndarray(self._other[v].attr["value"].tensor) if changed else self.value(v)
+        if kind in ("Shape", "ShapeN"):
+            shape = self.shapes(*inputs[slot])[which]
             return None if shape is None or min(shape, default=0) < 0 else np.array(shape, np.int64)
-        if self.nodes.types[v] in _COMPUTED:
-            given = [self.known(u, at) for u, at in inputs]
-            whole = [value for value in given if value is not None]
-            return _COMPUTED[self.nodes.types[v]](whole, slot) if len(whole) == len(given) else None
-        outputs = self.properties.outputs.get(self.nodes.names[v], [])
+        if kind in _COMPUTED:
+            given = [self._known(u, at, which) for u, at in inputs]
+            values = [value for value in given if value is not None]
+            return _COMPUTED[kind](values, slot) if len(values) == len(given) else None
+        outputs = (self.properties.outputs.get(self.nodes.names[v], []), self._others[v])[which]
         value = outputs[slot].value if slot < len(outputs) else None
         return None if value is None else np.array(value, np.int64)
 
@@ -115,6 +127,18 @@ class TwoSizes:
             raise SplitError(f"constant {name!r}, which depends on the batch size in an unknown way", "1 / examples")
         scale = (batch / self.batches[0]) ** power
         return np.asarray(whole * scale, whole.dtype)
+
+    def is_size(self, v: int) -> bool:
+        """Whether a constant that differs holds integers that every slice can have its own of."""
+        whole = self.value(v)
+        if whole is None or whole.dtype.kind not in "iu":
+            return False
+        try:
+            for examples in self.slices:
+                self.value_at(v, examples)
+        except SplitError:  # such as the square of the batch size
+            return False
+        return True
 
     def power(self, v: int) -> int | None:
         """The power of the batch size that a constant's elements are proportional to; None if there is none."""

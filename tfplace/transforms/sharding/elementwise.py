@@ -10,7 +10,7 @@ from tfplace.transforms.sharding.state import Kind, Sharding
 
 _UNARY = words("""
 Abs Acos Acosh AsString Asin Asinh Atan Atanh BesselI0e BesselI1e Ceil CheckNumerics ComplexAbs Conj Cos Cosh
-DebugIdentity DebugNumericSummary DebugNumericSummaryV2 Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Imag Inv Invert
+DebugIdentity Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Imag Inv Invert
 IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p LogicalNot Ndtri OnesLike Real Reciprocal Relu Relu6 Rint Round Rsqrt
 Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Square StringLength StringLower StringStrip StringToHashBucketFast
 StringToHashBucketStrong StringToNumber StringUpper StaticRegexFullMatch StaticRegexReplace Tan Tanh ZerosLike
@@ -28,7 +28,7 @@ Betainc ClipByValue SelectV2
 """)
 
 _LINEAR = words("""
-Add AddN AddV2 Bitcast Cast Identity IdentityN Neg PlaceholderWithDefault PreventGradient Snapshot StopGradient Sub
+Add AddN AddV2 Bitcast Cast Identity Neg PlaceholderWithDefault PreventGradient Snapshot StopGradient Sub
 """)
 
 _PRODUCTS = words("""
@@ -45,7 +45,13 @@ def elementwise(op: OpView) -> Result:
 @rule(*_LINEAR)
 def linear(op: OpView) -> Result:
     """As `elementwise`; and a sum of terms is the sum of the sums."""
-    return terms(op) or (one_by_one(op) if op.type == "IdentityN" else broadcast(op))
+    return terms(op) or broadcast(op)
+
+
+@rule("IdentityN")
+def one_by_one(op: OpView) -> Result:
+    """Each output is the input of its position."""
+    return op.ins
 
 
 @rule(*_PRODUCTS)
@@ -60,13 +66,12 @@ def product(op: OpView) -> Result:
 @rule("Select")
 def select(op: OpView) -> Result:
     """The condition is as the others, or a vector along their first axis."""
-    condition = op.ins[0]
-    if op.rank(0) == 1 and op.rank(1) not in (0, 1, None) and condition.is_rows:
-        others = op.row_inputs()[1:]
-        if len(others) != 2 or any(op.ins[i] != condition for i in others):
-            return None
-        return (condition,)
-    return broadcast(op)
+    condition, x, y = op.ins
+    if op.rank(0) != 1 or op.rank(1) == 1:
+        return broadcast(op)
+    if x != y or not x.is_rows or op.rank(1) is None:
+        return None
+    return (x,) if (condition == x if x.axis == 0 else condition.is_whole) else None
 
 
 @rule("LookupTableFindV2", "LookupTableFind")
@@ -88,18 +93,11 @@ def terms(op: OpView) -> Result:
         return None
     if any(not s.is_partial and not s.zero for s in op.ins):
         return None
-    if len(op.outputs) > 1 and any(not s.is_partial for s in op.ins):
-        return None
     return (next(iter(found)),) * len(op.outputs)
 
 
 def _both_float(op: OpView) -> bool:
     return all(t.dtype.removeprefix("b").startswith("float") for t in (op.inputs[0], op.outputs[0]))
-
-
-def one_by_one(op: OpView) -> Result:
-    """Each output is the input of its position."""
-    return op.ins if op.only(Kind.WHOLE, Kind.ROWS, Kind.LOCAL) else None
 
 
 def broadcast(op: OpView, *, settled: bool = False) -> Result:

@@ -64,10 +64,12 @@ def scatter_nd(op: OpView) -> Result:
 
 @rule("DenseBincount")
 def bincount(op: OpView) -> Result:
-    """Counts of numbers, of all examples or of each."""
+    """Counts of numbers, of all examples or of each; whether a number is there at all is no sum."""
     source, size, weights = op.ins
-    if not source.is_rows or not size.is_whole or not op.only(Kind.WHOLE, Kind.ROWS, among=(2,)):
+    if not source.is_rows or source.axis or not size.is_whole or not op.only(Kind.WHOLE, Kind.ROWS, among=(2,)):
         return None
     if weights.is_rows and weights != source:
         return None
-    return (SUM,) if op.rank(0) == 1 and op.outputs[0].rank == 1 else None
+    if op.rank(0) == 2:
+        return (source,)
+    return (SUM,) if op.rank(0) == 1 and not op.attr("binary_output", False) else None

@@ -32,10 +32,14 @@ def reshape(op: OpView) -> Result:
     if before is None or after is None or varying is None or len(varying) != 1 or shape.kind is not Kind.SIZE:
         return None
     axis = varying[0]
-    head = math.prod(before[: source.axis]) * source.outer
-    if min((*before[: source.axis], *after[:axis]), default=1) < 0 or head % math.prod(after[:axis]):
+    if min((*before, *after), default=1) < 0:
         return None
-    return (source.at(axis, head // math.prod(after[:axis])),)
+    head, groups = math.prod(before[: source.axis]) * source.outer, math.prod(after[:axis])
+    together, row = math.prod(before[source.axis :]) // source.outer, math.prod(after[axis + 1 :])
+    # Each example's elements of a group must be whole rows of the result, or a slice would have parts of rows.
+    if not groups or head % groups or together // op.batch % max(row, 1):
+        return None
+    return (source.at(axis, head // groups),)
 
 
 @rule("ExpandDims")
@@ -132,7 +136,7 @@ def slice_(op: OpView) -> Result:
     source, begin, shape = op.ins[0], op.ints(1), op.inputs[0].shape
     if source.is_partial and op.only(Kind.WHOLE, among=(1, 2)):
         return (source,)
-    if begin is None or shape is None or not source.is_rows or not op.only(*_SHAPES, among=(1, 2)):
+    if begin is None or shape is None or not source.is_rows or op.ins[2].kind not in _SHAPES or not op.is_fixed(1):
         return None
     whole = begin[source.axis] == 0 and op.outputs[0].shape is not None
     whole = whole and op.outputs[0].shape[source.axis] == shape[source.axis]  # type: ignore[index]
@@ -182,16 +186,20 @@ def _kept_axis(op: OpView, axis: int, shape: tuple[int, ...], first: int) -> int
     begin, strides, end = op.ints(first), op.ints(first + 2), op.ints(first + 1)
     if begin is None or strides is None or op.ins[first + 1].kind not in _SHAPES:
         return None
+    if not op.is_fixed(first) or not op.is_fixed(first + 2):
+        return None
     masks = [int(op.attr(f"{name}_mask", 0)) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")]
     begin_mask, end_mask, ellipsis, new_axis, shrink = masks
     count = len(begin)
+    ends_differ = op.ins[first + 1].kind is Kind.SIZE
     consumed = sum(not (new_axis >> i) & 1 and not (ellipsis >> i) & 1 for i in range(count))
     dense, out = 0, 0
+    kept = None
     for i in range(count):
         if (ellipsis >> i) & 1:
             skipped = len(shape) - consumed
             if dense <= axis < dense + skipped:
-                return out + axis - dense
+                kept = out + axis - dense
             dense, out = dense + skipped, out + skipped
         elif (new_axis >> i) & 1:
             out += 1
@@ -199,13 +207,14 @@ def _kept_axis(op: OpView, axis: int, shape: tuple[int, ...], first: int) -> int
             if dense == axis:
                 if (shrink >> i) & 1 or strides[i] != 1 or not ((begin_mask >> i) & 1 or begin[i] == 0):
                     return None
-                ends = (end_mask >> i) & 1 or (
-                    op.ins[first + 1].kind is Kind.SIZE and end is not None and end[i] == shape[i]
-                )
-                return out if ends else None
+                if not (end_mask >> i) & 1 and not (ends_differ and end is not None and end[i] == shape[axis]):
+                    return None
+                kept = out
+            elif ends_differ and not ((end_mask | shrink) >> i) & 1 and not op.is_fixed(first + 1, i):
+                return None
             dense += 1
             out += not (shrink >> i) & 1
-    return out + axis - dense
+    return out + axis - dense if kept is None else kept
 
 
 @rule("Pad", "PadV2", "MirrorPad", "MirrorPadGrad")
@@ -281,12 +290,18 @@ def one_hot(op: OpView) -> Result:
     return (source.at(source.axis + (axis <= source.axis)),)
 
 
-@rule("Shape", "ShapeN", "Size", "Rank")
+@rule("Shape", "ShapeN", "Size")
 def shape(op: OpView) -> Result:
     """Sizes of what the slice has, where they depend on the batch."""
     if not op.row_inputs():
         return None
     return tuple(WHOLE if op.inputs[i].varying == () else SIZE for i in range(len(op.outputs)))
+
+
+@rule("Rank")
+def rank_(op: OpView) -> Result:
+    """As many axes as the whole has."""
+    return (WHOLE,)
 
 
 @rule("EnsureShape")

@@ -42,7 +42,8 @@ class OpView:
       inputs: its data inputs.
       outputs: its outputs.
       shardings: how each input is read.
-      values: elements of each input with the whole batch, where they are known before the run.
+      values: elements of each input, with the whole batch and with the other one, where they are known before the run.
+      batch: examples of the whole batch.
       local: whether statistics over the batch are to be the slice's own here.
     """
 
@@ -52,8 +53,9 @@ class OpView:
         inputs: Sequence[TensorView],
         outputs: Sequence[TensorView],
         shardings: Sequence[Sharding],
-        values: Sequence[NDArray[Any] | None],
+        values: Sequence[tuple[NDArray[Any], NDArray[Any]] | None],
         *,
+        batch: int,
         local: bool = False,
     ) -> None:
         self.node = node
@@ -61,6 +63,7 @@ class OpView:
         self.outputs = outputs
         self.ins = tuple(shardings)
         self.values = values
+        self.batch = batch
         self.local = local
 
     @property
@@ -86,8 +89,16 @@ class OpView:
 
     def ints(self, position: int) -> list[int] | None:
         """Elements of an integer input that are known before the run; None if they are not."""
-        value = self.values[position]
-        return None if value is None else [int(v) for v in np.asarray(value).ravel()]
+        values = self.values[position]
+        return None if values is None else [int(v) for v in np.asarray(values[0]).ravel()]
+
+    def is_fixed(self, position: int, i: int | None = None) -> bool:
+        """Whether an integer input, or its element i, is the same for every batch size."""
+        values = self.values[position]
+        if self.ins[position].is_whole or values is None:
+            return self.ins[position].is_whole
+        same = np.asarray(values[0]).ravel() == np.asarray(values[1]).ravel()
+        return bool(same.all() if i is None else same[i])
 
     def row_inputs(self) -> list[int]:
         """Positions of the inputs that are rows."""

@@ -69,7 +69,7 @@ def einsum(op: OpView) -> Result:
     return (op.ins[op.row_inputs()[0]].at(wanted.index(label), outer),) if label in wanted else (SUM,)
 
 
-@rule("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Dilation2D")
+@rule("Conv2D", "Conv3D", "DepthwiseConv2dNative", "Dilation2D")
 def convolution(op: OpView) -> Result:
     """Image by image."""
     source = op.ins[0]
@@ -104,7 +104,7 @@ def input_gradient(op: OpView) -> Result:
 
 
 _IMAGE_BY_IMAGE = words("""
-AdjustContrastv2 AdjustHue AdjustSaturation AvgPool AvgPool3D DepthToSpace ExtractImagePatches HSVToRGB LRN LRNGrad
+AdjustHue AdjustSaturation AvgPool AvgPool3D DepthToSpace ExtractImagePatches HSVToRGB LRN LRNGrad
 MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradGradV2 MaxPoolGradV2
 MaxPoolV2 RGBToHSV ResizeArea ResizeBicubic ResizeBicubicGrad ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor
 ResizeNearestNeighborGrad SpaceToDepth
@@ -120,6 +120,13 @@ def images(op: OpView) -> Result:
     if any(not s.is_rows and (op.rank(i) or 0) >= 3 for i, s in enumerate(op.ins)):
         return None
     return (next(iter(found)),)
+
+
+@rule("AdjustContrastv2")
+def contrast(op: OpView) -> Result:
+    """Image by image along all axes but the last three."""
+    source, rank = op.ins[0], op.rank(0)
+    return (source,) if rank is not None and source.is_rows and source.axis < rank - 3 and op.ins[1].is_whole else None
 
 
 @rule("AvgPoolGrad", "AvgPool3DGrad")

@@ -25,6 +25,8 @@ def reduction(op: OpView) -> Result:
         return (source.at(source.axis - (0 if keep else sum(axis < source.axis for axis in reduced))),)
     if source.extensive:
         return None
+    if op.type == "Mean" and not op.outputs[0].dtype.startswith(("bfloat", "complex", "float")):
+        return None  # a mean of integers is cut off
     return {"Sum": (SUM,), "Mean": (MEAN,)}.get(op.type)
 
 
