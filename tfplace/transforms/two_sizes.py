@@ -47,8 +47,14 @@ class TwoSizes:
         self.slices = tuple(slices)
         self.properties = properties[0]
         self._both = properties
-        self._other = [other.defs[other.index[names[name]]] for name in nodes.names]
-        self._others = [properties[1].outputs.get(node.name, []) for node in self._other]
+        self._other = [
+            other.defs[other.index[names[n]]] if n in names else d for n, d in zip(nodes.names, nodes.defs, strict=True)
+        ]
+        self._others: list[list[TensorProperties]] = []
+        for v, node in enumerate(self._other):
+            first = nodes.data_inputs[v][0] if nodes.types[v] == "AddN" else None  # which may be a part of a sum
+            of_first = None if first is None else self._others[first[0]][first[1] : first[1] + 1]
+            self._others.append(properties[1].outputs.get(node.name, []) if of_first is None else of_first)
         self._dtypes = [[dtype.base_dtype.name for dtype in output_dtypes(node) or ()] for node in nodes.defs]
         self._values: dict[int, NDArray[Any]] = {}
         self.differing = {v for v in nodes.order if nodes.types[v] == "Const" and self._differs(v)}
@@ -204,6 +210,8 @@ class TwoSizes:
         Raises:
           SplitError: one differs in another way than a size.
         """
+        if node.op == "AddN":
+            return
         for key, value in self._other[v].attr.items():
             mine = self.nodes.defs[v].attr[key]
             if key.startswith("_") or key == "value" or mine == value:
@@ -239,8 +247,9 @@ def _shape(outputs: Sequence[TensorProperties], slot: int) -> tuple[int, ...] | 
 def same_ops(a: Nodes, b: Nodes, known: Mapping[str, str]) -> dict[str, str]:
     """Op of one trace -> the same op of another trace of the same program.
 
-    Ops have the same names, but for scopes that a trace makes unique: such ops are matched in their order by type and
-    by what they read.
+    That is one of the same type with the same inputs. Of several it is that of the same name, or the next in order: a
+    trace makes some scopes unique (`sgd`, then `sgd_1`), so that names alone may mislead. A sum of sums is taken as one
+    sum, whose parts have no other op: a gradient tape adds up what takes more than 128 MiB in several ops.
 
     Args:
       a: a trace.
@@ -250,34 +259,79 @@ def same_ops(a: Nodes, b: Nodes, known: Mapping[str, str]) -> dict[str, str]:
     Raises:
       SplitError: the traces have different ops.
     """
-    found = {name: name for name in a.names if name in b.index} | dict(known)
+    found = dict(known)
+    for key in (_named_value, _name, _value):
+        _match_constants(a, b, found, key)
+    left: dict[tuple[Any, ...], dict[str, None]] = {}
     taken = set(found.values())
-    left: dict[tuple[Any, ...], list[str]] = {}
     for v in b.order:
-        if b.names[v] not in taken:
-            left.setdefault(_signature(b, v, None), []).append(b.names[v])
+        if b.names[v] not in taken and not _is_part(b, v):
+            left.setdefault(_signature(b, v, None), {})[b.names[v]] = None
     for v in a.order:
         name = a.names[v]
-        if name not in found:
-            others = left.get(_signature(a, v, found))
-            if not others:
-                raise _unlike(a, v)
-            found[name] = others.pop(0)
-    if len(a) != len(b):
-        missing = next(v for v in b.order if b.names[v] not in set(found.values()))
-        raise _unlike(b, missing)
-    for v in a.order:
-        if a.types[v] != b.types[b.index[found[a.names[v]]]]:
+        if name in found or _is_part(a, v):
+            continue
+        others = left.get(_signature(a, v, found))
+        if not others:
             raise _unlike(a, v)
+        match = name if name in others else next(iter(others))
+        del others[match]
+        found[name] = match
+    for others in left.values():
+        for name in others:
+            raise _unlike(b, b.index[name])
     return found
 
 
+def _match_constants(a: Nodes, b: Nodes, found: dict[str, str], key: Callable[[Any], Any]) -> None:
+    """Matches constants that are alike, in their order."""
+    taken = set(found.values())
+    left: dict[Any, list[str]] = {}
+    for node in b.defs:
+        if node.op == "Const" and node.name not in taken:
+            left.setdefault(key(node), []).append(node.name)
+    for node in a.defs:
+        if node.op == "Const" and node.name not in found and (others := left.get(key(node))):
+            found[node.name] = others.pop(0)
+
+
+def _name(node: Any) -> Any:
+    return node.name, node.attr["dtype"].type
+
+
+def _value(node: Any) -> Any:
+    return node.attr["value"].tensor.SerializeToString(deterministic=True)
+
+
+def _named_value(node: Any) -> Any:
+    return node.name, _value(node)
+
+
 def _signature(nodes: Nodes, v: int, found: Mapping[str, str] | None) -> tuple[Any, ...]:
-    """Type and inputs of an op, by the names of the other trace."""
-    inputs = tuple((nodes.names[u] if found is None else found.get(nodes.names[u]), s) for u, s in nodes.data_inputs[v])
-    if nodes.types[v] == "Const":
-        return nodes.types[v], nodes.defs[v].attr["value"].tensor.SerializeToString(deterministic=True)
-    return nodes.types[v], inputs
+    """Type and inputs of an op, by the names of the other trace; loops' back edges left out."""
+    forward = [(u, slot) for u, slot in nodes.data_inputs[v] if not nodes.is_back_edge(u, v)]
+    if nodes.types[v] == "AddN":
+        forward = _terms(nodes, v)
+    inputs = [(nodes.names[u] if found is None else found[nodes.names[u]], slot) for u, slot in forward]
+    return nodes.types[v], *(sorted(inputs) if nodes.types[v] == "AddN" else inputs)
+
+
+def _is_part(nodes: Nodes, v: int) -> bool:
+    """Whether an op is a sum that only another sum reads."""
+    readers = nodes.consumers[v]
+    return nodes.types[v] == "AddN" and len(readers) == 1 and nodes.types[readers[0][1]] == "AddN"
+
+
+def _terms(nodes: Nodes, v: int) -> list[tuple[int, int]]:
+    """What a sum and its parts add up."""
+    out, ahead = [], [v]
+    while ahead:
+        for u, slot in nodes.data_inputs[ahead.pop()]:
+            if _is_part(nodes, u):
+                ahead.append(u)
+            else:
+                out.append((u, slot))
+    return out
 
 
 def _unlike(nodes: Nodes, v: int) -> SplitError:
