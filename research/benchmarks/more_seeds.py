@@ -6,7 +6,8 @@
 adds what is missing to more_seeds.jsonl: seeds that the comparison has not, with the same minute, five of `auto` and of
 every placer whose median is lower there; elsewhere one, of `auto` and of the best other placer, and where `auto` is
 behind by that, four more. As cases and placers were chosen for what earlier seeds found, only later ones are counted,
-but for graphs as a whole. Graphs are those of `python scripts/make_zoo.py`; steps are simulated.
+but for graphs as a whole. Graphs are those of `python scripts/make_zoo.py`; steps are simulated. Cases that the comparison
+has with other costs since, which their bound tells, are left out.
 """
 
 from __future__ import annotations
@@ -86,20 +87,30 @@ def pairs():
     """Of the comparison: where `auto` is behind with each placer that is ahead of it, then all other cases."""
     from tfplace.comparison.case_results import goals, read_case_results
 
-    rows = read_case_results(_journal(ROOT / suites.FULL.out))
+    more = {row.facts.case: row for row in read_case_results(_journal(Path(_OUT.value)))}
+    rows = _first(more)
     chosen = list(goals(rows).beaten)
     behind = {case for case, *_ in chosen}
     for row in rows:
         if row.facts.case not in behind and row.ran("auto"):
             other, median_s = row.best_of(name for name in row.runs if name != "auto")
             chosen.append((row.facts.case, other, row.median_s("auto") / median_s))
-    more = {row.facts.case: row for row in read_case_results(_journal(Path(_OUT.value)))}
     steps_s = {
         (case, name): more[case].found_s(name) if case in more else []
         for case, other, _ in chosen
         for name in ("auto", other)
     }
     return [Pair(case, other, first, (steps_s[case, "auto"], steps_s[case, other])) for case, other, first in chosen]
+
+
+def _first(more):
+    """The comparison's cases, but for those with other costs than their further seeds have."""
+    from tfplace.comparison.case_results import read_case_results
+
+    rows = read_case_results(_journal(ROOT / suites.FULL.out))
+    return [
+        row for row in rows if row.facts.case not in more or more[row.facts.case].facts.bound_s == row.facts.bound_s
+    ]
 
 
 def _journal(path):
@@ -208,8 +219,8 @@ def of_graphs():
     """What comes nearest to `auto` on each graph over all of its cases, by the first seeds and by all."""
     from tfplace.comparison.case_results import CaseResults, goals, read_case_results
 
-    first = read_case_results(_journal(ROOT / suites.FULL.out))
-    more = {row.facts.case: row.runs for row in read_case_results(_journal(Path(_OUT.value)))}
+    found = {row.facts.case: row for row in read_case_results(_journal(Path(_OUT.value)))}
+    first, more = _first(found), {case: row.runs for case, row in found.items()}
     both = [
         CaseResults(
             row.facts, {name: [*runs, *more.get(row.facts.case, {}).get(name, [])] for name, runs in row.runs.items()}

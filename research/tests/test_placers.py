@@ -12,6 +12,7 @@ from tests.comparison.results import CASE, HEADER, branches, run
 from tfplace.comparison.case_results import goals, over_roomy, placers_of, read_case_results, seed_spread
 from tfplace.comparison.cells import (
     CONSTRUCTIVE,
+    OF_SLICES,
     SEARCHES,
     YARDSTICKS,
     Case,
@@ -222,6 +223,6 @@ def test_the_heat_map_is_a_picture(tmp_path):
 
 def test_every_registered_placer_is_in_the_comparison():
     unlearned = {name for name in PLACERS if not PLACERS[name].learned}
-    assert unlearned <= {*CONSTRUCTIVE, *SEARCHES, *YARDSTICKS}
+    assert unlearned <= {*CONSTRUCTIVE, *SEARCHES, *YARDSTICKS, *OF_SLICES}
     assert [*seeds_of("heft", 3)] == [0]
     assert [*seeds_of("auto", 3)] == [0, 1, 2]

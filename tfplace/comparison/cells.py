@@ -69,6 +69,9 @@ LEARNED = (
 )
 """Policies that learn on the graph they place; see docs/policies.md."""
 
+OF_SLICES = ("data_parallel",)
+"""Placers of split steps, of which the zoo's are none."""
+
 AT_ONCE = ("placeto_untrained", "placeto", "gdp")
 """Policies that were trained beforehand and place at once, and the same without their training."""
 
