@@ -7,7 +7,7 @@ adds what is missing to more_seeds.jsonl: seeds that the comparison has not, wit
 every placer whose median is lower there; elsewhere one, of `auto` and of the best other placer, and where `auto` is
 behind by that, four more. As cases and placers were chosen for what earlier seeds found, only later ones are counted,
 but for graphs as a whole. Graphs are those of `python scripts/make_zoo.py`; steps are simulated. Cases that the comparison
-has with other costs since, which their bound tells, are left out.
+with other costs since, as their bound tells, are left out.
 """
 
 from __future__ import annotations
