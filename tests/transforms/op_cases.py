@@ -265,6 +265,8 @@ LAYOUT = [
     case("Reshape", tensor=rows("TB", 4), shape=sizes("TB", 2, 2)),
     case("Reshape", tensor=rows("TB"), shape=sizes("B", 2), copied=False),
     case("Reshape", tensor=rows("B", 4), shape=sizes(2, "TB"), copied=False),
+    case("Reshape", tensor=rows("B", 4), shape=[-1, 2, 2]),
+    case("Reshape", tensor=rows("B", 4), shape=[-1, 2]),
     case("Reshape", tensor=total(4), shape=[2, 2]),
     case("ExpandDims", input=X, axis=0),
     case("ExpandDims", input=TIME, axis=-1),

@@ -39,13 +39,12 @@ def run(graph: OpGraph, arguments: Sequence[Any]) -> list[Any]:
     """Flat outputs of a graph, as arrays."""
     flat = graph.origin.flat  # type: ignore[union-attr]
 
-    @tf.function
-    def imported(*tensors: Any) -> Any:
-        given = dict(zip(argument_ops(flat), tensors, strict=True)) | {op: external for external, op in captures(flat)}
-        given |= {f"^{op}": tensor for op, tensor in given.items()}
-        return tf.graph_util.import_graph_def(flat.graph_def, given, list(flat.output_names), name="")
-
-    return [np.asarray(out) for out in imported(*map(tf.constant, arguments))]
+    given = dict(zip(argument_ops(flat), arguments, strict=True)) | {op: t.numpy() for t, op in captures(flat)}
+    with tf.Graph().as_default() as imported:
+        tf.graph_util.import_graph_def(flat.graph_def, name="")
+    with tf.compat.v1.Session(graph=imported) as session:
+        found = session.run([*flat.output_names], {f"{op}:0": value for op, value in given.items()})
+    return [np.asarray(out) for out in found]
 
 
 def difference(a: Any, b: Any) -> str:

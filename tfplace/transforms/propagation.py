@@ -11,10 +11,11 @@ from tfplace.errors import SplitError
 from tfplace.extraction.loops import frames
 from tfplace.extraction.nodes import Nodes
 from tfplace.transforms.sharding import RULES
+from tfplace.transforms.sharding.elementwise import extensive_result
 from tfplace.transforms.sharding.layout import size_arithmetic
 from tfplace.transforms.sharding.op_view import OpView, TensorView
 from tfplace.transforms.sharding.registry import Result, words
-from tfplace.transforms.sharding.state import LOCAL, SIZE, WHOLE, ZERO, Kind, Sharding, rows
+from tfplace.transforms.sharding.state import COUNT, LOCAL, SIZE, WHOLE, ZERO, Kind, Sharding, rows
 from tfplace.transforms.two_sizes import TwoSizes
 
 _ENTERS = ("Enter", "RefEnter")
@@ -28,6 +29,8 @@ _DIVISIONS = {"Mul": (-1, (0, 1)), "RealDiv": (1, (1,)), "Div": (1, (1,))}
 """Op type -> the power of the batch size that a constant has which divides by it, and where that may stand."""
 _LINEAR = frozenset({"Add", "AddV2", "Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape", "Squeeze", "Sub"})
 """Ops that are linear in their one input that is not known to be the same everywhere."""
+_REARRANGE = words("BroadcastTo ExpandDims Reshape Squeeze Sum Tile Transpose")
+"""Ops besides elementwise ones that are linear in their first input."""
 _MOST_PASSES = 20
 
 
@@ -134,7 +137,7 @@ class _Propagation:
             if kind == "RealDiv" and own[0] != 0:
                 continue
             if any(
-                s.kind not in (Kind.LOCAL, Kind.WHOLE) or s.extensive for s in (*decision.readings, *decision.outputs)
+                s.kind not in (Kind.LOCAL, Kind.WHOLE) or s.divides for s in (*decision.readings, *decision.outputs)
             ):
                 continue
             readers = [(reader, position) for _, reader, position in self._nodes.consumers[v]]
@@ -206,7 +209,8 @@ class _Propagation:
 
     def _once(self, v: int, given: tuple[Sharding, ...]) -> _Decision:
         """An op on the whole batch; what it makes of each example can be divided again."""
-        if any(s.extensive for s in given):
+        sums = [s for s in given if s.extensive]
+        if sums and (self._local[v] or any(s.is_rows for s in sums)):
             raise UnsettledError(v)
         kind = self._nodes.types[v]
         whole = self._whole(v, tuple(s if s.is_whole else WHOLE for s in given))
@@ -225,7 +229,9 @@ class _Propagation:
         """How an op might read its inputs, best first."""
         out = [self._settling(v, given)]
         if any(s.is_partial for s in given):
-            read = [WHOLE if not self._local[v] else dataclasses.replace(LOCAL, extensive=not s.mean) for s in given]
+            # Terms that are added to a slice's own sums, as gradients are outside of any scope, are such sums too.
+            local = self._local[v] or any(s.extensive for s in given)
+            read = [dataclasses.replace(LOCAL, extensive=not s.mean) if local else WHOLE for s in given]
             own = tuple(r if s.is_partial else s for s, r in zip(given, read, strict=True))
             out.append(self._settling(v, own))
         if any(s.kind is Kind.SIZE for s in given):
@@ -241,7 +247,7 @@ class _Propagation:
         place = 0 if reading[1].extensive else 1
         producer = self._nodes.data_inputs[v][place][0]
         if place in places and producer in self._two.differing and self._two.power(producer) == power:
-            return tuple(LOCAL if i == place else s for i, s in enumerate(reading))
+            return tuple(COUNT if i == place else s for i, s in enumerate(reading))
         return reading
 
     def _ruled(self, v: int, reading: tuple[Sharding, ...]) -> Result:
@@ -260,19 +266,22 @@ class _Propagation:
         if result is None:
             result = size_arithmetic(view)
         if result is None:
-            result = self._of_the_slice(v, reading)
+            result = self._of_the_slice(v, view)
         if result is None or len(result) != len(self._views[v]):
             return None
         return result if all(map(_agree, result, self._views[v])) else None
 
-    def _of_the_slice(self, v: int, reading: tuple[Sharding, ...]) -> Result:
+    def _of_the_slice(self, v: int, view: OpView) -> Result:
         """Anything made of the slice's own statistics is the slice's own, but for what is written to variables."""
-        found = [s for s in reading if s.kind is Kind.LOCAL]
+        found = [s for s in view.ins if s.kind is Kind.LOCAL]
         touches = any(self._views[u][slot].dtype == "resource" for u, slot in self._nodes.data_inputs[v])
-        if not found or touches or any(s.kind not in (Kind.LOCAL, Kind.WHOLE) for s in reading):
+        if not found or touches or not view.only(Kind.LOCAL, Kind.WHOLE):
             return None
-        settled = self._nodes.types[v] in _DIVISIONS and len(found) == 2 and not all(s.extensive for s in found)
-        extensive = any(s.extensive for s in found) and not settled
+        extensive = False
+        if any(s.extensive for s in found) and not any(s.divides for s in found):
+            if view.type not in _REARRANGE and not extensive_result(view):
+                return None
+            extensive = True
         return (dataclasses.replace(LOCAL, extensive=extensive),) * len(self._views[v])
 
 

@@ -86,7 +86,7 @@ class Resharding:
         parts = [tensor(self.copy_name(u, k), slot) for k in range(len(self._sizes))]
         if held.is_rows:
             return self._gathered(u, slot, held, parts)
-        mean = held.mean or held.kind is Kind.LOCAL
+        mean = held.mean or (held.kind is Kind.LOCAL and not held.extensive)
         if mean and not (dtype.is_floating or dtype.is_complex):
             raise SplitError(f"{name!r}, a mean of {dtype.name}", "means of floating-point numbers")
         return self._mean(u, slot, parts) if mean else self._sum(self._free(u, slot, "combined"), u, slot, parts)

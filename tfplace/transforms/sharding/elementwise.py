@@ -31,6 +31,9 @@ _LINEAR = words("""
 Add AddN AddV2 Bitcast Cast Identity Neg PlaceholderWithDefault PreventGradient Snapshot StopGradient Sub
 """)
 
+_LINEAR_IN_LAST = ("InvGrad", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")
+_DIVISIONS = ("Div", "DivNoNan", "RealDiv")
+
 _PRODUCTS = words("""
 Div Mul RealDiv
 """)
@@ -58,9 +61,7 @@ def one_by_one(op: OpView) -> Result:
 def product(op: OpView) -> Result:
     """As `elementwise`; a sum over the slice that is divided by the slice's number of examples is a mean."""
     extensive = [i for i, s in enumerate(op.ins) if s.extensive]
-    if len(extensive) != 1 or op.ins[1 - extensive[0]].kind is not Kind.LOCAL:
-        return broadcast(op)
-    return broadcast(op, settled=True)
+    return broadcast(op, settled=len(extensive) == 1 and op.ins[1 - extensive[0]].divides)
 
 
 @rule("Select")
@@ -118,7 +119,7 @@ def broadcast(op: OpView, *, settled: bool = False) -> Result:
         if rank is None:
             return None
         found.add(op.ins[i].at(op.ins[i].axis + result - rank))
-    extensive = _extensive(op)
+    extensive = extensive_result(op)
     if extensive is None:
         return None
     if not found:
@@ -133,14 +134,17 @@ def broadcast(op: OpView, *, settled: bool = False) -> Result:
     return (dataclasses.replace(axis, extensive=extensive and not settled),)
 
 
-def _extensive(op: OpView) -> bool | None:
+def extensive_result(op: OpView) -> bool | None:
     """Whether the result is a sum over the slice; None where some inputs are and others, which are added, are not."""
     flags = [s.extensive for s in op.ins if not s.zero]
     if not any(flags):
         return False
-    products = (*_PRODUCTS, "MulNoNan", "DivNoNan", "Identity", "Neg", "Cast", "StopGradient", "PreventGradient")
-    if op.type in products:
-        return True
+    if op.type in _DIVISIONS:
+        return True if flags == [True, False] else None
+    if op.type in ("Mul", "MulNoNan"):
+        return True if sum(flags) == 1 else None
+    if op.type in _LINEAR_IN_LAST:
+        return True if flags == [False, True] else None
     return True if all(flags) and op.type in _LINEAR else None
 
 

@@ -29,9 +29,11 @@ def reshape(op: OpView) -> Result:
         return None
     before, after = op.inputs[0].shape, op.outputs[0].shape
     varying = op.outputs[0].varying
-    if before is None or after is None or varying is None or len(varying) != 1 or not _adapts(op, 1, varying[0]):
+    if before is None or after is None or varying is None or len(varying) != 1:
         return None
     axis = varying[0]
+    if not _adapts(op, 1, axis):
+        return None
     if min((*before, *after), default=1) < 0:
         return None
     head, groups = math.prod(before[: source.axis]) * source.outer, math.prod(after[:axis])

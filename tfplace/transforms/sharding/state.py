@@ -35,7 +35,8 @@ class Sharding:
       mean: PARTIAL: the whole is the mean of slices weighted by their examples, and not their sum.
       zero: WHOLE: it holds zeros, or nothing yet (a new TensorList), so that terms and rows may be put to it.
       extensive: LOCAL, ROWS: a sum over the slice that stands for one over the batch, and is not yet divided by the
-        number of examples.
+        number of examples; the whole of a LOCAL one, such as the gradient of a scale, is the sum of all slices'.
+      divides: LOCAL: a constant that divides by the slice's number of examples.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class Sharding:
     mean: bool = False
     zero: bool = False
     extensive: bool = False
+    divides: bool = False
 
     def at(self, axis: int, outer: int | None = None) -> Sharding:
         """The same rows along another axis."""
@@ -69,6 +71,7 @@ WHOLE = Sharding(Kind.WHOLE)
 ZERO = Sharding(Kind.WHOLE, zero=True)
 SIZE = Sharding(Kind.SIZE)
 LOCAL = Sharding(Kind.LOCAL)
+COUNT = Sharding(Kind.LOCAL, divides=True)
 SUM = Sharding(Kind.PARTIAL)
 MEAN = Sharding(Kind.PARTIAL, mean=True)
 

@@ -1,0 +1,141 @@
+"""What a split graph is made of, and what cannot be split."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+from tests.transforms.splitting import difference, split_outputs
+from tfplace.errors import InputError, SourceError, SplitError
+from tfplace.transforms.split import split_source
+
+X = np.arange(18.0).reshape(6, 3)
+W = np.ones((3, 2))
+AXES = {0: 0, 1: None}
+
+
+@tf.function
+def step(x, w):
+    return tf.reduce_sum(tf.tanh(x @ w)) + tf.reduce_sum(w)
+
+
+def refused(function, batch, slices, **options):
+    with pytest.raises(SplitError) as caught:
+        split_source(function, batch, slices, **options)
+    assert isinstance(caught.value, SourceError)
+    return caught.value
+
+
+def test_per_example_ops_stand_once_a_slice_and_others_once():
+    unsplit = tfplace.extract(step, (X, W))
+    graph = split_source(step, (X, W), [3, 1, 2], batch_axis=AXES)
+    kinds = dict(zip(unsplit.op_names, unsplit.op_types, strict=True))
+    copies = Counter(o for k, o in zip(graph.slices.slice_of, graph.slices.original, strict=True) if k >= 0)
+    assert {kinds[name]: count for name, count in copies.items() if kinds[name] != "Const"} == {
+        "MatMul": 3,
+        "Tanh": 3,
+        "Sum": 3,
+    }
+    once = Counter(n for n, o in zip(graph.op_names, graph.slices.original, strict=True) if n == o)
+    assert {name for name in kinds if name not in copies} == {*once}
+    assert set(once.values()) == {1}
+
+
+def test_the_pieces_of_an_input_together_are_the_batch():
+    graph, pieces = split_outputs(tf.function(lambda x: x + 0.0), [X], [3, 1, 2], {0: 0})
+    cut = [node for node in graph.origin.flat.graph_def.node if node.op == "SplitV"]
+    assert len(cut) == 1
+    assert graph.slices.sizes == (3, 1, 2)
+    assert difference(X, pieces[0]) == ""
+
+
+def test_one_slice_is_the_whole_batch():
+    graph, (out,) = split_outputs(step, [X, W], 1, AXES)
+    assert graph.slices.sizes == (6,)
+    assert graph.slices.slice_of.max() <= 0
+    assert difference(step(X, W), out) == ""
+
+
+def test_slices_draw_the_numbers_of_the_whole_where_they_begin_at_a_count():
+    """Philox makes two doubles of a count: slices that begin at even elements draw what the whole draws."""
+    draw = tf.function(lambda x, seed: x + tf.random.stateless_uniform(x.shape, seed, dtype=tf.float64))
+    seed = np.array([1, 2])
+    for slices, same in (([2, 4], True), ([3, 3], False)):
+        graph, (out,) = split_outputs(draw, [X, seed], slices, AXES)
+        assert (graph.slices.differences == ()) == same
+        assert (difference(draw(X, seed), out) == "") == same
+
+
+@pytest.mark.parametrize("reads", ["row", "state"])
+def test_loops_of_examples_and_loops_that_mix_them(reads):
+    """A loop that carries rows is copied; one that adds the batch's mean at each turn stands once."""
+
+    @tf.function
+    def loop(x):
+        def turn(i, value):
+            return i + 1, tf.tanh(value + (x if reads == "row" else tf.reduce_mean(value, 0, keepdims=True)))
+
+        return tf.while_loop(lambda i, _: i < 3, turn, (0, x))[1]
+
+    graph, (out,) = split_outputs(loop, [X / 9], [3, 1, 2], {0: 0})
+    kinds = Counter(kind for kind, k in zip(graph.op_types, graph.slices.slice_of, strict=True) if k >= 0)
+    assert kinds["Tanh"] == (3 if reads == "row" else 0)
+    assert difference(loop(X / 9), out) == ""
+
+
+def test_a_branch_that_all_slices_take():
+    @tf.function
+    def choose(x, flag):
+        return tf.cond(flag > 0, lambda: tf.tanh(x), lambda: tf.zeros_like(x) - 1.0)
+
+    for flag in (1.0, -1.0):
+        _, (out,) = split_outputs(choose, [X, np.array(flag)], 3, AXES)
+        assert difference(choose(X, tf.constant(flag, tf.float64)), out) == ""
+
+
+def test_sizes_that_no_slice_can_have_stay_those_of_the_batch():
+    """Such as the number of pairs of examples."""
+    pairs = tf.function(lambda x: tf.reduce_sum(tf.reshape(x @ tf.transpose(x), [x.shape[0] ** 2]) ** 2))
+    _, (out,) = split_outputs(pairs, [X], [3, 1, 2], {0: 0})
+    assert difference(pairs(X), out) == ""
+
+
+@pytest.mark.parametrize("slices", [0, -1, True, 7, 2.0, "2", [], [3, 2], [6, 0], [3, True, 2], [7, -1]], ids=repr)
+def test_slices_that_a_batch_does_not_have_are_refused(slices):
+    with pytest.raises(InputError) as caught:
+        split_source(step, (X, W), slices, batch_axis=AXES)
+    given = str(slices) if not isinstance(slices, list) else str(sum(slices))
+    assert given in caught.value.received or repr(slices) in caught.value.received
+
+
+def test_an_input_without_the_batch_names_itself_and_the_way_out():
+    error = refused(step, (X, W), 2)
+    assert "input 1" in error.received
+    assert "6 examples along axis 0" in error.expected
+    assert "{1: None}" in error.hint
+
+
+def test_a_scalar_input_is_refused_unless_all_slices_get_it():
+    scaled = tf.function(lambda x, a: tf.reduce_sum(x) * a)
+    assert "input 1" in refused(scaled, (X, np.array(2.0)), 2).received
+    _, (out,) = split_outputs(scaled, [X, np.array(2.0)], 2, AXES)
+    assert difference(scaled(X, tf.constant(2.0, tf.float64)), out) == ""
+
+
+def test_a_step_over_no_batch_is_refused():
+    assert "unknown size" in refused(step, (X, W), 2, batch_axis={0: None, 1: None}).received
+
+
+def test_a_batch_of_unknown_size_is_refused():
+    error = refused(tf.function(tf.reduce_sum), (tf.TensorSpec((None, 3), tf.float64),), 2)
+    assert "unknown size" in error.received
+
+
+def test_a_function_of_one_batch_size_is_refused():
+    fixed = tf.function(lambda x: tf.reduce_sum(x) + 1, input_signature=[tf.TensorSpec((6, 3), tf.float64)])
+    with pytest.raises(SourceError):
+        split_source(fixed, (X,), 2)
