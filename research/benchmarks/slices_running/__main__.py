@@ -17,19 +17,15 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 import sys
 
 from absl import flags
 
 from research.benchmarks.common import run
-from tfplace.comparison.tables import table
+from research.benchmarks.slices_running.page import text
 from tfplace.version import versions
 
 MODELS = ("cnn", "transformer", "lstm", "embedding_mlp")
-OFF = 0.15
-"""Difference of simulated from measured ratios that calls for a reason."""
-
 _MODELS = flags.DEFINE_list("models", list(MODELS), "Which models.")
 _TURNS = flags.DEFINE_integer("turns", 15, "Turns that count.", 3)
 _SEED = flags.DEFINE_integer("seed", 0, "Of weights, batches, searches and orders.")
@@ -62,27 +58,6 @@ def measure(_):
 
 def _tell(what):
     print(what, file=sys.stderr, flush=True)
-
-
-def _cell(variant, one_s):
-    if variant is None:
-        return "-"
-    if variant["failed"]:
-        return variant["failed"]
-    low, middle, high = statistics.quantiles(variant["measured"], n=4, method="inclusive")
-    measured = f"{middle:.2f} ({low:.2f}..{high:.2f})"
-    return f"{measured}, {variant['simulated_s'] / one_s:.2f}" if "simulated_s" in variant else measured
-
-
-def text(found):
-    names = list(dict.fromkeys(name for model in found["models"] for name in list(model["variants"])[1:]))
-    rows = []
-    for model in found["models"]:
-        variants = model["variants"]
-        one, *_ = variants.values()
-        cells = [_cell(variants.get(name), one["simulated_s"]) for name in names]
-        rows.append([model["model"], f"{1e3 * statistics.median(one['measured_s']):.0f} ms", *cells])
-    return table(["model", "one worker", *names], rows)
 
 
 if __name__ == "__main__":

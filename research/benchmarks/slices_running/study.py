@@ -150,4 +150,3 @@ class Study:
 
 def _same_numbers(graph):
     return graph.slices is None or not graph.slices.differences
-
