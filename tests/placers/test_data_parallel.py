@@ -74,6 +74,37 @@ def test_the_host_holds_no_slice_and_no_variable():
     assert "CPU:0" not in {device for op, device in devices.items() if op.startswith(("slice", "w"))}
 
 
+def lookups(table=10 * MB, rows=1000, whole=()):
+    """Two slices that look rows up in a table, and use a weight as large; slices in `whole` read all of the table."""
+    ops = {"t": 8, "t/read": table, "w": 8, "w/read": table}
+    edges, types, of = ["t -> t/read", "w -> w/read"], {}, {}
+    for k in range(2):
+        ids, taken, used = (f"slice{k}/{part}" for part in ("ids", "rows", "used"))
+        ops |= {ids: 8, taken: rows, used: 8}
+        edges += [f"t/read -> {taken}", f"{ids} -> {taken}", f"{taken} -> {used}", f"w/read -> {used}"]
+        edges += [f"t/read -> {used}"] if k in whole else []
+        types[taken] = "GatherV2"
+        of |= dict.fromkeys((ids, taken, used), k)
+    resource = {"t": 0, "t/read": 0, "w": 1, "w/read": 1}
+    graph = make_graph(ops, edges, types=types, variables={"t": table, "w": table}, resource=resource)
+    slice_of = np.array([of.get(name, -1) for name in graph.op_names], np.int32)
+    return dataclasses.replace(graph, slices=Slices((4, 4), slice_of, graph.op_names))
+
+
+def test_rows_are_looked_up_where_the_table_is():
+    devices = place(lookups(), make_topology(2))
+    assert devices["slice0/used"] != devices["slice1/used"]
+    assert devices["slice0/rows"] == devices["slice1/rows"] == devices["t/read"]
+
+
+def test_rows_are_looked_up_where_the_table_is_sent_anyway():
+    assert all(
+        devices[f"slice{k}/rows"] == devices[f"slice{k}/used"]
+        for devices in (place(lookups(whole=[0, 1]), make_topology(2)), place(lookups(rows=11 * MB), make_topology(2)))
+        for k in range(2)
+    )
+
+
 def test_a_step_that_is_not_split_is_refused():
     graph = dataclasses.replace(split_step(2, [MB]), slices=None)
     with pytest.raises(InputError, match="slices"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.graph import OpGraph
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
@@ -12,6 +13,9 @@ from tfplace.core.slices import Slices
 from tfplace.errors import InputError
 from tfplace.group.slots import readers_of, slots_of
 from tfplace.local_search.devices import compute_devices, settle
+
+_LOOKUPS = frozenset({"Gather", "GatherNd", "GatherV2"})
+"""Op types that take rows from their first input; those that take them from a variable are bound to it anyway."""
 
 
 class DataParallel(Placer):
@@ -24,7 +28,8 @@ class DataParallel(Placer):
 
     Slices go to devices the largest first, each to where it ends first (R. Graham: Bounds on Multiprocessing Timing
     Anomalies, 1969), so that unequal devices get what they can carry. Owners are balanced by bytes. What else stands
-    once is where the variable is that is made of it.
+    once is where the variable is that is made of it. Rows are looked up where the table is, so that a slice is sent its
+    rows and not the table.
     """
 
     citation = (
@@ -61,12 +66,35 @@ def _placed(problem: Problem, slices: Slices, home: int) -> IntArray:
     device = np.where(slices.slice_of >= 0, _slice_devices(problem, slices)[slices.slice_of], -1)
     owner = _owned(problem, _owners(problem, np.unique(device[device >= 0])))
     device = np.where(owner >= 0, owner, device)
+    for lookup, table in _lookups(problem.graph, slices):
+        device[lookup] = device[table] if device[table] >= 0 else home
     unit = np.full(problem.num_units, -1, np.int32)
     grouped = problem.grouping.unit_of
     for chosen in (device, owner):  # what is bound to a variable is with it
         placed = (grouped >= 0) & (chosen >= 0)
         unit[grouped[placed][::-1]] = chosen[placed][::-1]
     return settle(problem, np.where(unit >= 0, unit, home).astype(np.int32))
+
+
+def _lookups(graph: OpGraph, slices: Slices) -> list[tuple[int, int]]:
+    """Ops of slices that take rows from a table that stands once, each with the op that makes the table.
+
+    Left out are those that take more bytes than the table has, and those of a slice that is sent the table for others.
+    """
+    slice_of, kinds = slices.slice_of, graph.op_types
+    read = graph.edge_tensor >= 0
+    readers = zip(graph.edge_tensor[read].tolist(), graph.edge_dst[read].tolist(), strict=True)
+    sent = {(tensor, int(slice_of[v])) for tensor, v in readers if kinds[v] not in _LOOKUPS}
+    found = []
+    for v in np.flatnonzero(slice_of >= 0).tolist():
+        if kinds[v] not in _LOOKUPS:
+            continue
+        table = graph.inputs[v][0]
+        maker = int(graph.tensor_op[table])
+        taken = graph.tensor_bytes[graph.op_tensors[v] : graph.op_tensors[v + 1]].sum()
+        if slice_of[maker] < 0 and (table, int(slice_of[v])) not in sent and taken < graph.tensor_bytes[table]:
+            found.append((v, maker))
+    return found
 
 
 def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
