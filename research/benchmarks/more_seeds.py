@@ -6,8 +6,8 @@
 adds what is missing to more_seeds.jsonl: seeds that the comparison has not, with the same minute, five of `auto` and of
 every placer whose median is lower there; elsewhere one, of `auto` and of the best other placer, and where `auto` is
 behind by that, four more. As cases and placers were chosen for what earlier seeds found, only later ones are counted,
-but for graphs as a whole. Graphs are those of `python scripts/make_zoo.py`; steps are simulated. Cases that the comparison
-with other costs since, as their bound tells, are left out.
+but for graphs as a whole. Cases that are compared with other costs since, as their bound tells, are left out. Graphs
+are those of `python scripts/make_zoo.py`; steps are simulated.
 """
 
 from __future__ import annotations
