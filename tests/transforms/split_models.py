@@ -254,7 +254,7 @@ def texts() -> Any:
     """Strings that are cut into words and looked up."""
     words = L.TextVectorization(output_sequence_length=4, vocabulary=["a", "b", "c"])
     kinds = L.StringLookup(vocabulary=["x", "y"])
-    text, kind = L.Input((), dtype="string"), L.Input((), dtype="string")
+    text, kind = (L.Input((), dtype="string", name=name) for name in ("text", "kind"))
     x = L.Concatenate()([L.GlobalAveragePooling1D()(L.Embedding(6, 4)(words(text))), L.Embedding(4, 2)(kinds(kind))])
     model = keras.Model({"text": text, "kind": kind}, L.Dense(5)(x))
     inputs = {
