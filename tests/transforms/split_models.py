@@ -246,7 +246,7 @@ def averaged() -> Any:
 
 
 def dropout() -> Any:
-    model = keras.Sequential([L.Input((8,)), L.Dense(8, "relu"), L.Dropout(0.5), L.Dense(5)])
+    model = keras.Sequential([L.Input((8,)), L.Dense(7, "relu"), L.Dropout(0.5), L.Dense(5)])
     return compiled(model, keras.optimizers.SGD(0.1)), (normal(8), numbers(5))
 
 

@@ -87,6 +87,25 @@ def test_loops_of_examples_and_loops_that_mix_them(reads):
     assert difference(loop(X / 9), out) == ""
 
 
+def test_a_loop_that_counts_its_turns_in_a_variable_stands_once():
+    turns = tf.Variable(0)
+
+    @tf.function
+    def loop(x):
+        def turn(i, value):
+            turns.assign_add(1)
+            return i + 1, tf.tanh(value + x)
+
+        return tf.while_loop(lambda i, _: i < 3, turn, (0, x))[1]
+
+    graph = split_source(loop, (X / 9,), [3, 1, 2])
+    split = tfplace.apply(graph, tfplace.place(graph, placer="single", budget="1 evaluations", progress=False))
+    out = split(tf.constant(X / 9))
+    split.restore()
+    assert int(turns) == 3
+    assert difference(loop(X / 9), out) == ""
+
+
 def test_a_branch_that_all_slices_take():
     @tf.function
     def choose(x, flag):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tfplace.errors import SplitError
 from tfplace.extraction.loops import frames
 from tfplace.extraction.nodes import Nodes
+from tfplace.extraction.tf_internals import op_def
 from tfplace.transforms.sharding import RULES
 from tfplace.transforms.sharding.elementwise import extensive_result
 from tfplace.transforms.sharding.layout import size_arithmetic
@@ -29,6 +30,8 @@ _DIVISIONS = {"Mul": (-1, (0, 1)), "RealDiv": (1, (1,)), "Div": (1, (1,))}
 """Op type -> the power of the batch size that a constant has which divides by it, and where that may stand."""
 _LINEAR = frozenset({"Add", "AddV2", "Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape", "Squeeze", "Sub"})
 """Ops that are linear in their one input that is not known to be the same everywhere."""
+_ONLY_READ = words("Assert Placeholder ReadVariableOp ResourceGather ResourceGatherNd VarHandleOp VariableShape")
+"""Stateful ops that may run several times all the same."""
 _REARRANGE = words("BroadcastTo ExpandDims Reshape Squeeze Sum Tile Transpose")
 """Ops besides elementwise ones that are linear in their first input."""
 _MOST_PASSES = 20
@@ -146,11 +149,13 @@ class _Propagation:
                 self._decided[v] = _Decision(whole, (WHOLE,) * len(decision.readings), False)
 
     def _is_sound(self, ops: Sequence[int]) -> bool:
-        """Whether a loop's ops are all of the slices or all once, and nothing is put together inside it."""
+        """Whether a loop's ops are all of the slices or all once, and nothing is put together or written inside it."""
         if not any(self._of(v).copied for v in ops):
             return True
         for v in ops:
             decision = self._of(v)
+            if not decision.copied and acts_once(self._nodes.types[v]):
+                return False
             self._decided[v] = dataclasses.replace(decision, copied=True)
             for (u, slot), reading in zip(self._nodes.data_inputs[v], decision.readings, strict=True):
                 held = self._of(u).outputs[slot]
@@ -283,6 +288,11 @@ class _Propagation:
                 return None
             extensive = True
         return (dataclasses.replace(LOCAL, extensive=extensive),) * len(self._views[v])
+
+
+def acts_once(kind: str) -> bool:
+    """Whether it makes a difference how often an op runs: it writes to a variable, draws, prints."""
+    return bool(op_def(kind).is_stateful) and kind not in _ONLY_READ
 
 
 def names_in(scopes: Collection[str]) -> Callable[[str], bool]:
