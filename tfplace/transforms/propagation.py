@@ -182,7 +182,7 @@ class _Propagation:
         if self._frame[v] in self._whole_frames:
             return self._once(v, given)
         if all(s.is_whole for s in given):
-            return _Decision(self._whole(v, given), given, False)
+            return self._once(v, given)
         for reading in self._readings_of(v, given):
             if all(s.is_whole for s in reading):
                 break
@@ -217,18 +217,17 @@ class _Propagation:
         sums = [s for s in given if s.extensive]
         if sums and (self._local[v] or any(s.is_rows for s in sums)):
             raise UnsettledError(v)
-        kind = self._nodes.types[v]
-        whole = self._whole(v, tuple(s if s.is_whole else WHOLE for s in given))
+        kind, read = self._nodes.types[v], tuple(s if s.is_whole else WHOLE for s in given)
+        whole = self._whole(v, read)
         if (self._frame[v] and kind != "Exit") or kind in _CHOICES:
-            return _Decision(whole, (WHOLE,) * len(given), False)
-        outputs = tuple(self._again(v, slot, s) for slot, s in enumerate(whole))
-        return _Decision(outputs, (WHOLE,) * len(given), False)
+            return _Decision(whole, read, False)
+        return _Decision(tuple(self._again(v, slot, s) for slot, s in enumerate(whole)), read, False)
 
     def _again(self, v: int, slot: int, whole: Sharding) -> Sharding:
         view = self._views[v][slot]
         if not view.varying or len(view.varying) != 1 or not view.even or view.dtype in ("resource", "variant"):
             return whole
-        return whole if view.shape is None or min(view.shape) < 0 else rows(view.varying[0])
+        return rows(view.varying[0])
 
     def _readings_of(self, v: int, given: tuple[Sharding, ...]) -> list[tuple[Sharding, ...]]:
         """How an op might read its inputs, best first."""

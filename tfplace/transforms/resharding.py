@@ -108,7 +108,9 @@ class Resharding:
         if key not in self._made:
             origin, held = self._nodes.names[u], self._division.outputs[u][slot]
             name = self._free(u, slot, "slices")
-            each = self._shape(u, slot)[held.axis] // self._two.batches[0]
+            shape = self._two.shapes(u, slot)[0]
+            assert shape is not None  # its batch axis is known
+            each = shape[held.axis] // self._two.batches[0]
             rows = self._out.constant(f"{name}/rows", origin, np.array(self._sizes, np.int64) * each)
             axis = self._out.constant(f"{name}/axis", origin, np.array(held.axis, np.int32))
             outputs = [self.properties(u, slot, k) for k in range(len(self._sizes))]

@@ -259,8 +259,10 @@ def fill(op: OpView) -> Result:
 
 def _repeated(op: OpView, sizes: Sharding, value: int = 0) -> Result:
     """What has no batch axis, along a new one."""
-    varying = op.outputs[0].varying
+    varying, shape = op.outputs[0].varying, op.inputs[value].shape
     if sizes.kind is not Kind.SIZE or op.ins[value].kind not in (Kind.WHOLE, Kind.LOCAL):
+        return None
+    if shape is None or min(shape, default=1) < 0:  # it may have the batch axis already
         return None
     if varying is None or len(varying) != 1 or not op.outputs[0].even:
         return None
