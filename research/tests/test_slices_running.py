@@ -3,7 +3,7 @@
 import pytest
 
 from research.benchmarks.slices_running.losses import check, difference
-from research.benchmarks.slices_running.mirrored import PeerError
+from research.benchmarks.slices_running.mirrored import Peer, PeerError
 from research.benchmarks.slices_running.page import text
 from research.benchmarks.slices_running.running import Turns, take_turns
 
@@ -61,3 +61,15 @@ def test_the_table_has_measured_and_simulated_ratios():
     peer = {"measured": [], "measured_s": [], "failed": "it ended"}
     lines = text({"models": [{"model": "cnn", "variants": {"one worker": one, "K=2": half, "peer": peer}}]})
     assert "| cnn   | 100 ms     | 0.50 (0.45..0.55), 0.45 | it ended |" in lines
+
+
+def test_without_network_namespaces_the_peer_says_why(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(PeerError, match="no network namespace"):
+        Peer([0, 1])
+
+
+def test_a_peer_whose_processes_end_says_so(monkeypatch):
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(PeerError, match="it ended|no network namespace"):  # the latter where none may be made
+        Peer([0, 1])

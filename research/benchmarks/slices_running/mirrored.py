@@ -5,6 +5,7 @@ Its servers listen on all interfaces, so they get a network namespace of their o
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -75,7 +76,8 @@ class Peer:
 
     def close(self):
         """Ends the processes."""
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -84,7 +86,10 @@ class Peer:
         self._process.stdout.close()
 
     def _ask(self, what, limit_s):
-        self._process.stdin.write(json.dumps(what).encode() + b"\n")
+        try:
+            self._process.stdin.write(json.dumps(what).encode() + b"\n")
+        except BrokenPipeError as error:
+            raise PeerError("it ended") from error
         return self._read(limit_s)
 
     def _read(self, limit_s):

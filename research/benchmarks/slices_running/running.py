@@ -41,6 +41,8 @@ class Turns:
         return {
             "measured": [step / reference for step, reference, _ in kept],
             "measured_s": [step for step, _, _ in kept],
+            "reference_s": [reference for _, reference, _ in kept],
+            "others_share": [share for _, _, share in kept],
             "disturbed": sum(share > TOLERANCE for _, _, share in kept),
             "failed": self.failed,
         }

@@ -67,12 +67,12 @@ class Study:
             batch,
             self.topology,
             evaluations=300 if self._quick else 3000,
-            steps=3 if self._quick else 7,
+            rounds=1 if self._quick else 3,
             seed=self._seed,
             tell=self._tell,
         )
         checked = self._losses(name, model, batch, variants)
-        found = self._measured(name, batch, variants)
+        found = self._measured(name, batch, variants, checked)
         out = {each.name: {**each.facts, **found[each.name].to_dict(self._turns)} for each in variants}
         out[PEER] = found[PEER].to_dict(self._turns)
         return {"model": name, "examples": len(batch[0]), "losses": checked, "variants": out}
@@ -108,8 +108,8 @@ class Study:
 
     # ---- seconds -------------------------------------------------------------------------------------------------
 
-    def _measured(self, name, batch, variants):
-        """Variant -> its turns, the peer's among them."""
+    def _measured(self, name, batch, variants, checked):
+        """Variant -> its turns, the peer's among them, how far whose losses are off is added to those checked."""
         self._tell(f"{name}: measuring")
         failed = {}
         with contextlib.ExitStack() as opened:
@@ -125,7 +125,10 @@ class Study:
                     failed[variant.name] = Turns(failed=str(failure))
                     steps.pop(variant.name, None)
             try:
-                steps[PEER] = self._peers(name)
+                if self._peer is None:
+                    raise PeerError(self._no_peer)
+                checked[PEER] = losses.difference(self._peer.build(name, self._seed, losses.STEPS), checked["expected"])
+                steps[PEER] = self._peer.step
             except PeerError as error:
                 failed[PEER] = Turns(failed=str(error))
             pids = (*self._cluster.pids, *(self._peer.pids if self._peer else ()))
@@ -140,12 +143,6 @@ class Study:
                 seed=self._seed,
             )
         return {**took, **failed}
-
-    def _peers(self, name):
-        if self._peer is None:
-            raise PeerError(self._no_peer)
-        self._peer.build(name, self._seed, losses.STEPS)
-        return self._peer.step
 
 
 def _same_numbers(graph):

@@ -13,7 +13,7 @@ import tfplace
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.topology import Topology
-from tfplace.cost.profile import DeviceProfile
+from tfplace.cost.profile import DeviceProfile, Profile
 from tfplace.cost.profiled import profiled_costs, profiled_share
 from tfplace.measurement.backends.cluster import Cluster
 from tfplace.measurement.calibration.profile import profile_graph
@@ -27,7 +27,8 @@ PARALLEL = {2: "data_parallel K=2", 4: "data_parallel K=4"}
 IN_LOOP = "data_parallel K=2, kernels read in the loop"
 """Of a step with a loop: as TensorFlow reads the kernels, in every iteration where they are."""
 
-OURS = (ONE, AUTO, *PARALLEL.values(), ACCUMULATED)
+_TRACED = 4
+"""Steps of a round's profile of a graph."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Variant:
         return dict(zip(self.placement.op_names, self.placement.op_device.tolist(), strict=True))
 
 
-def variants_of(model, batch, topology: Topology, *, evaluations: int, steps: int, seed: int, tell) -> list[Variant]:
+def variants_of(model, batch, topology: Topology, *, evaluations: int, rounds: int, seed: int, tell) -> list[Variant]:
     """All variants of a model's step. The ops of each graph are profiled, as a part of a batch takes its own time.
 
     Args:
@@ -64,53 +65,59 @@ def variants_of(model, batch, topology: Topology, *, evaluations: int, steps: in
       batch: of a step.
       topology: the workers, calibrated.
       evaluations: simulated placements that `auto` may try.
-      steps: traced, of a profile.
+      rounds: in which graphs are profiled, in turns; the fastest counts, as of transfers when a cluster is calibrated.
       seed: of `auto`.
       tell: called with what is being done.
     """
-    out = []
+    tell(f"{model.name}: extracting")
     graphs = {1: tfplace.extract(model, batch)}
     graphs |= {slices: tfplace.extract(model, batch, slices=slices) for slices in PARALLEL}
-    for slices, graph in graphs.items():
-        tell(f"{graph.name}: profiling {graph.num_ops} ops of {slices} slices")
-        problem, facts = _problem(graph, topology, batch, steps)
-        tell(f"{graph.name}: placing {slices} slices")
-        if slices == 1:
+    if "LoopCond" in graphs[1].op_types:
+        with mock.patch("tfplace.transforms.split.hoist_reads", lambda graph_def: 0):
+            graphs[IN_LOOP] = tfplace.extract(model, batch, slices=2)
+    profiled: dict[Any, list[DeviceProfile]] = {which: [] for which in graphs}
+    for turn in range(rounds):
+        tell(f"{model.name}: profiling {sum(graph.num_ops for graph in graphs.values())} ops, round {turn + 1}")
+        for which, graph in graphs.items():
+            one = profile_graph(graph, _one_thread, topology.devices[0].model, batch=batch, warmup=2, steps=_TRACED)
+            profiled[which].append(one.device)
+    out = []
+    for which, graph in graphs.items():
+        tell(f"{model.name}: placing {graph.num_ops} ops")
+        problem, facts = _problem(graph, topology, _fastest(profiled[which]))
+        if which == 1:
             auto = tfplace.place(problem, placer="auto", budget=f"{evaluations} evaluations", seed=seed, progress=False)
             out += [Variant(ONE, _on_one(auto), facts), Variant(AUTO, auto, facts)]
             continue
         parallel = tfplace.place(problem, placer="data_parallel", progress=False)
-        out.append(Variant(PARALLEL[slices], parallel, facts))
-        if slices == 4:
+        out.append(Variant(PARALLEL.get(which, which), parallel, facts))
+        if which == 4:
             out.append(Variant(ACCUMULATED, _on_one(parallel), facts))
-    if "while" in "".join(graphs[2].op_names):
-        with mock.patch("tfplace.transforms.split.hoist_reads", lambda graph_def: 0):
-            graph = tfplace.extract(model, batch, slices=2)
-        problem, facts = _problem(graph, topology, batch, steps)
-        out.append(Variant(IN_LOOP, tfplace.place(problem, placer="data_parallel", progress=False), facts))
     return [dataclasses.replace(each, facts={**each.facts, **_simulated(each.placement)}) for each in out]
 
 
-def _problem(graph, topology, batch, steps):
+def _one_thread():
+    return Cluster.start(1, inter_op=1)
+
+
+def _fastest(profiles: list[DeviceProfile]) -> DeviceProfile:
+    """Of each op and of the step the least seconds of several profiles of one graph."""
+    first, *_ = profiles
+    ops = {known: min((p.ops[known] for p in profiles), key=lambda time: time.seconds) for known in first.ops}
+    return dataclasses.replace(first, ops=ops, steps=(min((p.steps[0] for p in profiles), key=lambda s: s.step_s),))
+
+
+def _problem(graph: OpGraph, topology: Topology, profile: DeviceProfile):
     """What is placed, with costs of its own profile, and what is kept of both."""
-    model = topology.devices[0].model
-    outcome = profile_graph(graph, lambda: Cluster.start(1, inter_op=1), model, batch=batch, steps=steps)
-    problem = tfplace.formulate(graph, topology, costs=profiled_costs(graph, topology, outcome.profile))
+    problem = tfplace.formulate(graph, topology, costs=profiled_costs(graph, topology, Profile((profile,))))
     return problem, {
         "ops": graph.num_ops,
         "slices": str(graph.slices) if graph.slices is not None else None,
         "gathered": list(graph.slices.gathered) if graph.slices is not None else [],
         "profiled_share": profiled_share(problem.costs),
-        "one_thread": _one_thread(outcome.device, graph),
-        "disturbed_profile_steps": outcome.disturbed,
+        "one_thread_s": profile.steps[0].step_s,
+        "executions": profile.steps[0].executions,
     }
-
-
-def _one_thread(device: DeviceProfile, graph: OpGraph):
-    """The step on one thread as it was profiled: seconds, and those within its ops."""
-    step = device.step(graph.fingerprint)
-    assert step is not None  # it was just measured
-    return {"step_s": step.step_s, "ops_s": step.ops_s, "executions": step.executions}
 
 
 def _on_one(placement):
