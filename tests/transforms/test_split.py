@@ -87,6 +87,20 @@ def test_loops_of_examples_and_loops_that_mix_them(reads):
     assert difference(loop(X / 9), out) == ""
 
 
+def test_a_loop_that_draws_at_each_turn_draws_as_the_whole_batch_does():
+    @tf.function
+    def loop(x, seed):
+        def turn(i, value):
+            return i + 1, tf.tanh(value + tf.random.stateless_uniform(x.shape, seed + i, dtype=tf.float64))
+
+        return tf.while_loop(lambda i, _: i < 3, turn, (0, x))[1]
+
+    given = [np.arange(24.0).reshape(6, 4), np.array([1, 2], np.int32)]
+    graph, (out,) = split_outputs(loop, given, [3, 1, 2], AXES)
+    assert graph.slices.differences == ()
+    assert difference(loop(*given), out) == ""
+
+
 def test_a_loop_that_counts_its_turns_in_a_variable_stands_once():
     turns = tf.Variable(0)
 

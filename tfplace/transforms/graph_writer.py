@@ -64,8 +64,16 @@ class GraphWriter:
         node.name = name
         return node
 
-    def constant(self, name: str, original: str, value: Any, k: int | None = None) -> str:
-        """A constant, once."""
+    def constant(self, name: str, original: str, value: Any, k: int | None = None, *, beside: str = "") -> str:
+        """A constant, once.
+
+        Args:
+          name: its own.
+          original: the op that it stems from.
+          value: what it is.
+          k: its slice.
+          beside: an op inside whose loop it is; a constant that waits for nothing is outside of all loops.
+        """
         if name in self.original:
             return name
         array = np.asarray(value)
@@ -75,6 +83,7 @@ class GraphWriter:
         known = tuple(int(x) for x in array.ravel()) if small else None
         node = self.add(name, original, [TensorProperties(dtype, array.shape, known)], k=k)
         node.op = "Const"
+        node.input.extend([f"^{beside}"] if beside else [])
         node.attr["dtype"].type = proto.dtype
         node.attr["value"].tensor.CopyFrom(proto)
         return name

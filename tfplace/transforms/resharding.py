@@ -58,7 +58,10 @@ class Resharding:
             return tensor(self.copy_name(u, k), slot)
         if reading.kind is Kind.LOCAL and self._nodes.types[u] == "Const":
             value = self._two.value_at(u, self._sizes[k], linear=False)
-            return self._out.constant(f"{self.copy_name(u, k)}/of_slice", self._nodes.names[u], value, k)
+            own = self.copy_name(u, k) if self._division.copied[u] else self._nodes.names[u]
+            beside = own if self._nodes.control_inputs[u] else ""
+            name = f"{self.copy_name(u, k)}/of_slice"
+            return self._out.constant(name, self._nodes.names[u], value, k, beside=beside)
         return tensor(self._pieces(u, slot), k)
 
     def whole(self, u: int, slot: int, k: int | None = None) -> str:

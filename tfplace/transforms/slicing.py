@@ -192,7 +192,7 @@ class _Slicer:
             return counter
         skip = np.array([each * self._starts[k] // count, 0] if exact else [0, k], np.uint64)
         name = f"{self._held.copy_name(v, k)}/counter"
-        by = self._out.constant(f"{name}/skip", original, skip, k)
+        by = self._out.constant(f"{name}/skip", original, skip, k, beside=parse_input(counter)[0])
         return self._out.op("AddV2", name, original, (counter, by), [TensorProperties(tf.uint64, (2,), None)], k=k)
 
     def _controls(self, v: int, k: int | None) -> list[str]:
