@@ -13,6 +13,7 @@ from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.cli.memory import MemoryFlags, memory_command
 from tfplace.cli.option_tables import option_table, written
 from tfplace.cli.place import place_command
+from tfplace.cli.profile import ProfileFlags, profile_command
 from tfplace.core.constraints import Constraints
 from tfplace.core.engine import Controllers
 from tfplace.cost.profile import DeviceProfile, Profile
@@ -65,7 +66,10 @@ def test_whatever_reads_a_model_has_the_options_of_splitting(function):
         assert f"{name}: {declared.text}." in told
 
 
-@pytest.mark.parametrize(("command", "flags"), [(extract_command, ExtractFlags), (memory_command, MemoryFlags)])
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [(extract_command, ExtractFlags), (memory_command, MemoryFlags), (profile_command, ProfileFlags)],
+)
 def test_so_have_the_commands_that_read_one(command, flags):
     assert {*SplitOptions.declared()} < {param.name for param in command.params}
     assert flags().narrowed(SplitOptions) == SplitOptions()

@@ -71,5 +71,5 @@ def test_without_network_namespaces_the_peer_says_why(monkeypatch):
 
 def test_a_peer_whose_processes_end_says_so(monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(PeerError, match="it ended|no network namespace"):  # the latter where none may be made
+    with pytest.raises(PeerError, match=r"it ended|no network namespace"):  # the latter where none may be made
         Peer([0, 1])

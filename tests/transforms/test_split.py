@@ -172,3 +172,8 @@ def test_a_function_of_one_batch_size_is_refused():
     fixed = tf.function(lambda x: tf.reduce_sum(x) + 1, input_signature=[tf.TensorSpec((6, 3), tf.float64)])
     with pytest.raises(SourceError):
         split_source(fixed, (X,), 2)
+
+
+@pytest.mark.parametrize("axes", [-1, True, "0", {5: 0}, {0: -1}, {"x": 0}], ids=str)
+def test_what_is_no_batch_axis_is_refused(axes):
+    assert "batch_axis" in refused(step, (X, W), 2, batch_axis=axes).received

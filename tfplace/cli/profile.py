@@ -25,7 +25,9 @@ from tfplace.files import check_writable, writing
 from tfplace.formatting import format_seconds
 from tfplace.io.archive import is_archive
 from tfplace.option_fields import option
+from tfplace.options import SplitOptions
 from tfplace.report.progress import Stages
+from tfplace.search.checks import checked_split
 
 if TYPE_CHECKING:
     from tfplace.measurement.backends.backend import Backend
@@ -35,7 +37,7 @@ NAME = "tfplace profile"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileFlags(BuildFlags):
+class ProfileFlags(SplitOptions, BuildFlags):
     """What is measured, on which device, and where it goes."""
 
     title: ClassVar[str] = "Measuring"
@@ -66,8 +68,10 @@ def profile_command(flags: ProfileFlags, models: Sequence[str]) -> None:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")
     output = output_file(flags.output, "profile.json", "The file is what `tfplace place --profile` reads.")
     step_timeout_s(flags.step_timeout)
+    flags = checked_split(flags)
     for model in models:
         source.refuse_workload(model, NAME)
+        source.refuse_slices(model, flags.slices)
         _refuse_archive(model)
         source.find(model, flags.shape)
     check_addresses("cluster", [flags.cluster] if flags.cluster else (), reached=True)
@@ -115,7 +119,14 @@ def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None
     stages.stage(f"building {model}")
     built = source.find(model, flags.shape)(flags.batch, flags.param or {})
     stages.stage("reading its graph")
-    graph = source.read_graph(built, inference=flags.inference, fetches=flags.fetch, tell=stages.note)
+    graph = source.read_graph(
+        built,
+        inference=flags.inference,
+        fetches=flags.fetch,
+        tell=stages.note,
+        slices=flags.slices,
+        batch_norm=flags.batch_norm,
+    )
     open_backend, device_model = _device(flags)
     outcome = profile_graph(
         graph,

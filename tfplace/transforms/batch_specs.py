@@ -17,8 +17,9 @@ def batch_size(specs: Any, axes: Axes = 0) -> int:
     """Examples in a batch: the size of the first input's batch axis.
 
     Raises:
-      SplitError: it is not known.
+      SplitError: it is not known, or the axes are none, or those of inputs that there are not.
     """
+    _check_axes(axes, len(_leaves(specs)))
     for number, spec in enumerate(_leaves(specs)):
         axis, shape = _axis(axes, number), getattr(spec, "shape", None)
         if axis is not None and shape is not None and shape.rank:
@@ -52,6 +53,17 @@ def resized(specs: Any, old: int, new: int, axes: Axes = 0) -> Any:
         return _with_shape(spec, number, [*shape[:axis], new, *shape[axis + 1 :]])
 
     return tf.nest.map_structure(change, specs)
+
+
+def _check_axes(axes: Any, inputs: int) -> None:
+    given = dict(axes) if isinstance(axes, Mapping) else {0: axes}
+    numbers = all(isinstance(n, int) and 0 <= n < max(inputs, 1) for n in given)
+    whole = {axis for axis in given.values() if axis is not None or not isinstance(axes, Mapping)}
+    if not numbers or any(not isinstance(axis, int) or isinstance(axis, bool) or axis < 0 for axis in whole):
+        raise SplitError(
+            f"batch_axis={axes!r} for {inputs} inputs",
+            "an axis, from 0 on, or a dict of an input's number, from 0 on, and its axis or None",
+        )
 
 
 def _with_shape(spec: Any, number: int, shape: list[int | None]) -> Any:
