@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 BASELINES = ("round_robin", "expert", "heft")
 """Placers reported beside every placement, after each single device."""
 
+OF_SLICES = ("data_parallel",)
+"""Placers that join both of these where the step is split: what users would take instead."""
+
 GROUPS = 256
 """How many groups a grouper makes by default."""
 
@@ -186,7 +189,7 @@ class SearchOptions(ProblemOptions):
     baselines: Sequence[str] | None = option(
         None,
         "Placers to report beside the result",
-        unset=", ".join(BASELINES),
+        unset=f"{', '.join(BASELINES)}; for a split step {', '.join(OF_SLICES)}, too",
         kind=tuple,
         form="NAME,NAME",
         recorded=False,

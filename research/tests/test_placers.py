@@ -12,7 +12,6 @@ from tests.comparison.results import CASE, HEADER, branches, run
 from tfplace.comparison.case_results import goals, over_roomy, placers_of, read_case_results, seed_spread
 from tfplace.comparison.cells import (
     CONSTRUCTIVE,
-    OF_SLICES,
     SEARCHES,
     YARDSTICKS,
     Case,
@@ -27,6 +26,7 @@ from tfplace.comparison.incumbents import LONGEST, STRIDE, incumbents_of
 from tfplace.comparison.journal import Journal
 from tfplace.comparison.placers_table import full_table, goals_table, goals_text, over_all, summary_table
 from tfplace.errors import InputError
+from tfplace.options import OF_SLICES
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.progress import Improvement

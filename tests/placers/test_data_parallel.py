@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tfplace.comparison.comparison import compare_placers
 from tfplace.core.slices import Slices
 from tfplace.errors import InputError
 from tfplace.registry import PLACERS
@@ -119,3 +120,10 @@ def test_auto_is_no_slower():
     )
     assert auto <= parallel
     assert PLACERS["data_parallel"].citation
+
+
+def test_it_is_what_other_placements_of_slices_are_set_beside():
+    problem = make_problem(split_step(2, [MB]), make_topology(2))
+    assert "data_parallel" in search_placement(problem, placer="heft", budget=10).baselines
+    compared = compare_placers(problem, budget="5 evaluations", seeds=1)
+    assert "data_parallel" in compared.ranked()

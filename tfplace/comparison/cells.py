@@ -23,6 +23,7 @@ from tfplace.errors import TfplaceError, describe_error, error_location
 from tfplace.group.co_placement import merge
 from tfplace.group.merge import merge_units
 from tfplace.local_search.devices import compute_devices, single_device
+from tfplace.options import OF_SLICES
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.clock import Clock, worked_s
@@ -69,9 +70,6 @@ LEARNED = (
 )
 """Policies that learn on the graph they place; see docs/policies.md."""
 
-OF_SLICES = ("data_parallel",)
-"""Placers of split steps, of which the zoo's are none."""
-
 AT_ONCE = ("placeto_untrained", "placeto", "gdp")
 """Policies that were trained beforehand and place at once, and the same without their training."""
 
@@ -82,7 +80,7 @@ unless they are named."""
 SHARE = 0.95
 """What part of a processor is the whole of one, as far as searches that end by the clock are concerned."""
 
-_ONE_SEED = {*CONSTRUCTIVE} - {"random"}
+_ONE_SEED = {*CONSTRUCTIVE, *OF_SLICES} - {"random"}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, StepCost
 from tfplace.errors import InputError, PlacementError
 from tfplace.files import alone_in, write_whole, writing
-from tfplace.options import BASELINES, CompareOptions
+from tfplace.options import BASELINES, OF_SLICES, CompareOptions
 from tfplace.registry import OBJECTIVES, PLACERS, SERVICES
 from tfplace.report.facts import Wording, wording
 from tfplace.search.budget import Budget
@@ -150,7 +150,7 @@ def compare_placers(
 
     Args:
       problem: what is placed.
-      placers: names; by default `PLACERS_BY_DEFAULT`.
+      placers: names; by default `PLACERS_BY_DEFAULT`, and for a split step `OF_SLICES`.
       objective: what is made small.
       budget: of each run.
       seeds: how many runs a placer with random choices has.
@@ -169,7 +169,10 @@ def compare_placers(
     budget, seeds = Budget.parse(budget), whole("seeds", seeds, 1)
     if isinstance(placers, str):
         raise InputError(f"placers={placers!r}", "a sequence of names", f"Write placers=({placers!r},).")
-    chosen = PLACERS_BY_DEFAULT[objective] if placers is None else placers
+    usual = (
+        PLACERS_BY_DEFAULT[objective] if problem.graph.slices is None else (*OF_SLICES, *PLACERS_BY_DEFAULT[objective])
+    )
+    chosen = usual if placers is None else placers
     names = [name for name in dict.fromkeys((*ALWAYS[objective], *chosen)) if PLACERS[name]]
     check_possible(problem)
     case = Case(problem.graph.name, problem.topology.name, groups=groups, objective=objective)

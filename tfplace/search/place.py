@@ -19,7 +19,7 @@ from tfplace.core.stepcost import SIMULATED, StepCost, bare
 from tfplace.cost.hidden import hidden_notes
 from tfplace.errors import InfeasibleError, InputError, UnwrittenError, WorkersError
 from tfplace.local_search.devices import single_device
-from tfplace.options import BASELINES, SearchOptions
+from tfplace.options import BASELINES, OF_SLICES, SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.capabilities import check_controllers
@@ -71,7 +71,8 @@ def search_placement(
     """
     wanted = SearchOptions.of("search_placement", options).check()
     placer, seed, grouper, init = wanted.placer, wanted.seed, wanted.grouper, wanted.init
-    names = BASELINES if wanted.baselines is None else tuple(wanted.baselines)
+    usual = (*OF_SLICES, *BASELINES) if problem.graph.slices is not None else BASELINES
+    names = usual if wanted.baselines is None else tuple(wanted.baselines)
     method: Placer = PLACERS[placer]()
     learned = {name: getattr(wanted, name) for name in ("weights", "fine_tune") if getattr(wanted, name) is not None}
     if learned:
