@@ -8,7 +8,6 @@ from tests.keras.fitting import (
     Y,
     assert_same,
     assert_same_weights,
-    both,
     callback,
     devices_of,
     fit,
@@ -23,8 +22,15 @@ def sliced(slices, **arguments):
     return callback(**{"slices": slices, "placer": "data_parallel", "batch_norm": "synchronized", **arguments})
 
 
-@both
-@pytest.mark.parametrize("slices", [2, [3, 1]])
+@pytest.mark.parametrize(
+    ("package", "slices"),
+    [
+        ("keras", [3, 1]),
+        ("tf_keras", 2),
+        pytest.param("keras", 2, marks=pytest.mark.slow),
+        pytest.param("tf_keras", [3, 1], marks=pytest.mark.slow),
+    ],
+)
 def test_fit_is_the_same_also_where_the_last_batch_is_smaller(package, slices):
     plain, split, call = make_model(package), make_model(package), sliced(slices)
     given = {"validation_data": (X, Y), "sample_weight": np.linspace(0.5, 2, len(X), dtype=np.float32)}
