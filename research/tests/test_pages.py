@@ -10,6 +10,7 @@ import pytest
 
 from research.benchmarks import grouping, growth
 from research.benchmarks.dnn_partitioning import run as workloads
+from research.benchmarks.slices_running.page import text as split_steps
 from research.claims.claims import CLAIMS
 from research.claims.recheck import Judged, judged_tables
 from research.claims.verdicts import verdicts_table
@@ -57,6 +58,7 @@ TABLES = {
         "fidelity": lambda: fidelity_tables(data("fidelity")),
         "memory": lambda: benchmark("memory"),
         "op-costs": lambda: benchmark("op_costs"),
+        "slices-running": lambda: split_steps(data("slices_running")),
     },
     "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
     "docs/objectives.md": {

@@ -7,7 +7,7 @@ Before, losses of every split step are checked against those of the unsplit one.
 costs of a profile of each graph and a calibrated topology. Nothing is fitted to the measured steps.
 
     python -m research.benchmarks.slices_running                        # some twelve minutes
-    python -m research.benchmarks.slices_running --page=docs/slices.md
+    python -m research.benchmarks.slices_running --page=docs/fidelity.md
     python -m research.benchmarks.slices_running --quick --out=FILE     # one model, some two minutes
 
 The machine should do nothing else meanwhile, and have two cores.
