@@ -8,16 +8,19 @@ costs of a profile of each graph and a calibrated topology. Nothing is fitted to
 
     python -m research.benchmarks.slices_running                        # some twelve minutes
     python -m research.benchmarks.slices_running --page=docs/fidelity.md
-    python -m research.benchmarks.slices_running --quick --out=FILE     # one model, some two minutes
+    python -m research.benchmarks.slices_running --models=cnn           # what is kept of the others stays
+    python -m research.benchmarks.slices_running --quick --models=cnn --out=FILE  # some two minutes
 
 The machine should do nothing else meanwhile, and have two cores.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import sys
+from pathlib import Path
 
 from absl import flags
 
@@ -29,31 +32,38 @@ MODELS = ("cnn", "transformer", "lstm", "embedding_mlp")
 _MODELS = flags.DEFINE_list("models", list(MODELS), "Which models.")
 _TURNS = flags.DEFINE_integer("turns", 15, "Turns that count.", 3)
 _SEED = flags.DEFINE_integer("seed", 0, "Of weights, batches, searches and orders.")
-_QUICK = flags.DEFINE_bool("quick", False, "One model, few turns and a rougher calibration.")
+_QUICK = flags.DEFINE_bool("quick", False, "A rougher calibration and less of everything.")
 _TOPOLOGY = flags.DEFINE_string("topology", None, "A file of `tfplace calibrate`; by default calibrated now.")
 
 flags.register_validator("models", lambda names: set(names) <= set(MODELS), f"expected some of {', '.join(MODELS)}")
 
 
 def measure(_):
-    if (_QUICK.value or set(_MODELS.value) != set(MODELS)) and flags.FLAGS["out"].using_default_value:
-        raise SystemExit("A run of some models needs --out, or the results of the others would be gone.")
+    if _QUICK.value and flags.FLAGS["out"].using_default_value:
+        raise SystemExit("--quick needs --out: it is too rough to stand for the results that are kept.")
     from research.benchmarks.slices_running.losses import use_two_devices
 
     use_two_devices()
     from research.benchmarks.slices_running.study import Study
 
-    names = _MODELS.value[:1] if _QUICK.value else _MODELS.value
-    with Study(turns=_TURNS.value, seed=_SEED.value, quick=_QUICK.value, topology=_TOPOLOGY.value, tell=_tell) as study:
-        return {
-            "command": " ".join(["python -m research.benchmarks.slices_running", *sys.argv[1:]]),
-            "versions": versions(),
-            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-            "seed": _SEED.value,
-            "turns": _TURNS.value,
-            "topology": study.topology.to_dict(),
-            "models": [study.run(name) for name in names],
-        }
+    found = _kept(Path(flags.FLAGS["out"].value))
+    settings = {"turns": _TURNS.value, "seed": _SEED.value}
+    how = {
+        "command": " ".join(["python -m research.benchmarks.slices_running", *sys.argv[1:]]),
+        "versions": versions(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        **settings,
+    }
+    with Study(**settings, quick=_QUICK.value, topology=_TOPOLOGY.value, tell=_tell) as study:
+        how["topology"] = study.topology.to_dict()
+        found |= {name: {**study.run(name), "how": how} for name in _MODELS.value}
+    return {"models": [found[name] for name in MODELS if name in found]}
+
+
+def _kept(out):
+    """Results of other models that a file has, by name."""
+    found = json.loads(out.read_text())["models"] if out.exists() else []
+    return {model["model"]: model for model in found if model["model"] not in _MODELS.value}
 
 
 def _tell(what):
