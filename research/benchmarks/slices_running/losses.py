@@ -11,6 +11,9 @@ STEPS = 5
 TOLERANCE = {"float32": 1e-4, "float64": 1e-10}
 """By dtype the difference between losses that counts as rounding, as a part of the loss."""
 
+PER_SLICE = 1e-2
+"""The same where BatchNorm's statistics are those of each slice, which are nearly the batch's."""
+
 
 def use_two_devices():
     """Gives this process the devices CPU:0 and CPU:1; to be called before TensorFlow has looked for its devices."""
@@ -50,10 +53,10 @@ def difference(losses, of):
     return float(np.max(np.abs(np.subtract(losses, of)) / np.abs(of)))
 
 
-def check(what, found, dtype="float32"):
-    """Raises if losses differ by more than rounding.
+def check(what, found, tolerance=TOLERANCE["float32"]):
+    """Raises if losses differ by more than a tolerance.
 
     Raises:
       AssertionError: they do; says of what and by how much.
     """
-    assert found <= TOLERANCE[dtype], f"{what}: losses differ by {found:.1e}, more than {TOLERANCE[dtype]:.0e}"
+    assert found <= tolerance, f"{what}: losses differ by {found:.1e}, more than {tolerance:.0e}"

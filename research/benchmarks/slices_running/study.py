@@ -92,6 +92,7 @@ class Study:
             if _same_numbers(variant.graph):
                 losses.check(f"{name}, {variant.name}", out[variant.name])
             else:
+                losses.check(f"{name}, {variant.name}", out[variant.name], losses.PER_SLICE)
                 exact = self._synchronized(model, batch, variant)
                 out[f"{variant.name}, synchronized"] = losses.difference(
                     losses.losses_of(model, batch, exact, reset), expected
