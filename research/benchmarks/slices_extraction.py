@@ -32,7 +32,7 @@ def _measure(_):
         most = max(map(int, _SLICES.value))
         built = zoo.build(name)
         if built.batch[0].shape[0] < most:
-            built = zoo.build(name, batch_size=most)
+            built = zoo.build(name, batch=most)
 
         def seconds(slices, built=built):
             begun = time.perf_counter()

@@ -40,10 +40,12 @@ QUICK |= {("in_batch_negatives", UNEVEN), ("mixture_of_experts", 2), ("clipped_i
 
 @pytest.fixture(autouse=True)
 def _in_float64():
-    before = keras.backend.floatx()
+    before, policy = keras.backend.floatx(), keras.config.dtype_policy()
     keras.backend.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
     yield
     keras.backend.set_floatx(before)
+    keras.config.set_dtype_policy(policy)
 
 
 def trained(name, slices=None, **options):

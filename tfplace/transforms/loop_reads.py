@@ -24,6 +24,8 @@ def hoist_reads(graph_def: Any) -> int:
     Returns:
       How many reads were moved.
     """
+    if not any(node.op == "Enter" for node in graph_def.node):
+        return 0
     nodes = Nodes(graph_def)
     values: dict[tuple[str, tuple[str, ...]], str] = {}
     moved = 0
