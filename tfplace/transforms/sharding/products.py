@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tfplace.transforms.sharding.op_view import OpView
 from tfplace.transforms.sharding.registry import Result, rule, words
 from tfplace.transforms.sharding.state import LOCAL, SUM, WHOLE, Kind
@@ -139,25 +141,21 @@ def pool_gradient(op: OpView) -> Result:
 @rule("SpaceToBatchND")
 def space_to_batch(op: OpView) -> Result:
     """Blocks come before images along the first axis."""
-    blocks, source = op.ints(1), op.ins[0]
-    if blocks is None or not source.is_rows or source.axis or not op.ins[2].is_whole:
-        return None
-    count = 1
-    for block in blocks:
-        count *= block
-    return (source.at(0, source.outer * count),)
+    count = _blocks(op)
+    return None if count is None else (op.ins[0].at(0, op.ins[0].outer * count),)
 
 
 @rule("BatchToSpaceND")
 def batch_to_space(op: OpView) -> Result:
     """The reverse of `space_to_batch`."""
+    count = _blocks(op)
+    return None if count is None or op.ins[0].outer % count else (op.ins[0].at(0, op.ins[0].outer // count),)
+
+
+def _blocks(op: OpView) -> int | None:
+    """Into how many blocks images are divided; None where that is not known, or the rows are no images."""
     blocks, source = op.ints(1), op.ins[0]
-    if blocks is None or not source.is_rows or source.axis or not op.ins[2].is_whole:
-        return None
-    count = 1
-    for block in blocks:
-        count *= block
-    return (source.at(0, source.outer // count),) if source.outer % count == 0 else None
+    return None if blocks is None or not source.is_rows or source.axis or not op.ins[2].is_whole else math.prod(blocks)
 
 
 @rule("BiasAdd")
