@@ -86,8 +86,9 @@ def test_the_table_has_every_op_type_that_has_a_rule():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TABLE.keys() - {"pictures"}))
 def test_no_division_of_the_inputs_changes_numbers(name):
-    """Kernels of gradients do not check that shapes fit, so they stay out."""
-    cases = elsewhere([case for case in TABLE[name] if not case.op.endswith(("Grad", "Bitcast"))], most=12)
+    """Kernels of gradients do not check that shapes fit, and one op has a shape of its own, so they stay out."""
+    out = ("Grad", "Backprop", "Bitcast", "PlaceholderWithDefault")
+    cases = elsewhere([case for case in TABLE[name] if not any(part in case.op for part in out)], most=12)
     for at in range(0, len(cases), 100):
         program = Program(cases[at : at + 100])
         for slices in SLICES:
