@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from tfplace.execution.placed import Placed
 
 __all__ = ["PlacementCallback"]
+
+_MANY_SHAPES = 8
+"""Shapes of batches besides the first for which a split step is read without a warning."""
 
 
 def _ignore(*args: Any, **kwargs: Any) -> None:
@@ -275,6 +279,13 @@ class PlacementCallback(_Hooks):
         assert self.placement is not None
         shapes = tuple(shapes_of(data))
         if shapes not in self._others:
+            self._say(f"reading the step for a batch of shapes {', '.join(map(str, shapes))}")
+            if len(self._others) == _MANY_SHAPES:
+                warnings.warn(
+                    f"{_MANY_SHAPES + 2} shapes of batches so far, for each of which the split step is read anew and "
+                    "kept. Pad them to a few lengths, or fit without slices.",
+                    stacklevel=5,
+                )
             whole = (batch_size(as_specs(data)),)
             sizes = whole if self.graph.slices is None else sizes_alike(self.graph.slices.sizes, whole[0])
             graph = self._split(data, sizes)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.keras.fitting import (
     X,
@@ -95,6 +96,18 @@ def test_gradient_accumulation_of_the_model_goes_on_inside_the_split_step():
         model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     assert_same(fit(models[0]), fit(models[1], sliced(2)))
     assert_same_weights(*models)
+
+
+def test_batches_of_many_shapes_are_read_one_by_one_with_a_warning(monkeypatch, capsys):
+    monkeypatch.setattr("tfplace.keras._MANY_SHAPES", 1)
+    lengths = tf.data.Dataset.from_generator(
+        lambda: ((X[:n], Y[:n]) for n in (4, 3, 2)),
+        output_signature=(tf.TensorSpec((None, 6), tf.float32), tf.TensorSpec((None,), tf.int64)),
+    ).apply(tf.data.experimental.assert_cardinality(3))
+    model = make_model("keras")
+    with pytest.warns(UserWarning, match="3 shapes"):
+        model.fit(lengths, shuffle=False, verbose=0, callbacks=[sliced(2, verbose=1)])
+    assert capsys.readouterr().out.count("(3, 6)") == 1
 
 
 @pytest.mark.parametrize("slices", [0, True, "2", [], [2, 0], 1.5])

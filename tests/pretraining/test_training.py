@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -166,10 +167,13 @@ def test_weights_are_examined_anew_as_their_training_did(entries, tmp_path):
     anew = again.card["examined"]
     assert anew["tfplace"] == VERSION and anew["teaching"] == learned.card["config"]["teaching"]
     assert again.card == {**made, **learned.card, "examined": anew}
-    page = card_text(again)
-    assert "With tfplace 0.0.1 " in page and f"Examined anew with tfplace {VERSION} " in page
-    assert "known placement (as above)" in page
-    assert "`auto` found with 100 evaluations" in card_text(examined(old, entries, tmp_path / "fewer", evaluations=100))
+    versions = {made["tfplace"], VERSION}
+    assert {found for found in versions if found in card_text(again)} == versions
+    fewer = examined(old, entries, tmp_path / "fewer", evaluations=100)
+    assert fewer.card["examined"]["teaching"]["evaluations"] == 100
+    assert len(re.findall(r"\b100 evaluations", card_text(fewer))) > len(
+        re.findall(r"\b100 evaluations", card_text(again))
+    )
 
 
 def test_weights_are_examined_only_on_what_they_were_trained_with(entries, tmp_path):

@@ -56,7 +56,7 @@ def split_source(
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Keeps Python from looking for garbage, which takes a third of the time while two traces' objects are alive."""
+    """Keeps Python from looking for garbage, which takes long while the objects of two traces are alive."""
     collects = gc.isenabled()
     gc.disable()
     try:

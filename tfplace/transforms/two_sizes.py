@@ -309,6 +309,8 @@ def _named_value(node: Any) -> Any:
 
 def _signature(nodes: Nodes, v: int, found: Mapping[str, str] | None) -> tuple[Any, ...]:
     """Type and inputs of an op, by the names of the other trace; loops' back edges left out."""
+    if nodes.types[v] == "Const":
+        return nodes.types[v], nodes.defs[v].attr["dtype"].type
     forward = [(u, slot) for u, slot in nodes.data_inputs[v] if not nodes.is_back_edge(u, v)]
     if nodes.types[v] == "AddN":
         forward = _terms(nodes, v)
