@@ -4,6 +4,8 @@ import tensorflow as tf
 
 import tfplace
 from tfplace.cli import source
+from tfplace.cli.flags import ReadFlags
+from tfplace.cli.reading import read_graph
 from tfplace.errors import SourceError, UnknownNameError
 from tfplace.extraction.keras_model import untrained
 
@@ -82,7 +84,7 @@ def test_batch_fills_a_graph_files_placeholders(tmp_path):
 
 def _shapes(path, batch):
     found = source.find(str(path))(batch, {})
-    graph = source.read_graph(found, inference=False, fetches=(), tell=pytest.fail)
+    graph = read_graph(found, ReadFlags(), pytest.fail)
     return {name: graph.tensor_shape[graph.op_tensors[v]] for v, name in enumerate(graph.op_names)}
 
 
@@ -107,9 +109,7 @@ def sentences(request, tmp_path):
 
 
 def read(path, shapes, batch):
-    return source.read_graph(
-        source.find(str(path), shapes)(batch, {}), inference=False, fetches=(), tell=lambda text: None
-    )
+    return read_graph(source.find(str(path), shapes)(batch, {}), ReadFlags(), lambda text: None)
 
 
 def shape_of(graph, op_type):
@@ -174,7 +174,7 @@ def test_a_model_that_does_not_train_is_read_as_inference_and_that_is_told(infer
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)], name="plain")
     told = []
     batch = tf.TensorSpec([4, 3], tf.float32)
-    graph = source.read_graph(source.Source(model, batch), inference=inference, fetches=(), tell=told.append)
+    graph = read_graph(source.Source(model, batch), ReadFlags(inference=inference), told.append)
     assert "MatMul" in graph.op_types
     assert told == ([] if inference else [untrained(model)])
     with pytest.warns(UserWarning, match="model 'plain' is not compiled, so its inference is read"):

@@ -13,14 +13,14 @@ from tfplace.cli import source
 from tfplace.cli.checks import output_file
 from tfplace.cli.click_options import command
 from tfplace.cli.console import say, show
-from tfplace.cli.flags import BuildFlags
+from tfplace.cli.flags import ReadFlags
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.cli.reading import read_graph
 from tfplace.errors import InputError
 from tfplace.files import writing
 from tfplace.formatting import format_bytes
 from tfplace.io.archive import SUFFIX
 from tfplace.option_fields import option
-from tfplace.options import SplitOptions
 from tfplace.report.progress import Stages
 from tfplace.report.summary import layers_table
 from tfplace.search.checks import checked_split
@@ -30,7 +30,7 @@ SUFFIXES = (SUFFIX, ".meta")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractFlags(SplitOptions, BuildFlags):
+class ExtractFlags(ReadFlags):
     """What is read, and where it goes."""
 
     title: ClassVar[str] = "Output"
@@ -63,14 +63,7 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
             load_tensorflow(gpus=False)
         built = build(flags.batch, params)
         stages.stage("reading its graph")
-        graph = source.read_graph(
-            built,
-            inference=flags.inference,
-            fetches=flags.fetch,
-            tell=stages.note,
-            slices=flags.slices,
-            batch_norm=flags.batch_norm,
-        )
+        graph = read_graph(built, flags, stages.note)
         if output is not None:
             stages.stage("writing")
             if output.suffix != SUFFIX:

@@ -13,7 +13,7 @@ from tfplace.core.stepcost import MEASURED
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.option_fields import Options, option
-from tfplace.options import CompareOptions, ProblemOptions, SearchOptions
+from tfplace.options import CompareOptions, ProblemOptions, SearchOptions, SplitOptions
 
 
 class Flags(Options):
@@ -78,6 +78,13 @@ class BuildFlags(Flags):
         (), "Graph files: an op that a step must run; SavedModels: the signature", form="NAME", repeated=True
     )
     inference: bool = option(False, "Keras models: inference instead of the training step", kind=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadFlags(SplitOptions, BuildFlags):
+    """How a model is built, its batch split, and its graph read."""
+
+    title: ClassVar[str] = "Model"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +161,7 @@ class ReportFlags(Flags):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProblemFlags(ProblemOptions, RuleFlags, BuildFlags, ModelFlags):
+class ProblemFlags(ProblemOptions, RuleFlags, ReadFlags, ModelFlags):
     """What is placed where, and by what rules."""
 
     def required_model(self) -> str:

@@ -12,14 +12,14 @@ from typing import ClassVar
 from tfplace.cli import source
 from tfplace.cli.click_options import command
 from tfplace.cli.console import say
-from tfplace.cli.flags import BuildFlags
+from tfplace.cli.flags import ReadFlags
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.cli.reading import read_graph
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError, SourceError
 from tfplace.io import archive
 from tfplace.option_fields import option
-from tfplace.options import SplitOptions
 from tfplace.report.progress import Stages
 from tfplace.report.step_memory import step_memory
 from tfplace.search.checks import checked_split
@@ -28,7 +28,7 @@ NAME = "tfplace memory"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryFlags(SplitOptions, BuildFlags):
+class MemoryFlags(ReadFlags):
     """On which device, and what is printed."""
 
     title: ClassVar[str] = "Device"
@@ -79,13 +79,6 @@ def _problem(
         load_tensorflow(gpus=topology is None)
     built = build(flags.batch, flags.param or {})
     stages.stage("reading its graph")
-    graph = source.read_graph(
-        built,
-        inference=flags.inference,
-        fetches=flags.fetch,
-        tell=stages.note,
-        slices=flags.slices,
-        batch_norm=flags.batch_norm,
-    )
+    graph = read_graph(built, flags, stages.note)
     stages.stage("simulating a step")
     return formulate(graph, topology)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from tfplace.cli import source
 from tfplace.cli.flags import ProblemFlags
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.cli.reading import read_graph
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
@@ -95,14 +96,7 @@ def _read(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[OpGraph |
         return archive.load(model), None
     if is_workload(model):
         return load_workload(model), None
-    graph = source.read_graph(
-        built,
-        inference=flags.inference,
-        fetches=flags.fetch,
-        tell=stages.note,
-        slices=flags.slices,
-        batch_norm=flags.batch_norm,
-    )
+    graph = read_graph(built, flags, stages.note)
     if graph.unknown:
         first = graph.unknown[0]
         stages.note(

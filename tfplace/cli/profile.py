@@ -16,8 +16,9 @@ from tfplace.cli import source
 from tfplace.cli.checks import check_addresses, output_file, step_timeout_s
 from tfplace.cli.click_options import command
 from tfplace.cli.console import say, show
-from tfplace.cli.flags import BuildFlags
+from tfplace.cli.flags import ReadFlags
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.cli.reading import read_graph
 from tfplace.core.graph import OpGraph
 from tfplace.cost.profile import Profile
 from tfplace.errors import InputError, SourceError, UnwrittenError
@@ -25,7 +26,6 @@ from tfplace.files import check_writable, writing
 from tfplace.formatting import format_seconds
 from tfplace.io.archive import is_archive
 from tfplace.option_fields import option
-from tfplace.options import SplitOptions
 from tfplace.report.progress import Stages
 from tfplace.search.checks import checked_split
 
@@ -37,7 +37,7 @@ NAME = "tfplace profile"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileFlags(SplitOptions, BuildFlags):
+class ProfileFlags(ReadFlags):
     """What is measured, on which device, and where it goes."""
 
     title: ClassVar[str] = "Measuring"
@@ -119,14 +119,7 @@ def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None
     stages.stage(f"building {model}")
     built = source.find(model, flags.shape)(flags.batch, flags.param or {})
     stages.stage("reading its graph")
-    graph = source.read_graph(
-        built,
-        inference=flags.inference,
-        fetches=flags.fetch,
-        tell=stages.note,
-        slices=flags.slices,
-        batch_norm=flags.batch_norm,
-    )
+    graph = read_graph(built, flags, stages.note)
     open_backend, device_model = _device(flags)
     outcome = profile_graph(
         graph,

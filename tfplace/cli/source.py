@@ -12,8 +12,6 @@ from typing import Any
 from tfplace_zoo import zoo
 
 from tfplace.cli.modules import check_module, load_module
-from tfplace.core.graph import OpGraph
-from tfplace.core.slices import PER_SLICE
 from tfplace.errors import SourceError, SplitError, TfplaceError, UnknownNameError, describe_error, error_location
 from tfplace.group.dnn_partitioning import is_workload
 from tfplace.io.archive import is_archive
@@ -114,51 +112,6 @@ def refuse_slices(model: str, slices: int | Sequence[int] | None) -> None:
             "--slices for the zoo's models and functions only: a file has the sizes of one batch",
             "Split where the model is: `tfplace extract MODEL --slices=4 --output=FILE.npz` keeps the split graph.",
         )
-
-
-def read_graph(
-    built: Source,
-    *,
-    inference: bool,
-    fetches: Sequence[str],
-    tell: Callable[[str], None],
-    slices: int | Sequence[int] | None = None,
-    batch_norm: str = PER_SLICE,
-) -> OpGraph:
-    """The graph of what was built.
-
-    Args:
-      built: the source.
-      inference: whether a Keras model's inference is wanted.
-      fetches: see `tfplace.extract`.
-      tell: is told that a model has inference only, though it is not what was asked for.
-      slices: see `tfplace.extract`.
-      batch_norm: see `tfplace.extract`.
-
-    Raises:
-      SourceError: as `tfplace.extract`.
-    """
-    from tfplace.sources import extract
-
-    if built.examples is not None or built.shapes:
-        from tfplace.extraction.file_source import read_file
-
-        return read_file(built.source, examples=built.examples, shapes=built.shapes, fetches=tuple(fetches) or None)
-    training = False if inference else None
-    if training is None and not isinstance(built.source, Path):  # which is read without TensorFlow here
-        from tfplace.extraction.keras_model import is_keras_model, trains, untrained
-
-        if is_keras_model(built.source) and not trains(built.source):
-            tell(untrained(built.source))
-            training = False
-    return extract(
-        built.source,
-        built.batch,
-        slices=slices,
-        batch_norm=batch_norm,
-        training=training,
-        fetches=tuple(fetches) or None,
-    )
 
 
 def is_file(model: str) -> bool:

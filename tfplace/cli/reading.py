@@ -1,0 +1,45 @@
+"""Reads what was built as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tfplace.cli.flags import ReadFlags
+from tfplace.cli.source import Source
+from tfplace.core.graph import OpGraph
+
+
+def read_graph(built: Source, flags: ReadFlags, tell: Callable[[str], None]) -> OpGraph:
+    """The graph of what was built.
+
+    Args:
+      built: the source.
+      flags: how it is read.
+      tell: is told that a model has inference only, though it is not what was asked for.
+
+    Raises:
+      SourceError: as `tfplace.extract`.
+    """
+    from tfplace.sources import extract
+
+    fetches = tuple(flags.fetch) or None
+    if built.examples is not None or built.shapes:
+        from tfplace.extraction.file_source import read_file
+
+        return read_file(built.source, examples=built.examples, shapes=built.shapes, fetches=fetches)
+    training = False if flags.inference else None
+    if training is None and not isinstance(built.source, Path):  # which is read without TensorFlow here
+        from tfplace.extraction.keras_model import is_keras_model, trains, untrained
+
+        if is_keras_model(built.source) and not trains(built.source):
+            tell(untrained(built.source))
+            training = False
+    return extract(
+        built.source,
+        built.batch,
+        slices=flags.slices,
+        batch_norm=flags.batch_norm,
+        training=training,
+        fetches=fetches,
+    )
