@@ -38,6 +38,8 @@ from tfplace.version import versions
 _HELPERS: dict[type, str] = {WorkersError: "controllers", UnwrittenError: "the run directory"}
 """Who ends a search by an error, if not its evaluator."""
 
+_INTERRUPTED = "interrupted after"
+
 _REMEDIES = (
     "Look at the failure above: it names the device and what TensorFlow said.",
     "Search with the simulator first (evaluator='simulated'), which knows kernels and memory.",
@@ -166,6 +168,11 @@ def placement_of(
     )
 
 
+def was_interrupted(placement: Placement) -> bool:
+    """Whether the search that found it was stopped by the user."""
+    return any(note.startswith(_INTERRUPTED) for note in placement.notes)
+
+
 def whole(what: str, number: int, least: int = 0) -> int:
     """A number as Python's own integer, which JSON knows.
 
@@ -203,7 +210,7 @@ def _stopped(search: Search) -> tuple[str, ...]:
     """What there is to say of a search that was interrupted, or of an evaluator or controllers that could not go on."""
     if search.interrupted:
         done = f"{search.evaluations} evaluations, {search.seconds:.1f} seconds"
-        return (f"interrupted after {done}, of a budget of {search.budget}; this is the best until then",)
+        return (f"{_INTERRUPTED} {done}, of a budget of {search.budget}; this is the best until then",)
     if search.broken is None:
         return ()
     why = str(search.broken).rstrip(".")
