@@ -51,20 +51,19 @@ class DataParallel(Placer):
                 "a step in slices",
                 "Say slices=K (--slices=K).",
             )
-        placements = [_placed(problem, slices, home) for home in _homes(problem)]
-        return min(placements, key=context.key)
+        return min(by_slice(problem, slices, slice_devices(problem, slices)), key=context.key)
 
 
-def _homes(problem: Problem) -> list[int]:
-    """Devices where inputs may begin: the host, and the first device that computes."""
+def by_slice(problem: Problem, slices: Slices, slice_device: IntArray) -> list[IntArray]:
+    """Placements [U] with slice k on device `slice_device[k]`: inputs on the host, if there is one, or on the first."""
     compute = compute_devices(problem)
     host = [d for d in range(problem.num_devices) if d not in compute]
-    return [*host[:1], int(compute[0])]
+    return [_placed(problem, slices, slice_device, home) for home in (*host[:1], int(compute[0]))]
 
 
-def _placed(problem: Problem, slices: Slices, home: int) -> IntArray:
-    device = np.where(slices.slice_of >= 0, _slice_devices(problem, slices)[slices.slice_of], -1)
-    owner = _owned(problem, _owners(problem, np.unique(device[device >= 0])))
+def _placed(problem: Problem, slices: Slices, slice_device: IntArray, home: int) -> IntArray:
+    device = np.where(slices.slice_of >= 0, slice_device[slices.slice_of], -1)
+    owner = _owned(problem, slices, _owners(problem, slices, np.unique(device[device >= 0])))
     device = np.where(owner >= 0, owner, device)
     for lookup, table in _lookups(problem.graph, slices):
         device[lookup] = device[table] if device[table] >= 0 else home
@@ -97,8 +96,8 @@ def _lookups(graph: OpGraph, slices: Slices) -> list[tuple[int, int]]:
     return found
 
 
-def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
-    """[K] a device for each slice."""
+def slice_devices(problem: Problem, slices: Slices) -> IntArray:
+    """[K] a device for each slice, the largest slices first, each where it ends first."""
     devices = compute_devices(problem)
     seconds = problem.costs.compute_s[:, devices]
     own = [seconds[(slices.slice_of == k) & ~problem.graph.replicable].sum(axis=0) for k in range(len(slices.sizes))]
@@ -111,12 +110,13 @@ def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
     return out
 
 
-def _owners(problem: Problem, devices: IntArray) -> dict[int, int]:
-    """Handle op -> owner of its variable; variables of one weight and its slots have one owner."""
+def _owners(problem: Problem, slices: Slices, devices: IntArray) -> dict[int, int]:
+    """Handle op -> owner of its variable, if that stands once; variables of one weight and its slots have one owner."""
     graph = problem.graph
+    single = [variable for variable in graph.variables if slices.slice_of[variable.op] < 0]
     slots = slots_of(graph)
     size: dict[int, int] = {}
-    for variable in graph.variables:
+    for variable in single:
         weight = slots.get(variable.op, variable.op)
         size[weight] = size.get(weight, 0) + variable.size_bytes
     held: LongArray = np.zeros(len(devices), np.int64)
@@ -128,16 +128,15 @@ def _owners(problem: Problem, devices: IntArray) -> dict[int, int]:
         best = int(among[np.argmin(held[among])])
         held[best] += size[weight]
         chosen[weight] = int(devices[best])
-    return {variable.op: chosen[slots.get(variable.op, variable.op)] for variable in graph.variables}
+    return {variable.op: chosen[slots.get(variable.op, variable.op)] for variable in single}
 
 
-def _owned(problem: Problem, owners: dict[int, int]) -> IntArray:
+def _owned(problem: Problem, slices: Slices, owners: dict[int, int]) -> IntArray:
     """[V] the owner of each op that stands once and of which a variable is made; -1 of all others.
 
     Of an op that several owners read it is the one that is given most bytes.
     """
-    graph, slices = problem.graph, problem.graph.slices
-    assert slices is not None
+    graph = problem.graph
     out = np.full(graph.num_ops, -1, np.int32)
     by_bond = {int(graph.resource[op]): device for op, device in owners.items() if graph.resource[op] >= 0}
     for v, bond in enumerate(graph.resource.tolist()):
