@@ -43,7 +43,7 @@ def mirrored_cost(problem: Problem, options: Options = DEFAULT) -> StepCost:
     if slices is None:
         raise InputError(f"replicas of {problem.graph.name!r}, which has no slices", "a step in at least two slices")
     devices, replica_of = np.unique(slice_devices(problem, slices), return_inverse=True)
-    graph = mirrored(problem.graph, replica_of)
+    graph = mirrored(problem.graph, replica_of.tolist())
     assert graph.slices is not None
     made = formulate(graph, problem.topology, _costs(problem, graph, len(devices)), Constraints())
     made = dataclasses.replace(made, memory_limit=problem.memory_limit)
@@ -54,7 +54,8 @@ def mirrored_cost(problem: Problem, options: Options = DEFAULT) -> StepCost:
 def _costs(problem: Problem, graph: OpGraph, replicas: int) -> CostTable:
     """Seconds of the mirrored graph: those of the problem where there are any."""
     names = problem.graph.op_names
-    known = {copy_name(name, r): v for v, name in enumerate(names) for r in range(replicas)} | problem.graph.index
+    known = {copy_name(name, r): v for v, name in enumerate(names) for r in range(replicas)}
+    known.update(problem.graph.index)
     source: IntArray = np.array([known.get(name, -1) for name in graph.op_names], np.int32)
     plain = analytic_costs(graph, problem.topology)
     return CostTable(

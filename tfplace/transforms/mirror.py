@@ -16,7 +16,7 @@ _INPUTS = ("Placeholder", "PlaceholderWithDefault")
 _HANDLES = ("resource", "variant")
 
 
-def mirrored(graph: OpGraph, replica_of: Sequence[int] | IntArray | None = None) -> OpGraph:
+def mirrored(graph: OpGraph, replica_of: Sequence[int] | None = None) -> OpGraph:
     """What `MirroredStrategy` makes of a step under Keras's `fit`, as a split graph whose slices are the replicas.
 
     Every replica has the variables that slices read or that are trained, with their slots, reads and update. The terms
@@ -116,7 +116,8 @@ def _summed(graph: OpGraph, slice_of: IntArray, count: int) -> BoolArray:
         made, read = int(first[v]), list(graph.inputs[v])
         out[v] = (
             sorted(slice_of[graph.tensor_op[read]].tolist()) == list(range(count))
-            and bool(graph.tensor_shape[made])
+            and graph.tensor_shape[made] is not None
+            and bool(graph.tensor_bytes[made])
             and all(graph.tensor_shape[t] == graph.tensor_shape[made] for t in read)
         )
     return out
