@@ -11,7 +11,7 @@ WEIGHTS = (64 * 64, 300, 5)
 
 
 def step(slices=4, weights=WEIGHTS):
-    """Each slice reads all weights and makes their gradients; a momentum a weight; the loss moves a metric's total."""
+    """Each slice reads all weights and makes their gradients; a weight has a momentum, a metric a total."""
     ops, edges, of = {"x": 64}, [], {}
     resource, variables = {}, {}
     for i, size in enumerate(weights):
@@ -36,6 +36,8 @@ def step(slices=4, weights=WEIGHTS):
         edges += [f"slice{k}/gradient{i} -> gradient{i}" for k in range(slices)]
         edges += [f"m{i}/read -> moved{i}", f"gradient{i} -> moved{i}"]
         edges += [f"{name} -> update{i}" for name in (f"w{i}", f"m{i}", f"moved{i}")]
+    ops["done"] = 4
+    edges += ["loss -> done", *(f"^update{i} -> done" for i in range(len(weights)))]
     trained = [f"w{i}" for i in range(len(weights))]
     types = {"x": "Placeholder"} | {f"gradient{i}": "AddN" for i in range(len(weights))}
     types |= {name: "ReadVariableOp" for name in ops if name.endswith("/read")}

@@ -70,9 +70,10 @@ def test_all_gradients_of_a_replica_are_in_its_buffer_and_nothing_else_is_sent()
 def test_what_is_no_gradient_stands_once():
     graph = mirrored(step())
     names = [name.rpartition("/replica")[2] for name in graph.op_names]
-    for op in ("x", "loss", "total", "total/add"):
+    for op in ("x", "loss", "total", "total/add", "done"):
         assert names.count(op) == 1
     assert {f"slice{k}/loss" for k in range(4)} <= before(graph, "total/add")
+    assert {op for op in before(graph, "done") if op.endswith("update0")} == {"replica0/update0"}
 
 
 def test_slices_of_one_replica_are_summed_up_there_first():

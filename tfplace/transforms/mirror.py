@@ -22,12 +22,14 @@ def mirrored(graph: OpGraph, replica_of: Sequence[int] | None = None) -> OpGraph
     Every replica has the variables that slices read or that are trained, with their slots, reads and update. The terms
     of its slices are added up. Gradients that do not depend on one another are then put into one buffer per dtype,
     reduced by a ring (`tfplace.transforms.ring`), and taken apart again by each replica; so nothing is sent before the
-    last of them is made. Sparse gradients are gathered: each replica is sent the rows of all slices.
+    last of them is made (TensorFlow 2.21, `CollectiveAllReduce`, one pack). Sparse gradients are gathered: each replica
+    is sent the rows of all slices.
 
     What the strategy does otherwise:
 
-    - It adds up metrics and averages those of BatchNorm when they are read, and keeps them on every replica. Here they
-      stand once, are sent what the slices have of them, and have no copies; averages of weights have none either.
+    - Metrics, BatchNorm's averages and averages of weights are on every replica there, and combined as their variables'
+      aggregation says. Here they stand once and are sent what the slices have of them; of their memory there is one.
+    - What the step returns waits for every replica there. Here it waits for the first replica's update.
     - Each replica computes its own denominators, such as a sum of sample weights. Here slices wait for those of the
       batch, as in any split step.
     - Inputs are there on every replica. Here they are where the split step has them, and sent.

@@ -160,7 +160,7 @@ class MirroredGraph:
         return [self._at[v, r] for r in (range(self.replicas) if self._copied[v] else (-1,))]
 
     def _read_by(self, u: int, r: int) -> int:
-        """What is written of an op, for a replica; the first one's copy for what stands once."""
+        """What is written of an op, for a replica; what stands once reads and waits for the first one's copy."""
         return self._at[u, max(r, 0)] if self._copied[u] else self._at[u, -1]
 
     def _edges(self, first: IntArray) -> list[tuple[int, int, int, int, bool]]:
@@ -181,17 +181,11 @@ class MirroredGraph:
                     if op.source >= 0:  # what stands in for an op has inputs of its own
                         src = self._read_by(u, op.replica)
                         out.append((src, dst, int(first[src] + source.tensor_slot[tensor]), position, back))
-                    continue
-                out += [(src, dst, -1, -1, back) for src in self._before(u, v, op.replica)]
+                elif not (self._copied[v] and self._replica[u] not in (-1, op.replica)):
+                    out.append((self._read_by(u, op.replica), dst, -1, -1, back))
         for dst, op in enumerate(self._ops):
             out += [(src, dst, int(first[src] + slot), i, False) for i, (src, slot) in enumerate(op.inputs)]
         return out
-
-    def _before(self, u: int, v: int, r: int) -> list[int]:
-        """What a replica's copy of an op, or one that stands once, waits for where the op waits for another one."""
-        if self._copied[u]:
-            return self._all(u) if r < 0 else [self._at[u, r]]
-        return [] if self._copied[v] and self._replica[u] not in (-1, r) else [self._at[u, -1]]
 
     def _bonded(self) -> BoolArray:
         """[V] ops of a slice, or with copies, that touch a resource which every replica has."""
