@@ -5,6 +5,8 @@ import dataclasses
 import pytest
 
 from tests.transforms.split_steps import step
+from tfplace.comparison.comparison import compare_placers
+from tfplace.comparison.comparison_table import comparison_text
 from tfplace.errors import InputError
 from tfplace.search.mirrored import MIRRORED, mirrored_cost
 from tfplace.search.place import search_placement
@@ -53,6 +55,11 @@ def test_split_steps_have_it_among_their_baselines():
     assert MIRRORED not in search_placement(split, placer="heft", budget=5, baselines=["heft"]).baselines
     whole = dataclasses.replace(split, graph=dataclasses.replace(split.graph, slices=None))
     assert MIRRORED not in search_placement(whole, placer="heft", budget=5).baselines
+
+
+def test_comparisons_of_split_steps_tell_it():
+    compared = compare_placers(problem(2, 2), ["heft"], budget="5 evaluations", seeds=1)
+    assert MIRRORED in comparison_text(compared)
 
 
 def test_a_whole_step_is_refused():
