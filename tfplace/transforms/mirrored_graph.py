@@ -29,8 +29,8 @@ class Tensor:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of an element."""
-        return self.size_bytes // max(math.prod(self.shape or ()), 1)
+        """Bytes of an element, at least 1."""
+        return max(self.size_bytes // max(math.prod(self.shape or ()), 1), 1)
 
 
 @dataclass(frozen=True)
