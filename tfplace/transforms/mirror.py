@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from tfplace.transforms.ring import exchange
 
 _INPUTS = ("Placeholder", "PlaceholderWithDefault")
 _HANDLES = ("resource", "variant")
+_ADDS = ("AddN", "AddV2")
 
 
 def mirrored(graph: OpGraph, replica_of: Sequence[int] | None = None) -> OpGraph:
@@ -61,15 +63,31 @@ def mirrored(graph: OpGraph, replica_of: Sequence[int] | None = None) -> OpGraph
             f"replicas {numbers.tolist()} of {count} slices", "one from 0 on for each slice, none left out"
         )
     copied = _copied(graph, slices.slice_of)
-    summed = _summed(graph, slices.slice_of, count) & copied
+    sums = {v: s for v, s in _sums(graph, slices.slice_of, count).items() if copied[v]}
+    summed, parts = np.zeros((2, graph.num_ops), np.bool_)
+    summed[list(sums)] = True
+    parts[[u for s in sums.values() for u in s.parts]] = True
     out = MirroredGraph(graph, copied, numbers.astype(np.int32))
     level = _levels(graph, summed)
     for stage in range(int(level.max()) + 1):
-        at_once = np.flatnonzero(level == stage)
-        for v in at_once[~summed[at_once]].tolist():
+        at_once = level == stage
+        for v in np.flatnonzero(at_once & ~summed & ~parts).tolist():
             out.take(v)
-        exchange(out, at_once[summed[at_once]].tolist(), f"all_reduce{stage}")
+        exchange(out, {v: sums[v].terms for v in np.flatnonzero(at_once & summed).tolist()}, f"all_reduce{stage}")
     return out.graph()
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """What is added up by an op, and by those that it reads.
+
+    Attributes:
+      terms: tensors of slices.
+      parts: ops that add up some of them for this one alone.
+    """
+
+    terms: tuple[int, ...]
+    parts: tuple[int, ...]
 
 
 def _copied(graph: OpGraph, slice_of: IntArray) -> BoolArray:
@@ -110,19 +128,31 @@ def _is_input(graph: OpGraph) -> BoolArray:
     return given
 
 
-def _summed(graph: OpGraph, slice_of: IntArray, count: int) -> BoolArray:
-    """[V] ops that stand once and add up one tensor of each slice: what is read has the size of what is made."""
-    out = np.zeros(graph.num_ops, np.bool_)
-    first = graph.op_tensors
-    for v in np.flatnonzero((slice_of < 0) & (np.diff(first) == 1)).tolist():
-        made, read = int(first[v]), list(graph.inputs[v])
-        out[v] = (
-            sorted(slice_of[graph.tensor_op[read]].tolist()) == list(range(count))
-            and graph.tensor_shape[made] is not None
-            and bool(graph.tensor_bytes[made])
-            and all(graph.tensor_shape[t] == graph.tensor_shape[made] for t in read)
-        )
-    return out
+def _sums(graph: OpGraph, slice_of: IntArray, count: int) -> dict[int, _Sum]:
+    """Ops that stand once and add up one tensor of each slice, at once or term by term."""
+    readers = np.bincount(graph.edge_tensor[graph.edge_tensor >= 0], minlength=graph.num_tensors)
+    found: dict[int, _Sum] = {}
+    for v in np.flatnonzero(slice_of < 0).tolist():
+        made = int(graph.op_tensors[v])
+        if graph.op_types[v] not in _ADDS or not graph.tensor_bytes[made] or graph.tensor_shape[made] is None:
+            continue
+        terms: list[int] = []
+        parts: list[int] = []
+        for t in graph.inputs[v]:
+            maker = int(graph.tensor_op[t])
+            if graph.tensor_shape[t] != graph.tensor_shape[made]:
+                break
+            if slice_of[maker] >= 0:
+                terms.append(t)
+            elif maker in found and readers[t] == 1:
+                terms += found[maker].terms
+                parts += [*found[maker].parts, maker]
+            else:
+                break
+        else:
+            found[v] = _Sum(tuple(terms), tuple(parts))
+    every = list(range(count))
+    return {v: s for v, s in found.items() if sorted(slice_of[graph.tensor_op[list(s.terms)]].tolist()) == every}
 
 
 def _levels(graph: OpGraph, summed: BoolArray) -> IntArray:

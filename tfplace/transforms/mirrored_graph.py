@@ -51,7 +51,7 @@ def copy_name(name: str, replica: int) -> str:
 
 
 class MirroredGraph:
-    """Takes over the ops of a split graph in some topological order, and has new ones between them.
+    """Takes over ops of a split graph in some topological order, and has new ones between and instead of them.
 
     Args:
       source: the split graph.
@@ -92,10 +92,10 @@ class MirroredGraph:
         """The first output of an op of the source."""
         return self._tensor(int(self._source.op_tensors[v]))
 
-    def terms(self, v: int, r: int) -> list[tuple[int, int]]:
-        """What an op of the source reads of a replica's slices, as (op, output) of what is written."""
+    def of_replica(self, tensors: Sequence[int], r: int) -> list[tuple[int, int]]:
+        """Those of some tensors of the source that a replica's slices make, as (op, output) of what is written."""
         source = self._source
-        makers = [(int(source.tensor_op[t]), int(source.tensor_slot[t])) for t in source.inputs[v]]
+        makers = [(int(source.tensor_op[t]), int(source.tensor_slot[t])) for t in tensors]
         return [(self._at[u, -1], slot) for u, slot in makers if self._replica[u] == r]
 
     def graph(self) -> OpGraph:
@@ -156,8 +156,8 @@ class MirroredGraph:
         return [self._tensor(t) for t in range(self._source.op_tensors[v], self._source.op_tensors[v + 1])]
 
     def _all(self, v: int) -> list[int]:
-        """What is written of an op of the source."""
-        return [self._at[v, r] for r in (range(self.replicas) if self._copied[v] else (-1,))]
+        """What is written of an op of the source; nothing of one that was left out."""
+        return [self._at[v, r] for r in (range(self.replicas) if self._copied[v] else (-1,)) if (v, r) in self._at]
 
     def _read_by(self, u: int, r: int) -> int:
         """What is written of an op, for a replica; what stands once reads and waits for the first one's copy."""
@@ -181,7 +181,7 @@ class MirroredGraph:
                     if op.source >= 0:  # what stands in for an op has inputs of its own
                         src = self._read_by(u, op.replica)
                         out.append((src, dst, int(first[src] + source.tensor_slot[tensor]), position, back))
-                elif not (self._copied[v] and self._replica[u] not in (-1, op.replica)):
+                elif self._all(u) and not (self._copied[v] and self._replica[u] not in (-1, op.replica)):
                     out.append((self._read_by(u, op.replica), dst, -1, -1, back))
         for dst, op in enumerate(self._ops):
             out += [(src, dst, int(first[src] + slot), i, False) for i, (src, slot) in enumerate(op.inputs)]

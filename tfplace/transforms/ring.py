@@ -8,6 +8,8 @@ was sent.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tfplace.core.buffers import ALIGNMENT
 from tfplace.transforms.mirrored_graph import MirroredGraph, Tensor, copy_name
 
@@ -15,7 +17,7 @@ Read = tuple[int, int]
 """An op that is written, and which of its outputs."""
 
 
-def exchange(out: MirroredGraph, summed: list[int], name: str) -> None:
+def exchange(out: MirroredGraph, sums: Mapping[int, Sequence[int]], name: str) -> None:
     """Has every replica get the sums that ops of the split graph make, by one buffer for each dtype.
 
     One op for each sum takes it out of the buffer. MirroredStrategy splits the whole buffer by one op, and has two
@@ -23,14 +25,14 @@ def exchange(out: MirroredGraph, summed: list[int], name: str) -> None:
 
     Args:
       out: what is written.
-      summed: ops that add up tensors of slices, which are all written.
+      sums: op -> tensors of slices that it adds up, whose ops are all written.
       name: of the exchange.
     """
     of_dtype: dict[str, list[int]] = {}
-    for v in summed:
+    for v in sums:
         of_dtype.setdefault(out.made_by(v).dtype, []).append(v)
     for dtype, ops in of_dtype.items():
-        terms = [[_term(out, v, r) for v in ops] for r in range(out.replicas)]
+        terms = [[_term(out, v, sums[v], r) for v in ops] for r in range(out.replicas)]
         if out.replicas == 1:
             for v, (op, _) in zip(ops, terms[0], strict=True):
                 out.stand_in(v, 0, op)
@@ -50,9 +52,9 @@ def exchange(out: MirroredGraph, summed: list[int], name: str) -> None:
             begin += size
 
 
-def _term(out: MirroredGraph, v: int, r: int) -> Read:
+def _term(out: MirroredGraph, v: int, terms: Sequence[int], r: int) -> Read:
     """What a replica has of a sum: the tensor of its slice, or the sum of its slices' tensors."""
-    own = out.terms(v, r)
+    own = out.of_replica(terms, r)
     if len(own) == 1:
         return own[0]
     return out.add(copy_name(f"summed/{out.name_of(v)}", r), "AddN", own, [out.made_by(v)], r), 0
