@@ -10,7 +10,7 @@ from tfplace.testing.graphs import make_graph
 WEIGHTS = (64 * 64, 300, 5)
 
 
-def step(slices=4, weights=WEIGHTS):
+def step(slices=4, weights=WEIGHTS, one_by_one=False):
     """Each slice reads all weights and makes their gradients; a weight has a momentum, a metric a total."""
     ops, edges, of = {"x": 64}, [], {}
     resource, variables = {}, {}
@@ -32,14 +32,19 @@ def step(slices=4, weights=WEIGHTS):
     ops |= {"loss": 4, "total/add": ()}
     edges += [*(f"slice{k}/loss -> loss" for k in range(slices)), "total -> total/add", "loss -> total/add"]
     for i, size in enumerate(weights):
+        terms = [f"slice{k}/gradient{i}" for k in range(slices)]
+        for k in range(1, slices - 1) if one_by_one else ():
+            ops[f"gradient{i}/to{k}"] = size
+            edges += [f"{term} -> gradient{i}/to{k}" for term in terms[:2]]
+            terms[:2] = [f"gradient{i}/to{k}"]
         ops |= {f"gradient{i}": size, f"moved{i}": size, f"update{i}": ()}
-        edges += [f"slice{k}/gradient{i} -> gradient{i}" for k in range(slices)]
+        edges += [f"{term} -> gradient{i}" for term in terms]
         edges += [f"m{i}/read -> moved{i}", f"gradient{i} -> moved{i}"]
         edges += [f"{name} -> update{i}" for name in (f"w{i}", f"m{i}", f"moved{i}")]
     ops["done"] = 4
     edges += ["loss -> done", *(f"^update{i} -> done" for i in range(len(weights)))]
     trained = [f"w{i}" for i in range(len(weights))]
-    types = {"x": "Placeholder"} | {f"gradient{i}": "AddN" for i in range(len(weights))}
+    types = {"x": "Placeholder"} | {name: "AddN" for name in ops if name.startswith("gradient")}
     types |= {name: "ReadVariableOp" for name in ops if name.endswith("/read")}
     graph = make_graph(ops, edges, types=types, variables=variables, trainable=trained, resource=resource)
     return in_slices(graph, of, (4,) * slices)

@@ -67,6 +67,12 @@ def test_all_gradients_of_a_replica_are_in_its_buffer_and_nothing_else_is_sent()
     assert sent == {(r, (r + 1) % 4): 2 * 3 * whole // 4 for r in range(4)}
 
 
+def test_sums_may_be_made_term_by_term():
+    at_once, one_by_one = mirrored(step()), mirrored(step(one_by_one=True))
+    assert one_by_one.op_names == at_once.op_names
+    assert one_by_one.num_edges == at_once.num_edges
+
+
 def test_what_is_no_gradient_stands_once():
     graph = mirrored(step())
     names = [name.rpartition("/replica")[2] for name in graph.op_names]
