@@ -79,7 +79,12 @@ def test_what_is_no_gradient_stands_once():
     for op in ("x", "loss", "total", "total/add", "done"):
         assert names.count(op) == 1
     assert {f"slice{k}/loss" for k in range(4)} <= before(graph, "total/add")
-    assert {op for op in before(graph, "done") if op.endswith("update0")} == {"replica0/update0"}
+
+
+def test_what_waits_for_all_updates_is_told_once_by_each_replica():
+    graph = mirrored(step())
+    assert {f"replica{r}/update{i}" for r in range(4) for i in range(3)} <= before(graph, "done")
+    assert sum(graph.edge_dst[graph.edge_tensor < 0] == graph.index["done"]) == 4
 
 
 def test_slices_of_one_replica_are_summed_up_there_first():

@@ -31,7 +31,6 @@ def mirrored(graph: OpGraph, replica_of: Sequence[int] | None = None) -> OpGraph
 
     - Metrics, BatchNorm's averages and averages of weights are on every replica there, and combined as their variables'
       aggregation says. Here they stand once and are sent what the slices have of them; of their memory there is one.
-    - What the step returns waits for every replica there. Here it waits for the first replica's update.
     - Each replica computes its own denominators, such as a sum of sample weights. Here slices wait for those of the
       batch, as in any split step.
     - Inputs are there on every replica. Here they are where the split step has them, and sent.

@@ -64,12 +64,20 @@ class MirroredGraph:
         self.replicas = int(replica_of.max()) + 1
         self._source, self._slices, self._copied, self._replica_of = source, source.slices, copied, replica_of
         self._replica = np.where(source.slices.slice_of >= 0, replica_of[source.slices.slice_of], -1)
+        control = source.edge_dst[(source.edge_tensor < 0) & copied[source.edge_src]]
+        self._waits = ~copied & (self._replica < 0) & np.isin(np.arange(source.num_ops), control)
+        self._gates: dict[int, list[int]] = {}
         self._ops: list[_Op] = []
         self._at: dict[tuple[int, int], int] = {}
 
     def take(self, v: int) -> None:
-        """Writes an op of the source, or all its copies."""
+        """Writes an op of the source, or all its copies.
+
+        What stands once and waits for copies gets one message of each replica, by an op that waits for them there.
+        """
         name = self._source.op_names[v]
+        if self._waits[v]:
+            self._gates[v] = [self.add(copy_name(f"{name}/waits", r), "NoOp", [], [], r) for r in range(self.replicas)]
         if self._copied[v]:
             for r in range(self.replicas):
                 self.stand_in(v, r, self._write(_Op(copy_name(name, r), r, v)))
@@ -160,7 +168,7 @@ class MirroredGraph:
         return [self._at[v, r] for r in (range(self.replicas) if self._copied[v] else (-1,)) if (v, r) in self._at]
 
     def _read_by(self, u: int, r: int) -> int:
-        """What is written of an op, for a replica; what stands once reads and waits for the first one's copy."""
+        """What is written of an op, for a replica; what stands once reads the first one's copy."""
         return self._at[u, max(r, 0)] if self._copied[u] else self._at[u, -1]
 
     def _edges(self, first: IntArray) -> list[tuple[int, int, int, int, bool]]:
@@ -175,14 +183,17 @@ class MirroredGraph:
             strict=True,
         )
         for u, v, tensor, position, back in rows:
-            for dst in self._all(v):
+            for dst in self._all(v) if self._all(u) else ():
                 op = self._ops[dst]
                 if tensor >= 0:
                     if op.source >= 0:  # what stands in for an op has inputs of its own
                         src = self._read_by(u, op.replica)
                         out.append((src, dst, int(first[src] + source.tensor_slot[tensor]), position, back))
-                elif self._all(u) and not (self._copied[v] and self._replica[u] not in (-1, op.replica)):
+                elif self._waits[v] and self._copied[u]:
+                    out += [(w, gate, -1, -1, back) for w, gate in zip(self._all(u), self._gates[v], strict=True)]
+                elif not (self._copied[v] and self._replica[u] not in (-1, op.replica)):
                     out.append((self._read_by(u, op.replica), dst, -1, -1, back))
+        out += [(gate, self._at[v, -1], -1, -1, False) for v, gates in self._gates.items() for gate in gates]
         for dst, op in enumerate(self._ops):
             out += [(src, dst, int(first[src] + slot), i, False) for i, (src, slot) in enumerate(op.inputs)]
         return out
