@@ -192,7 +192,7 @@ class SearchOptions(ProblemOptions):
     baselines: Sequence[str] | None = option(
         None,
         "Placers to report beside the result",
-        unset=f"{', '.join(BASELINES)}; for a split step {', '.join(OF_SLICES)}, too",
+        unset=f"{', '.join(BASELINES)}; for a split step {', '.join(OF_SLICES)} and MirroredStrategy, too",
         kind=tuple,
         form="NAME,NAME",
         recorded=False,

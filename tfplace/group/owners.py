@@ -16,14 +16,14 @@ def weights_of_ops(graph: OpGraph) -> IntArray:
     that it gives most bytes, or takes most from.
     """
     assert graph.slices is not None
-    slots = slots_of(graph)
+    slots, once = slots_of(graph), graph.slices.slice_of < 0
     weight = np.full(graph.num_ops, -1, np.int32)
-    bond = {int(graph.resource[v.op]): slots.get(v.op, v.op) for v in graph.variables if graph.resource[v.op] >= 0}
+    variables = [v for v in graph.variables if once[v.op]]
+    bond = {int(graph.resource[v.op]): slots.get(v.op, v.op) for v in variables if graph.resource[v.op] >= 0}
     for v, resource in enumerate(graph.resource.tolist()):
         weight[v] = bond.get(resource, -1)
-    for variable in graph.variables:
+    for variable in variables:
         weight[variable.op] = slots.get(variable.op, variable.op)
-    once = graph.slices.slice_of < 0
     readers = readers_of(graph)
     size = np.zeros(graph.num_ops, np.int64)
     np.add.at(size, graph.tensor_op, graph.tensor_bytes)

@@ -51,19 +51,18 @@ class DataParallel(Placer):
                 "a step in slices",
                 "Say slices=K (--slices=K).",
             )
-        placements = [_placed(problem, slices, home) for home in _homes(problem)]
-        return min(placements, key=context.key)
+        return min(by_slice(problem, slices, slice_devices(problem, slices)), key=context.key)
 
 
-def _homes(problem: Problem) -> list[int]:
-    """Devices where inputs may begin: the host, and the first device that computes."""
+def by_slice(problem: Problem, slices: Slices, slice_device: IntArray) -> list[IntArray]:
+    """Placements [U] with slice k on device `slice_device[k]`: inputs on the host, if there is one, or on the first."""
     compute = compute_devices(problem)
     host = [d for d in range(problem.num_devices) if d not in compute]
-    return [*host[:1], int(compute[0])]
+    return [_placed(problem, slices, slice_device, home) for home in (*host[:1], int(compute[0]))]
 
 
-def _placed(problem: Problem, slices: Slices, home: int) -> IntArray:
-    device = np.where(slices.slice_of >= 0, _slice_devices(problem, slices)[slices.slice_of], -1)
+def _placed(problem: Problem, slices: Slices, slice_device: IntArray, home: int) -> IntArray:
+    device = np.where(slices.slice_of >= 0, slice_device[slices.slice_of], -1)
     weight_of = weights_of_ops(problem.graph)
     owners = _owners(problem, weight_of, np.unique(device[device >= 0]))
     owner = np.array([owners.get(weight, -1) for weight in weight_of.tolist()], np.int32)
@@ -99,8 +98,8 @@ def _lookups(graph: OpGraph, slices: Slices) -> list[tuple[int, int]]:
     return found
 
 
-def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
-    """[K] a device for each slice."""
+def slice_devices(problem: Problem, slices: Slices) -> IntArray:
+    """[K] a device for each slice, the largest slices first, each where it ends first."""
     devices = compute_devices(problem)
     seconds = problem.costs.compute_s[:, devices]
     own = [seconds[(slices.slice_of == k) & ~problem.graph.replicable].sum(axis=0) for k in range(len(slices.sizes))]
@@ -114,11 +113,12 @@ def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
 
 
 def _owners(problem: Problem, weight_of: IntArray, devices: IntArray) -> dict[int, int]:
-    """Variable -> its owner, with all that goes with it."""
-    graph = problem.graph
+    """Variable -> its owner, with all that goes with it; of those that stand once."""
     size: dict[int, int] = {}
-    for variable in graph.variables:
+    for variable in problem.graph.variables:
         weight = int(weight_of[variable.op])
+        if weight < 0:
+            continue
         size[weight] = size.get(weight, 0) + variable.size_bytes
     held: LongArray = np.zeros(len(devices), np.int64)
     room = problem.memory_limit[devices]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tfplace.core.placement import Placement
+from tfplace.core.placement import UNSPLIT, Placement
 from tfplace.core.problem import Problem
+from tfplace.core.stepcost import StepCost
 from tfplace.errors import InfeasibleError, SplitError
 from tfplace.formatting import format_seconds
 from tfplace.local_search.devices import compute_devices
@@ -105,10 +106,15 @@ class _Run:
     def answer(self) -> Placement:
         """The best of all, with what the others came to."""
         k, best = self._best()
-        whole = self.found.get(1)
-        alone = {} if whole is None else {n: c for n, c in whole.baselines.items() if n.startswith("single ")}
         told = f"slices: {', '.join(self._log)}; {'the batch stays whole' if k == 1 else f'{k} slices are best'}"
-        return replace(best, baselines={**best.baselines, **alone}, notes=(told, *best.notes))
+        return replace(best, baselines=best.baselines if k == 1 else self._baselines(best), notes=(told, *best.notes))
+
+    def _baselines(self, best: Placement) -> dict[str, StepCost]:
+        """Those of a step in slices, but of one device what the whole step takes there."""
+        whole = self.found[1].baselines if 1 in self.found else {}
+        alone = {name: cost for name, cost in whole.items() if name.startswith("single ")}
+        others = {name: cost for name, cost in best.baselines.items() if name not in alone}
+        return {f"{name}{UNSPLIT}": cost for name, cost in alone.items()} | others
 
     def _keep(self, k: int | None, placement: Placement) -> None:
         before = self.found.get(k or 1)
