@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfplace.core.arrays import FloatArray, IntArray, LongArray
-from tfplace.core.graph import OpGraph
+from tfplace.core.arrays import IntArray
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.core.slices import Slices
-from tfplace.errors import InputError
-from tfplace.group.slots import readers_of, slots_of
+from tfplace.group.owners import balanced_owners, balanced_slices, row_lookups, split_slices
+from tfplace.group.slots import readers_of
 from tfplace.local_search.devices import compute_devices, settle
-
-_LOOKUPS = frozenset({"Gather", "GatherNd", "GatherV2"})
-"""Op types that take rows from their first input; those that take them from a variable are bound to it anyway."""
 
 
 class DataParallel(Placer):
@@ -44,13 +40,7 @@ class DataParallel(Placer):
           InputError: the step is not split.
         """
         problem = context.problem
-        slices = problem.graph.slices
-        if slices is None:
-            raise InputError(
-                f"data_parallel for {problem.graph.name!r}, whose batch is not split",
-                "a step in slices",
-                "Say slices=K (--slices=K).",
-            )
+        slices = split_slices(problem.graph, "data_parallel")
         placements = [_placed(problem, slices, home) for home in _homes(problem)]
         return min(placements, key=context.key)
 
@@ -64,9 +54,10 @@ def _homes(problem: Problem) -> list[int]:
 
 def _placed(problem: Problem, slices: Slices, home: int) -> IntArray:
     device = np.where(slices.slice_of >= 0, _slice_devices(problem, slices)[slices.slice_of], -1)
-    owner = _owned(problem, _owners(problem, np.unique(device[device >= 0])))
+    among = np.unique(device[device >= 0])
+    owner = _owned(problem, balanced_owners(problem, lambda _: among))
     device = np.where(owner >= 0, owner, device)
-    for lookup, table in _lookups(problem.graph, slices):
+    for lookup, table in row_lookups(problem.graph, slices):
         device[lookup] = device[table] if device[table] >= 0 else home
     unit = np.full(problem.num_units, -1, np.int32)
     grouped = problem.grouping.unit_of
@@ -76,59 +67,12 @@ def _placed(problem: Problem, slices: Slices, home: int) -> IntArray:
     return settle(problem, np.where(unit >= 0, unit, home).astype(np.int32))
 
 
-def _lookups(graph: OpGraph, slices: Slices) -> list[tuple[int, int]]:
-    """Ops of slices that take rows from a table that stands once, each with the op that makes the table.
-
-    Left out are those that take more bytes than the table has, and those of a slice that is sent the table for others.
-    """
-    slice_of, kinds = slices.slice_of, graph.op_types
-    read = graph.edge_tensor >= 0
-    readers = zip(graph.edge_tensor[read].tolist(), graph.edge_dst[read].tolist(), strict=True)
-    sent = {(tensor, int(slice_of[v])) for tensor, v in readers if kinds[v] not in _LOOKUPS}
-    found = []
-    for v in np.flatnonzero(slice_of >= 0).tolist():
-        if kinds[v] not in _LOOKUPS:
-            continue
-        table = graph.inputs[v][0]
-        maker = int(graph.tensor_op[table])
-        taken = graph.tensor_bytes[graph.op_tensors[v] : graph.op_tensors[v + 1]].sum()
-        if slice_of[maker] < 0 and (table, int(slice_of[v])) not in sent and taken < graph.tensor_bytes[table]:
-            found.append((v, maker))
-    return found
-
-
 def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
     """[K] a device for each slice."""
     devices = compute_devices(problem)
     seconds = problem.costs.compute_s[:, devices]
     own = [seconds[(slices.slice_of == k) & ~problem.graph.replicable].sum(axis=0) for k in range(len(slices.sizes))]
-    busy: FloatArray = np.zeros(len(devices))
-    out = np.zeros(len(slices.sizes), np.int32)
-    for k in sorted(range(len(own)), key=lambda k: -slices.sizes[k]):
-        best = int(np.argmin(busy + own[k]))
-        busy[best] += own[k][best]
-        out[k] = devices[best]
-    return out
-
-
-def _owners(problem: Problem, devices: IntArray) -> dict[int, int]:
-    """Handle op -> owner of its variable; variables of one weight and its slots have one owner."""
-    graph = problem.graph
-    slots = slots_of(graph)
-    size: dict[int, int] = {}
-    for variable in graph.variables:
-        weight = slots.get(variable.op, variable.op)
-        size[weight] = size.get(weight, 0) + variable.size_bytes
-    held: LongArray = np.zeros(len(devices), np.int64)
-    room = problem.memory_limit[devices]
-    chosen: dict[int, int] = {}
-    for weight in sorted(size, key=lambda op: -size[op]):
-        fits = np.flatnonzero(held + size[weight] <= room)
-        among = fits if len(fits) else np.arange(len(devices))
-        best = int(among[np.argmin(held[among])])
-        held[best] += size[weight]
-        chosen[weight] = int(devices[best])
-    return {variable.op: chosen[slots.get(variable.op, variable.op)] for variable in graph.variables}
+    return devices[balanced_slices(slices.sizes, np.array(own))]
 
 
 def _owned(problem: Problem, owners: dict[int, int]) -> IntArray:

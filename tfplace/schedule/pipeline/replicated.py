@@ -41,6 +41,13 @@ class Stage(NamedTuple):
     replicas: int
 
 
+class Plan(NamedTuple):
+    """Stages, and the seconds of each mini-batch in a full pipeline."""
+
+    bottleneck_s: float
+    stages: tuple[Stage, ...]
+
+
 def chain_states(seconds: FloatArray, parameter_bytes: FloatArray, output_bytes: FloatArray) -> States:
     """The states of ops that come one after the other; all three are [N] of a single op."""
     count = len(seconds)
@@ -48,20 +55,18 @@ def chain_states(seconds: FloatArray, parameter_bytes: FloatArray, output_bytes:
     return States(np.cumsum(seconds), np.cumsum(parameter_bytes), np.asarray(output_bytes, np.float64), within)
 
 
-def replicated_stages(
-    states: States, devices: int, bandwidth: float, most: int | None = None
-) -> tuple[float, list[Stage]] | None:
-    """The stages of the least bottleneck that use exactly so many devices; None if there are none.
+def replicated_stages(states: States, devices: int, bandwidth: float, most: int | None = None) -> list[Plan]:
+    """The stages of the least bottleneck that use exactly so many devices, for each number of stages; the best first.
 
     With C seconds and W bytes of parameters a stage on m devices takes (C + 4 (m - 1) W / (m bandwidth)) / m seconds of
     each mini-batch. Sending a state's A bytes of output takes 2 A / (m bandwidth): of the m devices that receive it,
     and of the m that send it, but in the first stage. The bottleneck is the longest of all these.
 
     D. Narayanan, A. Harlap et al.: PipeDream: Generalized Pipeline Parallelism for DNN Training. SOSP 2019, section
-    3.1, for one level of the topology and without its limit of memory. The costs are those of the authors' program
-    (optimizer_graph_hierarchical.py of github.com/msr-fiddle/pipedream with --activation_compression_ratio=1), which
-    differ from the paper's: it adds computing and the sum of gradients where the paper takes the longer, counts the
-    bytes of both twice, and does not charge the first stage for what it sends.
+    3.1, for one level of the topology and without its limit of memory; the first plan is the paper's. The costs are
+    those of the authors' program (optimizer_graph_hierarchical.py of github.com/msr-fiddle/pipedream with
+    --activation_compression_ratio=1), which differ from the paper's: it adds computing and the sum of gradients where
+    the paper takes the longer, counts the bytes of both twice, and does not charge the first stage for what it sends.
 
     Args:
       states: where stages may end; the last one has all ops.
@@ -70,19 +75,20 @@ def replicated_stages(
       most: replicas of one stage; by default any number.
 
     Returns:
-      Seconds per mini-batch of a full pipeline, and the stages.
+      Nothing for numbers of stages that cannot use all devices.
     """
     count = len(states.seconds)
-    best = np.full((count, devices + 1), np.inf)
+    best = np.full((devices + 1, count, devices + 1), np.inf)
     parent, replicas = (np.full(best.shape, -1, np.int32) for _ in range(2))
     _fill(states, bandwidth, devices if most is None else min(most, devices), best, parent, replicas)
-    if not np.isfinite(best[-1, devices]):
-        return None
-    stages, at, left = [], count - 1, devices
-    while at >= 0:
-        stages.append(Stage(at, int(replicas[at, left])))
-        at, left = int(parent[at, left]), left - stages[-1].replicas
-    return float(best[-1, devices]), stages[::-1]
+    plans = []
+    for number in np.flatnonzero(np.isfinite(best[:, -1, devices])).tolist():
+        stages, at, left = [], count - 1, devices
+        for n in range(number, 0, -1):
+            stages.append(Stage(at, int(replicas[n, at, left])))
+            at, left = int(parent[n, at, left]), left - stages[-1].replicas
+        plans.append(Plan(float(best[number, -1, devices]), tuple(stages[::-1])))
+    return sorted(plans, key=lambda plan: plan.bottleneck_s)
 
 
 @kernel
@@ -93,15 +99,16 @@ def _fill(s: States, bandwidth: float, most: int, best: FloatArray, parent: IntA
       s: where stages may end.
       bandwidth: bytes per second.
       most: replicas of one stage.
-      best: [N, M + 1] the least bottleneck of what a state has, on so many devices; infinite before.
-      parent: [N, M + 1] the state before the last stage, -1 for none.
-      replicas: [N, M + 1] of the last stage.
+      best: [M + 1, N, M + 1] the least bottleneck in so many stages of what a state has, on so many devices; infinite
+        before.
+      parent: alike, the state before the last stage.
+      replicas: alike, of the last stage.
     """
-    count, devices = best.shape[0], best.shape[1] - 1
+    count, devices = best.shape[1], best.shape[2] - 1
     for j in range(count):
         for r in range(1, most + 1):
             synchronized = 4.0 * (r - 1) * s.parameter_bytes[j] / (r * bandwidth)
-            best[j, r], replicas[j, r] = (s.seconds[j] + synchronized) / r, r
+            best[1, j, r], replicas[1, j, r] = (s.seconds[j] + synchronized) / r, r
         for i in range(j):
             if not s.within[i, j]:
                 continue
@@ -113,7 +120,8 @@ def _fill(s: States, bandwidth: float, most: int, best: FloatArray, parent: IntA
             for r in range(1, min(most, devices - 1) + 1):
                 load = (seconds + 4.0 * (r - 1) * parameters / (r * bandwidth)) / r
                 load = max(load, 2.0 * moved / (r * bandwidth))
-                for m in range(r + 1, devices + 1):
-                    value = max(best[i, m - r], load)
-                    if value < best[j, m]:
-                        best[j, m], parent[j, m], replicas[j, m] = value, i, r
+                for n in range(2, devices - r + 2):
+                    for m in range(n - 1, devices - r + 1):
+                        value = max(best[n - 1, i, m], load)
+                        if value < best[n, j, m + r]:
+                            best[n, j, m + r], parent[n, j, m + r], replicas[n, j, m + r] = value, i, r
