@@ -50,7 +50,8 @@ def training_step(slices, weights, activations=MB, clipped=False):
                 if i + 1 < len(weights)
                 else f"slice{k}/gradient_tape/loss/error"
             )
-            add(f"slice{k}/{scope}/dx", activations, after, f"net/layer{i}/Read", stem=f"{scope}/dx")
+            if i:
+                add(f"slice{k}/{scope}/dx", activations, after, f"net/layer{i}/Read", stem=f"{scope}/dx")
             add(f"slice{k}/{scope}/dw", weights[i], after, forward[k][i - 1] if i else "x", stem=f"{scope}/dw")
         add(f"{scope}/dw/combined", weights[i], *(f"slice{k}/{scope}/dw" for k in range(slices)), stem=f"{scope}/dw")
     if clipped:

@@ -25,7 +25,8 @@ def every_cut(count, order):
                 yield (0, *ends, count), devices
 
 
-def step_s(line, topology, begin, devices, slices):
+def step_s(line, topology, cut, slices):
+    begin, devices = cut
     total, longest = 0.0, 0.0
     for i, d in enumerate(devices):
         parts = [line.seconds[begin[i] : begin[i + 1], d].sum()]
@@ -38,7 +39,8 @@ def step_s(line, topology, begin, devices, slices):
     return total + (slices - 1) * longest
 
 
-def fits(line, begin, devices, slices, limit, all_held):
+def fits(line, cut, slices, limit, all_held):
+    begin, devices = cut
     for i, d in enumerate(devices):
         mine = slice(begin[i], begin[i + 1])
         held = slices if all_held else min(slices, len(devices) - i)
@@ -56,17 +58,18 @@ def test_the_first_cut_is_near_the_shortest_step_and_all_fit(seed):
     line, order = random_line(rng, count, devices), rng.permutation(devices).astype(np.int32)
     limit, all_held = rng.integers(5, 60, devices), bool(rng.integers(2))
     ways = [
-        (step_s(line, topology, begin, used, slices), begin, used)
-        for begin, used in every_cut(count, order.tolist())
-        if fits(line, begin, used, slices, limit, all_held)
+        step_s(line, topology, cut, slices)
+        for cut in every_cut(count, order.tolist())
+        if fits(line, cut, slices, limit, all_held)
     ]
     cuts = straight_cuts(line, topology, order, slices, limit, all_held=all_held)
     assert bool(ways) == bool(cuts)
     for cut in cuts:
-        assert fits(line, cut.begin, cut.devices, slices, limit, all_held)
-        assert cut.step_s == pytest.approx(step_s(line, topology, cut.begin, cut.devices.tolist(), slices))
+        stages = cut.begin, cut.devices.tolist()
+        assert fits(line, stages, slices, limit, all_held)
+        assert cut.step_s == pytest.approx(step_s(line, topology, stages, slices))
     if ways:
-        assert min(ways)[0] - 1e-9 <= cuts[0].step_s <= 1.02 * min(ways)[0] + 1e-9
+        assert min(ways) - 1e-9 <= cuts[0].step_s <= 1.02 * min(ways) + 1e-9
 
 
 def test_later_stages_hold_fewer_slices():
@@ -88,5 +91,6 @@ def test_later_stages_hold_fewer_slices():
 def test_few_cuts_are_of_all_numbers_of_stages():
     line = random_line(np.random.default_rng(1), 6, 3)
     cuts = straight_cuts(line, make_topology(3), np.arange(3, dtype=np.int32), 4, np.full(3, 10**6), all_held=True)
-    assert {len(cut.devices) for cut in few_cuts(cuts, 3)} == {1, 2, 3}
+    assert {len(cut.devices) for cut in few_cuts(cuts, 6)} == {1, 2, 3}
+    assert min(cuts, key=lambda cut: cut.longest_s).longest_s == min(cut.longest_s for cut in few_cuts(cuts, 6))
     assert few_cuts(cuts, 1) == cuts[:1]

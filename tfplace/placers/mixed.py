@@ -7,7 +7,8 @@ from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
 from tfplace.group.owners import split_slices
 from tfplace.local_search.devices import compute_devices, settle
-from tfplace.schedule.pipeline.groups import grouped_placements
+from tfplace.schedule.pipeline.groups import grouped_tables
+from tfplace.schedule.pipeline.slice_devices import place_slices
 
 
 class Mixed(Placer):
@@ -28,13 +29,19 @@ class Mixed(Placer):
     )
 
     def place(self, context: SearchContext) -> IntArray:
-        """Evaluates two cuts of each division, with inputs in either place.
+        """Evaluates a few cuts of each division, and the best of them with inputs on the host.
 
         Raises:
           InputError: the step is not split.
         """
         problem = context.problem
         slices, devices = split_slices(problem.graph, "mixed"), compute_devices(problem)
+        place, tables = grouped_tables(problem, slices, devices)
+
+        def placed(table: IntArray, home: int | None) -> IntArray:
+            return settle(problem, place_slices(problem, slices, place, table, home))
+
+        keys = [context.key(placed(table, None)) for table in tables]
+        best = tables[min(range(len(tables)), key=keys.__getitem__)]
         host = [d for d in range(problem.num_devices) if d not in devices]
-        wanted = grouped_placements(problem, slices, devices, [None, *host[:1]])
-        return min((settle(problem, placed) for placed in wanted), key=context.key)
+        return min((placed(best, home) for home in (None, *host[:1])), key=context.key)

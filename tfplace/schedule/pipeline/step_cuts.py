@@ -25,11 +25,13 @@ class Cut(NamedTuple):
     Attributes:
       devices: [S] of each stage.
       begin: [S + 1] the stretch with which each stage begins, and where they end.
+      longest_s: of its stages' computing and transfers, for one slice.
       step_s: what a step takes by the formula.
     """
 
     devices: IntArray
     begin: IntArray
+    longest_s: float
     step_s: float
 
     def along(self) -> IntArray:
@@ -93,19 +95,20 @@ def straight_cuts(
         for longest_s in least[np.isfinite(least)].tolist():
             step_s = look(longest_s)[1]
         longest_s = float(least.min())
-        while 0 < (slices - 1) * longest_s and least_sum + (slices - 1) * longest_s < step_s:
+        while (slices - 1) * longest_s > 0 and least_sum + (slices - 1) * longest_s < step_s:
             longest_s *= _FINER
             step_s = look(longest_s)[1]
     return sorted(found.values(), key=lambda cut: cut.step_s)
 
 
 def few_cuts(cuts: list[Cut], most: int) -> list[Cut]:
-    """The shortest of each number of stages, then the shortest of the others; no more than so many."""
-    cuts = sorted(cuts, key=lambda cut: cut.step_s)
-    shortest = {len(cut.devices): cut for cut in cuts[::-1]}
-    chosen = {cut.along().tobytes(): cut for cut in sorted(shortest.values(), key=lambda cut: cut.step_s)}
-    chosen |= {cut.along().tobytes(): cut for cut in cuts}
-    return list(chosen.values())[:most]
+    """For each number of stages the cuts of the shortest step and of the least longest stage; the shortest first."""
+    chosen: dict[bytes, Cut] = {}
+    for stages in {len(cut.devices) for cut in cuts}:
+        alike = [cut for cut in cuts if len(cut.devices) == stages]
+        for cut in (min(alike, key=lambda c: c.step_s), min(alike, key=lambda c: (c.longest_s, c.step_s))):
+            chosen[cut.along().tobytes()] = cut
+    return sorted(chosen.values(), key=lambda cut: cut.step_s)[:most]
 
 
 class _Tables(NamedTuple):
@@ -154,7 +157,7 @@ def _cut(t: _Tables, end: IntArray, then: IntArray, stages: int, first: int, ord
         devices.append(int(order[d]))
         begin.append(to)
         at, d = to, after
-    return Cut(np.array(devices, np.int32), np.array(begin, np.int32), total + (slices - 1) * longest)
+    return Cut(np.array(devices, np.int32), np.array(begin, np.int32), longest, total + (slices - 1) * longest)
 
 
 @helper
