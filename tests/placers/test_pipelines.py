@@ -74,7 +74,7 @@ def test_any_number_of_slices_goes_with_any_number_of_devices(name, slices):
 def test_the_host_has_no_stage_and_rules_hold(name):
     graph = training_step(3, [MB] * 4, activations=1000)
     topology = make_topology(3, types=["CPU", "GPU", "GPU"])
-    costs = CostTable(seconds_of(graph, 3, [1e-3] * 4), ("given",) * graph.num_ops)
+    costs = CostTable(seconds_of(graph, 3, [1e-3] * 4, np.array([10.0, 1.0, 1.0])), ("given",) * graph.num_ops)
     rules = Constraints(pin={"*/net/layer0/MatMul": "GPU:1"}, forbid={"net/layer3/w": ["GPU:0"]})
     problem = formulate(graph, topology, costs, rules)
     found = dict(zip(graph.op_names, problem.expand(run_placer(PLACERS[name](), problem)).tolist(), strict=True))

@@ -1,99 +1,46 @@
-"""Who owns the variables of a split step, and who takes its slices, where several devices work with them."""
+"""What goes with each variable of a split step: slots, update, sums of gradients, casts of its value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
-from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.arrays import IntArray
 from tfplace.core.graph import OpGraph
-from tfplace.core.problem import Problem
-from tfplace.core.slices import Slices
-from tfplace.errors import InputError
-from tfplace.group.slots import slots_of
-
-_LOOKUPS = frozenset({"Gather", "GatherNd", "GatherV2"})
-"""Op types that take rows from their first input; those that take them from a variable are bound to it anyway."""
+from tfplace.group.slots import readers_of, slots_of
 
 
-def split_slices(graph: OpGraph, placer: str) -> Slices:
-    """The slices of a split step.
+def weights_of_ops(graph: OpGraph) -> IntArray:
+    """[V] the variable, by the op that makes its handle, that each op which stands once goes with; else -1.
 
-    Args:
-      graph: to be placed.
-      placer: by which, for the error.
-
-    Raises:
-      InputError: the step is not split.
+    Slots go with their weight. Of an op that several variables are made of, or that is made of several, it is the one
+    that it gives most bytes, or takes most from.
     """
-    if graph.slices is None:
-        raise InputError(
-            f"{placer} for {graph.name!r}, whose batch is not split", "a step in slices", "Say slices=K (--slices=K)."
-        )
-    return graph.slices
+    assert graph.slices is not None
+    slots, once = slots_of(graph), graph.slices.slice_of < 0
+    weight = np.full(graph.num_ops, -1, np.int32)
+    variables = [v for v in graph.variables if once[v.op]]
+    bond = {int(graph.resource[v.op]): slots.get(v.op, v.op) for v in variables if graph.resource[v.op] >= 0}
+    for v, resource in enumerate(graph.resource.tolist()):
+        weight[v] = bond.get(resource, -1)
+    for variable in variables:
+        weight[variable.op] = slots.get(variable.op, variable.op)
+    readers = readers_of(graph)
+    size = np.zeros(graph.num_ops, np.int64)
+    np.add.at(size, graph.tensor_op, graph.tensor_bytes)
+    for v in range(graph.num_ops - 1, -1, -1):
+        if weight[v] < 0 and once[v]:
+            weight[v] = _heaviest([(int(weight[u]), int(size[u])) for u in readers[v] if once[u]])
+    for v in range(graph.num_ops):
+        if weight[v] < 0 and once[v]:
+            makers = [(int(graph.tensor_op[t]), int(graph.tensor_bytes[t])) for t in graph.inputs[v]]
+            weight[v] = _heaviest([(int(weight[u]), taken) for u, taken in makers])
+    return weight
 
 
-def balanced_owners(problem: Problem, among: Callable[[int], IntArray]) -> dict[int, int]:
-    """Handle op -> owner of its variable; a weight and its slots have one owner.
-
-    The largest first, each to the device that holds least and has room.
-
-    Args:
-      problem: what is placed.
-      among: the handle op of a weight -> devices of which one is to own it.
-    """
-    graph = problem.graph
-    slots = slots_of(graph)
-    size: dict[int, int] = {}
-    for variable in graph.variables:
-        weight = slots.get(variable.op, variable.op)
-        size[weight] = size.get(weight, 0) + variable.size_bytes
-    held: LongArray = np.zeros(problem.num_devices, np.int64)
-    chosen: dict[int, int] = {}
-    for weight in sorted(size, key=lambda op: -size[op]):
-        devices = among(weight)
-        fits = devices[held[devices] + size[weight] <= problem.memory_limit[devices]]
-        devices = fits if len(fits) else devices
-        chosen[weight] = int(devices[held[devices].argmin()])
-        held[chosen[weight]] += size[weight]
-    return {variable.op: chosen[slots.get(variable.op, variable.op)] for variable in graph.variables}
-
-
-def row_lookups(graph: OpGraph, slices: Slices) -> list[tuple[int, int]]:
-    """Ops of slices that take rows from a table that stands once, each with the op that makes the table.
-
-    They belong where the table is, so that a slice is sent its rows and not the table. Left out are those that take
-    more bytes than the table has, and those of a slice that is sent the table for others.
-    """
-    slice_of, kinds = slices.slice_of, graph.op_types
-    read = graph.edge_tensor >= 0
-    readers = zip(graph.edge_tensor[read].tolist(), graph.edge_dst[read].tolist(), strict=True)
-    sent = {(tensor, int(slice_of[v])) for tensor, v in readers if kinds[v] not in _LOOKUPS}
-    found = []
-    for v in np.flatnonzero(slice_of >= 0).tolist():
-        if kinds[v] not in _LOOKUPS:
-            continue
-        table = graph.inputs[v][0]
-        maker = int(graph.tensor_op[table])
-        taken = graph.tensor_bytes[graph.op_tensors[v] : graph.op_tensors[v + 1]].sum()
-        if slice_of[maker] < 0 and (table, int(slice_of[v])) not in sent and taken < graph.tensor_bytes[table]:
-            found.append((v, maker))
-    return found
-
-
-def balanced_slices(sizes: Sequence[int], seconds: FloatArray) -> IntArray:
-    """[K] who of W takes each slice: the largest first, each to who is done with it first, so that equals take turns.
-
-    R. Graham: Bounds on Multiprocessing Timing Anomalies. SIAM Journal on Applied Mathematics, 1969.
-
-    Args:
-      sizes: [K] examples.
-      seconds: [K, W] that a slice takes.
-    """
-    busy: FloatArray = np.zeros(seconds.shape[1])
-    out = np.zeros(len(sizes), np.int32)
-    for k in sorted(range(len(sizes)), key=lambda k: -sizes[k]):
-        out[k] = np.argmin(busy + seconds[k])
-        busy[out[k]] += seconds[k, out[k]]
-    return out
+def _heaviest(given: list[tuple[int, int]]) -> int:
+    """The variable with most bytes, of several the first; -1 if there is none."""
+    total: dict[int, int] = {}
+    for variable, taken in given:
+        if variable >= 0:
+            total[variable] = total.get(variable, 0) + taken + 1
+    return min(total, key=lambda variable: (-total[variable], variable), default=-1)

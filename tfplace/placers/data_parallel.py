@@ -9,8 +9,8 @@ from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.core.slices import Slices
-from tfplace.group.owners import balanced_owners, balanced_slices, row_lookups, split_slices
-from tfplace.group.slots import readers_of
+from tfplace.group.owners import weights_of_ops
+from tfplace.group.sharing import balanced_owners, balanced_slices, row_lookups, split_slices
 from tfplace.local_search.devices import compute_devices, settle
 
 
@@ -41,21 +41,22 @@ class DataParallel(Placer):
         """
         problem = context.problem
         slices = split_slices(problem.graph, "data_parallel")
-        placements = [_placed(problem, slices, home) for home in _homes(problem)]
-        return min(placements, key=context.key)
+        return min(by_slice(problem, slices, slice_devices(problem, slices)), key=context.key)
 
 
-def _homes(problem: Problem) -> list[int]:
-    """Devices where inputs may begin: the host, and the first device that computes."""
+def by_slice(problem: Problem, slices: Slices, slice_device: IntArray) -> list[IntArray]:
+    """Placements [U] with slice k on device `slice_device[k]`: inputs on the host, if there is one, or on the first."""
     compute = compute_devices(problem)
     host = [d for d in range(problem.num_devices) if d not in compute]
-    return [*host[:1], int(compute[0])]
+    return [_placed(problem, slices, slice_device, home) for home in (*host[:1], int(compute[0]))]
 
 
-def _placed(problem: Problem, slices: Slices, home: int) -> IntArray:
-    device = np.where(slices.slice_of >= 0, _slice_devices(problem, slices)[slices.slice_of], -1)
+def _placed(problem: Problem, slices: Slices, slice_device: IntArray, home: int) -> IntArray:
+    device = np.where(slices.slice_of >= 0, slice_device[slices.slice_of], -1)
+    weight_of = weights_of_ops(problem.graph)
     among = np.unique(device[device >= 0])
-    owner = _owned(problem, balanced_owners(problem, lambda _: among))
+    owners = balanced_owners(problem, weight_of, lambda _: among)
+    owner = np.array([owners.get(weight, -1) for weight in weight_of.tolist()], np.int32)
     device = np.where(owner >= 0, owner, device)
     for lookup, table in row_lookups(problem.graph, slices):
         device[lookup] = device[table] if device[table] >= 0 else home
@@ -67,40 +68,9 @@ def _placed(problem: Problem, slices: Slices, home: int) -> IntArray:
     return settle(problem, np.where(unit >= 0, unit, home).astype(np.int32))
 
 
-def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
-    """[K] a device for each slice."""
+def slice_devices(problem: Problem, slices: Slices) -> IntArray:
+    """[K] a device for each slice, the largest slices first, each where it ends first."""
     devices = compute_devices(problem)
     seconds = problem.costs.compute_s[:, devices]
     own = [seconds[(slices.slice_of == k) & ~problem.graph.replicable].sum(axis=0) for k in range(len(slices.sizes))]
     return devices[balanced_slices(slices.sizes, np.array(own))]
-
-
-def _owned(problem: Problem, owners: dict[int, int]) -> IntArray:
-    """[V] the owner of each op that stands once and of which a variable is made; -1 of all others.
-
-    Of an op that several owners read it is the one that is given most bytes.
-    """
-    graph, slices = problem.graph, problem.graph.slices
-    assert slices is not None
-    out = np.full(graph.num_ops, -1, np.int32)
-    by_bond = {int(graph.resource[op]): device for op, device in owners.items() if graph.resource[op] >= 0}
-    for v, bond in enumerate(graph.resource.tolist()):
-        if bond in by_bond:
-            out[v] = by_bond[bond]
-    for op, device in owners.items():
-        out[op] = device
-    once = slices.slice_of < 0
-    readers = readers_of(graph)
-    size = np.zeros(graph.num_ops, np.int64)
-    np.add.at(size, graph.tensor_op, graph.tensor_bytes)
-    for v in range(graph.num_ops - 1, -1, -1):
-        if out[v] >= 0 or not once[v]:
-            continue
-        given: dict[int, int] = {}
-        for reader in readers[v]:
-            if out[reader] >= 0 and once[reader]:
-                device = int(out[reader])
-                given[device] = given.get(device, 0) + int(size[reader]) + 1
-        if given:
-            out[v] = max(given, key=lambda device: (given[device], -device))
-    return out

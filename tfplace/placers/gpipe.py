@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfplace.core.arrays import IntArray
 from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
-from tfplace.group.owners import split_slices
+from tfplace.group.sharing import split_slices
 from tfplace.local_search.devices import compute_devices, settle
 from tfplace.schedule.pipeline.straight import straight_placements
 

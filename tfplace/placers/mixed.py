@@ -5,10 +5,10 @@ from __future__ import annotations
 from tfplace.core.arrays import IntArray
 from tfplace.core.placer import Placer
 from tfplace.core.search_context import SearchContext
-from tfplace.group.owners import split_slices
+from tfplace.group.sharing import split_slices
 from tfplace.local_search.devices import compute_devices, settle
 from tfplace.schedule.pipeline.groups import grouped_tables
-from tfplace.schedule.pipeline.slice_devices import place_slices
+from tfplace.schedule.pipeline.slice_devices import SlicePlacement
 
 
 class Mixed(Placer):
@@ -37,9 +37,10 @@ class Mixed(Placer):
         problem = context.problem
         slices, devices = split_slices(problem.graph, "mixed"), compute_devices(problem)
         place, tables = grouped_tables(problem, slices, devices)
+        placement = SlicePlacement(problem, slices, place)
 
         def placed(table: IntArray, home: int | None) -> IntArray:
-            return settle(problem, place_slices(problem, slices, place, table, home))
+            return settle(problem, placement.devices(table, home))
 
         keys = [context.key(placed(table, None)) for table in tables]
         best = tables[min(range(len(tables)), key=keys.__getitem__)]

@@ -8,7 +8,7 @@ from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.core.slices import Slices
 from tfplace.group.flow import Flow, flow, spread_labels
-from tfplace.group.forward import AFTER, BACKWARD, FORWARD, step_parts
+from tfplace.group.forward import AFTER, BACKWARD, FORWARD, passes_of
 from tfplace.group.slots import slots_of
 from tfplace.schedule.pipeline.layer_order import components, layer_order, neighbors
 
@@ -36,7 +36,7 @@ def forward_places(problem: Problem, slices: Slices) -> IntArray:
       problem: of a split step.
       slices: of its graph.
     """
-    edges, part = flow(problem), step_parts(problem)
+    edges, part = flow(problem), passes_of(problem)
     node = _nodes(problem, slices, edges)
     _between(part, edges)
     onward = (part[edges.src] == FORWARD) & (part[edges.dst] == FORWARD)

@@ -9,7 +9,7 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.problem import Problem
 from tfplace.core.slices import Slices
-from tfplace.group.owners import balanced_slices
+from tfplace.group.sharing import balanced_slices
 from tfplace.schedule.pipeline.device_orders import by_speed, neighbor_groups
 from tfplace.schedule.pipeline.line import Line, make_line, stretches_for
 from tfplace.schedule.pipeline.straight import cuts_to_try
@@ -19,7 +19,7 @@ _CUTS = 4
 
 
 def grouped_tables(problem: Problem, slices: Slices, devices: IntArray) -> tuple[IntArray, list[IntArray]]:
-    """The few tables to try with `place_slices`, and the stretch of each unit.
+    """The few tables to try with `SlicePlacement`, and the stretch of each unit.
 
     Args:
       problem: what is placed.

@@ -9,7 +9,7 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.problem import Problem
 from tfplace.core.slices import Slices
-from tfplace.group.forward import FORWARD, step_parts
+from tfplace.group.forward import FORWARD, passes_of
 from tfplace.schedule.pipeline.forward_order import forward_places
 from tfplace.simulation.program import Program, compile_problem
 
@@ -61,7 +61,7 @@ def make_line(problem: Problem, slices: Slices, most: int) -> Line:
             parameters[at[variable.op]] += variable.size_bytes
     program = compile_problem(problem)
     messages, size_bytes = _crossing(program, at, graph.replicable, count)
-    terms, activations = _held(program, step_parts(problem), slices)
+    terms, activations = _held(program, passes_of(problem), slices)
     np.add.at(kept, at[terms[0]], terms[1])
     np.add.at(stashed, at[activations[0]], activations[1] / share)
     line = Line(place, seconds / share, messages / share, size_bytes / share, kept, stashed, parameters)

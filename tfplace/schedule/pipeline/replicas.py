@@ -7,11 +7,11 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.core.slices import Slices
-from tfplace.group.owners import balanced_slices
+from tfplace.group.sharing import balanced_slices
 from tfplace.schedule.pipeline.device_orders import device_orders
 from tfplace.schedule.pipeline.line import Line, make_line, stretches_for
 from tfplace.schedule.pipeline.replicated import Stage, chain_states, replicated_stages
-from tfplace.schedule.pipeline.slice_devices import place_slices
+from tfplace.schedule.pipeline.slice_devices import SlicePlacement
 
 _TRIED = 6
 """Plans that are tried in each order of devices."""
@@ -35,7 +35,8 @@ def replicated_placements(problem: Problem, slices: Slices, devices: IntArray) -
         for stages in sorted(plans, key=lambda stages: _step_s(line, order, stages, len(slices.sizes)))[:_TRIED]:
             table = _table(line, slices, order, stages)
             tables.setdefault(table.tobytes(), table)
-    return [place_slices(problem, slices, line.place, table) for table in tables.values()]
+    placement = SlicePlacement(problem, slices, line.place)
+    return [placement.devices(table) for table in tables.values()]
 
 
 def _plans(problem: Problem, line: Line, order: IntArray, slices: Slices) -> list[tuple[Stage, ...]]:

@@ -1,4 +1,4 @@
-"""A placement from a device for each slice and each stretch of the forward pass."""
+"""Placements from a device for each slice and each stretch of the forward pass."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.problem import Problem
 from tfplace.core.slices import Slices
 from tfplace.group.flow import flow, spread_labels
-from tfplace.group.owners import balanced_owners, row_lookups
+from tfplace.group.owners import weights_of_ops
+from tfplace.group.sharing import balanced_owners, row_lookups
 
 
-def place_slices(
-    problem: Problem, slices: Slices, place: IntArray, table: IntArray, home: int | None = None
-) -> IntArray:
-    """[U] the wanted device of each unit.
+class SlicePlacement:
+    """Makes placements of tables [K, P] of devices, for each slice and stretch.
 
     A unit of one slice is where the table says. What stands once is on one of the devices that the table has for its
     stretch: a variable, with its slots, on the one that holds least, all else beside what stands once with which it
@@ -24,30 +23,45 @@ def place_slices(
       problem: what is placed.
       slices: of its graph.
       place: [U] the stretch of each unit.
-      table: [K, P] the device of each slice and stretch.
-      home: the device of inputs, with what divides them into slices; None if they are treated like all else.
     """
-    unit_of = problem.grouping.unit_of
-    mine = _slice_of_units(problem, slices)
-    out = np.where(mine >= 0, table[mine, place], -1).astype(np.int32)
-    alone = np.append((table == table[0]).all(axis=0), False)
-    once = mine < 0
-    if home is not None:
-        out[once & _inputs(problem, slices)] = home
-    out = np.where(once & (out < 0) & alone[place], table[0, place], out).astype(np.int32)
-    handles = {variable.op: int(unit_of[variable.op]) for variable in problem.graph.variables}
-    owners = balanced_owners(problem, lambda op: np.unique(table[:, place[handles[op]]]))
-    for op, owner in owners.items():
-        if once[handles[op]]:
-            out[handles[op]] = owner
-    edges = flow(problem)
-    src, dst = unit_of[edges.src], unit_of[edges.dst]
-    spread_labels(out, src, dst, edges, once[src] & once[dst])
-    spread_labels(out, src, dst, edges)
-    for lookup, maker in row_lookups(problem.graph, slices):
-        if mine[unit_of[lookup]] >= 0 and unit_of[maker] >= 0:
-            out[unit_of[lookup]] = out[unit_of[maker]]
-    return np.where(out >= 0, out, table[0, place]).astype(np.int32)
+
+    def __init__(self, problem: Problem, slices: Slices, place: IntArray) -> None:
+        self._problem, self._place = problem, place
+        self._slice = _slice_of_units(problem, slices)
+        self._once = self._slice < 0
+        self._inputs = self._once & _inputs(problem, slices)
+        self._weight_of = weights_of_ops(problem.graph)
+        self._edges = flow(problem)
+        self._lookups = row_lookups(problem.graph, slices)
+
+    def devices(self, table: IntArray, home: int | None = None) -> IntArray:
+        """[U] the wanted device of each unit.
+
+        Args:
+          table: [K, P] the device of each slice and stretch.
+          home: the device of inputs, with what divides them into slices; None if they are treated like all else.
+        """
+        unit_of, once, place = self._problem.grouping.unit_of, self._once, self._place
+        out = np.where(once, -1, table[self._slice, place]).astype(np.int32)
+        if home is not None:
+            out[self._inputs] = home
+        alone = (table == table[0]).all(axis=0)[place]
+        out = np.where(once & (out < 0) & alone, table[0, place], out).astype(np.int32)
+        owners = balanced_owners(
+            self._problem, self._weight_of, lambda weight: np.unique(table[:, place[unit_of[weight]]])
+        )
+        for variable in self._problem.graph.variables:
+            unit, owner = int(unit_of[variable.op]), owners.get(int(self._weight_of[variable.op]), -1)
+            if once[unit] and owner in table[:, place[unit]]:
+                out[unit] = owner
+        edges = self._edges
+        src, dst = unit_of[edges.src], unit_of[edges.dst]
+        spread_labels(out, src, dst, edges, once[src] & once[dst])
+        spread_labels(out, src, dst, edges)
+        for lookup, maker in self._lookups:
+            if unit_of[maker] >= 0 and not once[unit_of[lookup]]:
+                out[unit_of[lookup]] = out[unit_of[maker]]
+        return np.where(out >= 0, out, table[0, place]).astype(np.int32)
 
 
 def _slice_of_units(problem: Problem, slices: Slices) -> IntArray:

@@ -9,7 +9,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.slices import Slices
 from tfplace.schedule.pipeline.device_orders import device_orders
 from tfplace.schedule.pipeline.line import Line, make_line, stretches_for
-from tfplace.schedule.pipeline.slice_devices import place_slices
+from tfplace.schedule.pipeline.slice_devices import SlicePlacement
 from tfplace.schedule.pipeline.step_cuts import Cut, few_cuts, straight_cuts
 
 _TRIED = 8
@@ -33,7 +33,8 @@ def straight_placements(problem: Problem, slices: Slices, devices: IntArray, *, 
     line, count = make_line(problem, slices, stretches_for(len(devices))), len(slices.sizes)
     cuts = cuts_to_try(problem, line, devices, count, _TRIED, all_held=all_held)
     tables = [np.tile(cut.along(), (count, 1)) for cut in cuts]
-    return [place_slices(problem, slices, line.place, table) for table in tables]
+    placement = SlicePlacement(problem, slices, line.place)
+    return [placement.devices(table) for table in tables]
 
 
 def cuts_to_try(
