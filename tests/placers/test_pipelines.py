@@ -8,12 +8,13 @@ import pytest
 from tests.stages import MB, layer_of, training_step
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
+from tfplace.core.slices import Slices
 from tfplace.errors import InputError
 from tfplace.group.problem import formulate
 from tfplace.registry import PLACERS
 from tfplace.simulation.evaluate import Simulator
 from tfplace.testing.placers import run_placer
-from tfplace.testing.problems import make_problem, make_topology
+from tfplace.testing.problems import make_problem, make_topology, random_problem
 
 PIPELINES = ("gpipe", "one_f_one_b")
 ALL = (*PIPELINES, "pipedream", "mixed")
@@ -38,10 +39,13 @@ def devices_of_layers(found, layers, but=()):
 @pytest.mark.parametrize("name", PIPELINES)
 def test_all_slices_go_through_stages_that_keep_their_weights(name):
     graph = training_step(4, [MB] * 6, activations=1000)
-    _, found = place(name, graph, make_topology(3), seconds_of(graph, 3, [1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3]))
+    problem, found = place(name, graph, make_topology(3), seconds_of(graph, 3, [1e-3] * 6))
     stages = devices_of_layers(found, 6)
     assert [len(devices) for devices in stages] == [1] * 6
     assert stages[0] == stages[1] != stages[2] == stages[3] != stages[4] == stages[5] != stages[0]
+    step_s = Simulator(problem).key(problem.gather(np.array([*found.values()])))[1]
+    formula_s = (5 + 6 + 6 + 3 * 6) * 1e-3  # layer 0 has no dx
+    assert 0.93 * formula_s < step_s < 1.01 * formula_s  # a gradient goes on before those of weights are made
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -91,6 +95,20 @@ def test_weights_are_spread_where_one_device_has_no_room(name):
     )
     assert Simulator(problem).key(problem.gather(np.array([*found.values()])))[0] == 0
     assert len({found[f"net/layer{i}/w"] for i in range(4)}) == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ALL)
+def test_devices_are_allowed_however_a_step_is_split(name, seed):
+    """Random graphs with hosts, loops, variables and constants, of which any op may be a copy of any other."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, num_ops=40, num_devices=1 + seed % 5, tight=seed % 2 == 1)
+    names, count = problem.graph.op_names, problem.graph.num_ops
+    slice_of = rng.integers(-1, 3, count).astype(np.int32)
+    originals = tuple(rng.choice(["", "gradient_tape/"]) + str(rng.choice([op, names[0]])) for op in names)
+    slices = Slices(tuple(rng.integers(1, 9, 3).tolist()), slice_of, originals)
+    problem = dataclasses.replace(problem, graph=dataclasses.replace(problem.graph, slices=slices))
+    problem.expand(run_placer(PLACERS[name](), problem, evaluations=1 + seed % 3))  # refuses what is not allowed
 
 
 def test_pipedream_replicates_layers_of_few_weights():
