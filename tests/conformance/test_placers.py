@@ -37,8 +37,8 @@ MODEST = (
 
 BEAT_SINGLES = ("annealing", "auto", "brkga", "cross_entropy", "hill_climbing", "local_search")
 HERE = (*MODEST, *BEAT_SINGLES, "exact", "single")
-OF_SLICES = ("data_parallel",)
-"""Place split steps only; see `tests/placers/test_data_parallel`."""
+OF_SLICES = ("data_parallel", "gpipe", "mixed", "one_f_one_b", "pipedream")
+"""Place split steps only; see `tests/placers/test_data_parallel` and `test_pipelines`."""
 VARIANTS = {"gdp_scratch", "placeto_scratch", "placeto_untrained", "untrained"}
 """Of a placer that is tested: what it is compared with."""
 

@@ -80,7 +80,10 @@ unless they are named."""
 SHARE = 0.95
 """What part of a processor is the whole of one, as far as searches that end by the clock are concerned."""
 
-_ONE_SEED = {*CONSTRUCTIVE, *OF_SLICES} - {"random"}
+PIPELINES = ("gpipe", "one_f_one_b", "pipedream", "mixed")
+"""Placers of split steps that make the best of a few placements; not run unless they are named."""
+
+_ONE_SEED = {*CONSTRUCTIVE, *OF_SLICES, *PIPELINES} - {"random"}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray
 from tfplace.core.problem import Problem
 
 
@@ -47,3 +47,31 @@ def mean_transfer_s(problem: Problem, edges: Flow) -> FloatArray:
     per_byte = float((1.0 / problem.topology.bandwidth[apart]).mean())
     latency = float(problem.topology.latency_s[apart].mean())
     return edges.trips * (latency + edges.size_bytes * per_byte)
+
+
+def spread_labels(label: IntArray, src: IntArray, dst: IntArray, edges: Flow, kept: BoolArray | None = None) -> None:
+    """Gives what has no label that of a neighbor, along the heaviest edges first, as often as it takes.
+
+    Of edges alike in bytes, as those of scalars are, later ones count first: so a chain of them goes with its reader.
+
+    Args:
+      label: [N] changed in place; -1 for none.
+      src: [F] what each edge comes from, an index of `label`.
+      dst: [F] where it goes to, alike.
+      edges: between ops.
+      kept: [F] edges that are looked at; by default all.
+    """
+    open_ends = (label[src] < 0) | (label[dst] < 0)
+    order = np.lexsort((-edges.dst, -edges.size_bytes * edges.trips))
+    order = order[(open_ends if kept is None else open_ends & kept)[order]]
+    pairs = list(zip(src[order].tolist(), dst[order].tolist(), strict=True))
+    changed = True
+    while changed:
+        changed, left = False, []
+        for a, b in pairs:
+            if (label[a] < 0) == (label[b] < 0):
+                left += [(a, b)] if label[a] < 0 else []
+                continue
+            label[a] = label[b] = max(label[a], label[b])
+            changed = True
+        pairs = left

@@ -6,6 +6,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.graph import OpGraph
+from tfplace.core.slices import PACKED
 from tfplace.group.slots import readers_of, slots_of
 
 
@@ -35,6 +36,18 @@ def weights_of_ops(graph: OpGraph) -> IntArray:
             makers = [(int(graph.tensor_op[t]), int(graph.tensor_bytes[t])) for t in graph.inputs[v]]
             weight[v] = _heaviest([(int(weight[u]), taken) for u, taken in makers])
     return weight
+
+
+def packed_weights(graph: OpGraph, weight_of: IntArray) -> dict[int, int]:
+    """Variable that is sent in a pack -> one of those that are: all of them are better off with one owner."""
+    names = enumerate(zip(graph.op_names, graph.op_types, strict=True))
+    packs = {v: kind for v, (name, kind) in names if name.startswith(PACKED)}
+    found: dict[int, None] = {}
+    for src, dst in zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), strict=True):
+        for pack, kind, other in ((src, "SplitV", dst), (dst, "ConcatV2", src)):
+            if packs.get(pack) == kind and weight_of[other] >= 0:
+                found[int(weight_of[other])] = None
+    return dict.fromkeys(found, next(iter(found), -1))
 
 
 def _heaviest(given: list[tuple[int, int]]) -> int:

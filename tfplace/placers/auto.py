@@ -45,6 +45,9 @@ List schedulers take far longer than partitioners where a graph is large and mem
 PIPELINE_MEMBERS = ("single", "contiguous", "expert", "metis", "scotch", "heft", "round_robin")
 """The same where the objective is throughput."""
 
+SPLIT_MEMBERS = ("data_parallel", "mixed", "pipedream", "one_f_one_b")
+"""What comes before these where the step is split."""
+
 SEARCH, PIPELINE_SEARCH = "local_search", "load_search"
 """What goes on from their placements."""
 
@@ -164,7 +167,7 @@ class _Portfolio:
             self.found.append(_Found(name, self.context.key(devices), devices, name))
         members = PIPELINE_MEMBERS if self.pipelined else MEMBERS
         if self.context.problem.graph.slices is not None:
-            members = ("data_parallel", *members)
+            members = (*SPLIT_MEMBERS, *members)
         for name in members if self.learned else [name for name in members if name != POLICY]:
             if self.found and (self.settled() or self.context.spent >= _CONSTRUCTION):
                 break

@@ -1,0 +1,1 @@
+"""The published layer profiles of PipeDream, and the optimum of its programme."""
