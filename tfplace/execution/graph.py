@@ -1,10 +1,11 @@
-"""A flat graph in TensorFlow whose ops can be put on devices again and again."""
+"""A flat graph in TensorFlow whose ops can be put on devices, and made to wait, again and again."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tfplace.execution.waits import NO_WAITS, ControlEdges, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
 
@@ -27,12 +28,14 @@ class DeviceGraph:
         self._readers = {name: _readers(self._ops[name]) for name in replicable}
         self._copies: dict[tuple[str, str], Any] = {}
         self._read: dict[str, str] = {}
+        self._controls = ControlEdges(graph)
 
-    def assign(self, devices: Mapping[str, str]) -> None:
+    def assign(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
         """Puts every op on its device and every reader of a constant on the copy beside it.
 
         Args:
           devices: op name -> TensorFlow device, for every op.
+          waits: what ops wait for besides their inputs.
         """
         for name, op in self._ops.items():
             tf_internals.set_op_device(op, devices[name])
@@ -44,6 +47,7 @@ class DeviceGraph:
                     self._read[copy.name] = name
                 if reader.inputs[index] is not copy.outputs[0]:
                     tf_internals.set_op_input(reader, index, copy.outputs[0])
+        self._controls.set(waits)
 
     def _copy_on(self, name: str, device: str, devices: Mapping[str, str]) -> Any:
         if device == devices[name]:
@@ -85,11 +89,12 @@ class FunctionGraph:
         # The function's inputs are fed by the caller: a copy would be a constant with nobody to feed it.
         self.devices = DeviceGraph(self._graph, op_names, set(replicable) - set(flat.input_names))
 
-    def function(self, devices: Mapping[str, str]) -> Any:
+    def function(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> Any:
         """A `ConcreteFunction` with the traced function's arguments, results and captures, its ops on `devices`.
 
         Args:
           devices: op name -> TensorFlow device, for every op.
+          waits: what ops wait for besides their inputs.
         """
-        self.devices.assign(devices)
+        self.devices.assign(devices, waits)
         return tf_internals.function_of_graph(self._graph, self.flat.concrete)

@@ -13,6 +13,7 @@ from tfplace.errors import ApplyError, near_names
 from tfplace.execution.actual import nodes_by_device
 from tfplace.execution.graph import DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
+from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.metagraph import GraphOrigin
 from tfplace.extraction.nodes import parse_input
@@ -49,13 +50,13 @@ class SessionProgram:
         """Copied constant -> the constant."""
         return self._devices.copies
 
-    def place(self, devices: Mapping[str, str]) -> None:
-        """Puts ops on devices and opens a session on them with the variables' present values.
+    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
+        """Puts ops on devices, has them wait as told, and opens a session on them with the variables' present values.
 
         If that fails, the session before it goes on as it was.
         """
         values = self._present_values()
-        self._devices.assign(devices)
+        self._devices.assign(devices, waits)
         self._state.assign(devices)
         session = tf.compat.v1.Session(graph=self._graph, config=session_config())
         try:

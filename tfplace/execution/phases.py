@@ -1,0 +1,146 @@
+"""Phases of a placement as control edges: on each device one phase after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from tfplace.core.arrays import IntArray
+from tfplace.core.graph import OpGraph
+from tfplace.errors import ApplyError
+from tfplace.execution.waits import NO_WAITS, Waits
+
+_FREE = {"_Arg", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable"}
+"""Arguments and state, which are there before the step: a function's arguments cannot wait for anything."""
+
+_SWITCHES = {"Switch", "RefSwitch", "_SwitchN"}
+_MERGES = {"Merge", "RefMerge"}
+_ENTERS = {"Enter", "RefEnter"}
+_EXITS = {"Exit", "RefExit"}
+_LOOP, _BRANCH = "l", "b"
+
+
+@dataclass(frozen=True, eq=False)
+class _Border:
+    """Where a device goes from a phase to the next.
+
+    Attributes:
+      name: of the joint that stands there.
+      device: whose phases.
+      last: ops of the phase before for which the next one waits.
+      first: ops of the next phase that wait for them.
+    """
+
+    name: str
+    device: int
+    last: IntArray
+    first: IntArray
+
+
+def phase_waits(graph: OpGraph, op_device: IntArray, phases: IntArray | None, devices: Sequence[str]) -> Waits:
+    """What ops wait for so that phases run one after the other on each device.
+
+    A joint stands at each border of two phases. It waits for the joint before it and for the ops of the phase before
+    that no other op of that phase reads; those of the next phase that read no other op of theirs wait for it.
+
+    A loop is as one op: nothing outside of it can wait for a single turn, so its Enter ops wait for the phases before,
+    and the phases after wait for its Exit ops. For the ops of a branch nothing waits but through its Merge, as a branch
+    may not be taken. Arguments, variables and copied constants do not wait at all.
+
+    Args:
+      graph: [V] ops.
+      op_device: [V] device of each op.
+      phases: [V] phase of each op on its device, or -1; None for no waits. See `Placement.phases`.
+      devices: [D] TensorFlow devices.
+
+    Raises:
+      ApplyError: an op would wait for itself, through phases and edges of the graph.
+    """
+    if phases is None:
+        return NO_WAITS
+    borders = _borders(graph, op_device, phases)
+    _check_acyclic(graph, phases, borders, devices)
+    after: dict[str, tuple[str, ...]] = {}
+    previous: dict[int, str] = {}
+    for border in borders:
+        own = tuple(graph.op_names[v] for v in border.last.tolist())
+        after[border.name] = (previous[border.device], *own) if border.device in previous else own
+        after |= {graph.op_names[v]: (border.name,) for v in border.first.tolist()}
+        previous[border.device] = border.name
+    return Waits(after, {border.name: devices[border.device] for border in borders})
+
+
+def _borders(graph: OpGraph, op_device: IntArray, phases: IntArray) -> list[_Border]:
+    """The borders of each device, in the order of its phases."""
+    inside, behind = _contexts(graph)
+    counts = (phases >= 0) & ~graph.replicable & ~np.array([op in _FREE for op in graph.op_types], bool)
+    waits = counts & ~np.array([_LOOP in context for context in inside], bool)
+    awaited = counts & ~np.array([bool(context) for context in behind], bool)
+    src, dst = graph.edge_src[~graph.edge_back], graph.edge_dst[~graph.edge_back]
+    within = (op_device[src] == op_device[dst]) & (phases[src] == phases[dst])
+    first, last = waits.copy(), awaited.copy()
+    first[dst[within & waits[src]]] = False
+    last[src[within & awaited[dst]]] = False
+    out = []
+    for d in np.unique(op_device).tolist():
+        here = op_device == d
+        for before, phase in pairwise(np.unique(phases[here & (waits | awaited)]).tolist()):
+            ends, begins = here & last & (phases == before), here & first & (phases == phase)
+            name = f"tfplace_phases/device{d}/phase{phase}"
+            out.append(_Border(name, d, *(np.flatnonzero(ops).astype(np.int32) for ops in (ends, begins))))
+    return out
+
+
+def _contexts(graph: OpGraph) -> tuple[list[str], list[str]]:
+    """[V] the loops and branches that each op is in, outermost first, and [V] those that its outputs are in."""
+    inside, behind = [""] * graph.num_ops, [""] * graph.num_ops
+    if not _SWITCHES.intersection(graph.op_types):
+        return inside, behind
+    producers: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for u, v, back in zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), graph.edge_back.tolist(), strict=True):
+        if not back:
+            producers[v].append(u)
+    for v, kind in enumerate(graph.op_types):
+        inside[v] = max((behind[u] for u in producers[v]), key=len, default="")
+        behind[v] = _behind(kind, inside[v])
+    return inside, behind
+
+
+def _behind(kind: str, inside: str) -> str:
+    if kind in _ENTERS:
+        return inside + _LOOP
+    if kind in _EXITS:
+        return inside[: max(inside.rfind(_LOOP), 0)]
+    if kind in _SWITCHES:
+        return inside + _BRANCH
+    return inside.removesuffix(_BRANCH) if kind in _MERGES else inside
+
+
+def _check_acyclic(graph: OpGraph, phases: IntArray, borders: Sequence[_Border], devices: Sequence[str]) -> None:
+    """Raises if a border waits for itself, be it by a later turn of a loop."""
+    joint = graph.num_ops + np.arange(len(borders))
+    chained = [i for i, (a, b) in enumerate(pairwise(borders)) if a.device == b.device]
+    src = np.concatenate([graph.edge_src, joint[chained], *(b.last for b in borders)])
+    src = np.concatenate([src, *(np.full(len(b.first), joint[i]) for i, b in enumerate(borders))])
+    dst = np.concatenate([graph.edge_dst, joint[chained] + 1])
+    dst = np.concatenate([dst, *(np.full(len(b.last), joint[i]) for i, b in enumerate(borders))])
+    dst = np.concatenate([dst, *(b.first for b in borders)])
+    size = graph.num_ops + len(borders)
+    edges = coo_array((np.ones(len(src), np.int8), (src, dst)), shape=(size, size))
+    of = connected_components(edges.tocsr(), connection="strong")[1]
+    for border, component in zip(borders, of[graph.num_ops :].tolist(), strict=True):
+        if np.count_nonzero(of == component) == 1:
+            continue
+        around = [v for v in border.first.tolist() if of[v] == component]
+        if around:
+            raise ApplyError(
+                f"phases by which {graph.op_names[around[0]]!r}, in phase {phases[around[0]]} on "
+                f"{devices[border.device]}, waits for what needs it",
+                "phases in an order in which every op comes after those that it reads",
+                'Take the phases off: dataclasses.replace(placement, phases=None, order="free").',
+            )
