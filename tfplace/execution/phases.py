@@ -133,14 +133,15 @@ def _check_acyclic(graph: OpGraph, phases: IntArray, borders: Sequence[_Border],
     size = graph.num_ops + len(borders)
     edges = coo_array((np.ones(len(src), np.int8), (src, dst)), shape=(size, size))
     of = connected_components(edges.tocsr(), connection="strong")[1]
-    for border, component in zip(borders, of[graph.num_ops :].tolist(), strict=True):
-        if np.count_nonzero(of == component) == 1:
-            continue
-        around = [v for v in border.first.tolist() if of[v] == component]
-        if around:
+    for i, border in enumerate(borders):
+        round_trip = of == of[joint[i]]
+        waiting = border.first[round_trip[border.first]]
+        if len(waiting):
+            before = np.concatenate([b.last for b in borders[: i + 1] if b.device == border.device])
+            v, u = int(waiting[0]), int(before[round_trip[before]][-1])
             raise ApplyError(
-                f"phases by which {graph.op_names[around[0]]!r}, in phase {phases[around[0]]} on "
-                f"{devices[border.device]}, waits for what needs it",
-                "phases in an order in which every op comes after those that it reads",
+                f"phases by which {graph.op_names[v]!r} (phase {phases[v]} on {devices[border.device]}) waits for "
+                f"{graph.op_names[u]!r} (phase {phases[u]}), which needs it",
+                "phases in which every op comes after those that it reads, also by way of other devices",
                 'Take the phases off: dataclasses.replace(placement, phases=None, order="free").',
             )
