@@ -132,9 +132,10 @@ def _owners(problem: Problem, devices: IntArray) -> dict[int, int]:
 
 
 def _owned(problem: Problem, owners: dict[int, int]) -> IntArray:
-    """[V] the owner of each op that stands once and of which a variable is made; -1 of all others.
+    """[V] the owner of each op that stands once and of which a variable is made, or that is made of one; -1 of others.
 
-    Of an op that several owners read it is the one that is given most bytes.
+    Of an op that several owners read it is the one that is given most bytes; of one that reads what several have, the
+    one that gives most.
     """
     graph, slices = problem.graph, problem.graph.slices
     assert slices is not None
@@ -159,4 +160,14 @@ def _owned(problem: Problem, owners: dict[int, int]) -> IntArray:
                 given[device] = given.get(device, 0) + int(size[reader]) + 1
         if given:
             out[v] = max(given, key=lambda device: (given[device], -device))
+    for v in range(graph.num_ops):
+        if out[v] >= 0 or not once[v]:
+            continue
+        taken: dict[int, int] = {}
+        for tensor in graph.inputs[v]:
+            maker = int(graph.tensor_op[tensor])
+            if out[maker] >= 0:
+                taken[int(out[maker])] = taken.get(int(out[maker]), 0) + int(graph.tensor_bytes[tensor]) + 1
+        if taken:
+            out[v] = max(taken, key=lambda device: (taken[device], -device))
     return out

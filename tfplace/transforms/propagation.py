@@ -109,6 +109,7 @@ class _Propagation:
                     self._decided[v] = None
                 self._settle(ops)
         self._average_early()
+        self._copy_constants()
         decided = [decision for decision in self._decided if decision is not None]
         return Division(
             [one.outputs for one in decided], [one.readings for one in decided], [one.copied for one in decided]
@@ -147,6 +148,21 @@ class _Propagation:
             if readers and all(self._of(reader).readings[position].is_whole for reader, position in readers):
                 whole = (WHOLE,) * len(decision.outputs)
                 self._decided[v] = _Decision(whole, (WHOLE,) * len(decision.readings), False)
+
+    def _copy_constants(self) -> None:
+        """Gives each slice its own of what is computed from constants alone, which costs less than to be sent it."""
+        constant: list[bool] = [False] * len(self._nodes)
+        for v in self._nodes.order:
+            kind, producers = self._nodes.types[v], self._nodes.forward_producers(v)
+            constant[v] = kind == "Const" or (bool(producers) and not self._frame[v] and not op_def(kind).is_stateful)
+            constant[v] &= kind not in _CHOICES and all(constant[u] for u in producers)
+            constant[v] &= all(s.is_whole for s in self._of(v).outputs)
+            constant[v] &= not any(view.dtype in ("resource", "variant") for view in self._views[v])
+        for v in reversed(self._nodes.order):
+            if not constant[v] or self._nodes.types[v] == "Const":
+                continue
+            if any(self._of(reader).copied for _, reader, _ in self._nodes.consumers[v]):
+                self._decided[v] = dataclasses.replace(self._of(v), copied=True)
 
     def _is_sound(self, ops: Sequence[int]) -> bool:
         """Whether a loop's ops are all of the slices or all once, and nothing is put together or written inside it."""
