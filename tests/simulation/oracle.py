@@ -97,13 +97,14 @@ class Device:
 
 
 class Oracle:
-    def __init__(self, problem, op_device, options):
+    def __init__(self, problem, op_device, options, phases=None):
         graph, topology = problem.graph, problem.topology
         self.graph, self.topology, self.problem, self.options = graph, topology, problem, options
         self.where = [int(d) for d in op_device]
         self.devices = range(len(topology.devices))
         self.state = [Device(options) for _ in self.devices]
         self.ops = [v for v in range(graph.num_ops) if not graph.replicable[v]]
+        self.phases, self.parked = phases, []
         self.rank = np.random.default_rng(options.seed).permutation(graph.num_ops)
         self.messages = self._find_messages()
         self.inputs = {v: [k for k, m in self.messages.items() if v in m.readers] for v in self.ops}
@@ -246,7 +247,7 @@ class Oracle:
     def _simulate(self):
         now = 0.0
         for v in self.ops:
-            if not self.inputs[v]:
+            if not self.inputs[v] and not self._parks(v):
                 self._is_ready(v, now)
         while True:
             while self._instant(now):
@@ -257,8 +258,8 @@ class Oracle:
             if not ends:
                 break
             now = min(ends)
-        assert set(self.finish) == set(self.ops)
-        self.step_s = now
+        assert set(self.finish) == set(self.ops) or self.parked
+        self.step_s = float("inf") if self.parked else now
 
     def _instant(self, now):
         """One round of rule 6; whether anything happened."""
@@ -284,8 +285,11 @@ class Oracle:
         return bool(ended) or bool(landing) or any(started)
 
     def _finish(self, d, place, v, now):
-        self.finish[v] = now
         self._pass_on(d, place, v, now)
+        self.finish[v] = now
+        for u in [u for u in reversed(self.parked) if not self._waits(u)]:
+            self.parked.remove(u)
+            self._is_ready(u, now)
         self._let_go(now)
 
     def _pass_on(self, d, place, v, now):
@@ -295,6 +299,8 @@ class Oracle:
             self.state[d].available.add(key)
             host = self._host(d)
             for u in self._made_ready(message, d, message.readers - message.crossing if host is not None else None):
+                if self._parks(u):
+                    continue
                 if self.options.order != "inline":
                     self._is_ready(u, now)
                     continue
@@ -331,6 +337,18 @@ class Oracle:
             if key not in (state.copied if crosses else state.available):
                 return False
         return True
+
+    def _waits(self, v):
+        """Whether an op of an earlier phase has not finished on the device of v."""
+        if self.phases is None or self.phases[v] < 0:
+            return False
+        before = [u for u in self.ops if self.where[u] == self.where[v] and 0 <= self.phases[u] < self.phases[v]]
+        return any(u not in self.finish for u in before)
+
+    def _parks(self, v):
+        if self._waits(v):
+            self.parked.append(v)
+        return v in self.parked
 
     def _is_ready(self, v, now):
         self.ready[v] = now
@@ -371,7 +389,8 @@ class Oracle:
         d = self.where[x.message.op] if x.copy else x.dst
         (self.state[d].copied if x.copy else self.state[d].available).add(x.message.key)
         for v in self._made_ready(x.message, d, x.message.crossing if x.copy else None):
-            self._is_ready(v, now)
+            if not self._parks(v):
+                self._is_ready(v, now)
 
     # ---- what a device does next ---------------------------------------------------------------------------------
 

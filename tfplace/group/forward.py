@@ -33,7 +33,7 @@ def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
       [U] block of each unit, numbered by first unit; and [E, 2] pairs of blocks, the first of which comes before the
       second.
     """
-    part = _parts(problem)
+    part = passes_of(problem)
     edges = flow(problem)
     src, dst = problem.grouping.unit_of[edges.src], problem.grouping.unit_of[edges.dst]
     leads = np.zeros((problem.num_units, 3), np.bool_)
@@ -49,7 +49,7 @@ def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
     return _condense(home, before, behind)
 
 
-def _parts(problem: Problem) -> IntArray:
+def passes_of(problem: Problem) -> IntArray:
     """[V] `FORWARD`, `BACKWARD`, or `AFTER` for ops that follow on backward ones."""
     graph = problem.graph
     marked = [bool(a.get("backward")) for a in graph.op_attrs]

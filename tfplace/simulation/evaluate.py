@@ -22,7 +22,7 @@ from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.critical import critical_path
 from tfplace.simulation.event import CHANGES, MOVED, SENT, Batch
 from tfplace.simulation.holdings import Holding, holdings_at_peak
-from tfplace.simulation.options import DEFAULT, Options
+from tfplace.simulation.options import DEFAULT, FREE, PHASE_ORDERS, Options
 from tfplace.simulation.room import roomy
 
 
@@ -127,6 +127,16 @@ class Simulator(Evaluator):
         What is given for a replicable constant makes no difference.
         """
         return self._cost(self._run(self._checked(op_device, self.problem.graph.num_ops)))
+
+    def phases(self, op_device: ArrayLike) -> tuple[str, IntArray | None]:
+        """The best order of phases with op v on device `op_device[v]`; [V] indices.
+
+        Returns:
+          Its name, and [V] the phase of each op on its device, -1 for any time; None if there are none.
+        """
+        self._run(self._checked(op_device, self.problem.graph.num_ops))
+        order = PHASE_ORDERS[int(self._scratch.fields.chosen[0])]
+        return order, None if order == FREE else self._scratch.fields.phase.copy()
 
     def timeline(self, op_device: ArrayLike) -> Timeline:
         """When everything happens with op v on device `op_device[v]`; [V] indices."""

@@ -25,15 +25,21 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.by_address import ByAddress
-from tfplace.core.kernels import inlined, kernel
+from tfplace.core.kernels import helper, inlined, kernel
 from tfplace.core.stepcost import FAILED_BYTES
-from tfplace.simulation.options import ORDERS, OVERHEAD_ORDERS, Options
+from tfplace.simulation.options import ORDERS, OVERHEAD_ORDERS, PHASE_ORDERS, Options
+from tfplace.simulation.phases import GROUPS
 from tfplace.simulation.program import Program, Scratch
 
 SENT, HEAP, CHANGES, MOVED, ABORTED, TOUCHED, WIRED = range(7)
 FIFO, LIFO, INLINE, RANDOM = range(len(ORDERS))
 FIRST, IN_TURN, PREEMPT = range(len(OVERHEAD_ORDERS))
+FREE, BY_USE, GPIPE, ONE_F_ONE_B = range(len(PHASE_ORDERS))
 NO_WORK = -1
+AHEAD = GROUPS // 3
+"""Stretches of the forward pass by which variables are read before they are used."""
+STRAY = 0.05
+"""Part of the seconds of a slice's pass below which a device is no stage of it: what it has of it runs at any time."""
 
 
 class Flags(NamedTuple):
@@ -44,6 +50,7 @@ class Flags(NamedTuple):
       work: FIRST, IN_TURN, PREEMPT; or NO_WORK if transfers occupy no device.
       parallel: ops a device runs at once.
       host: whether there are copies between host and device memory.
+      phase_orders: bits of the orders of phases that are tried.
       limited: whether to give up when the limit is passed; needs `Program.rest`.
       record: whether to write down when everything happens.
     """
@@ -52,6 +59,7 @@ class Flags(NamedTuple):
     work: int
     parallel: int
     host: bool
+    phase_orders: int
     limited: bool
     record: bool
 
@@ -70,8 +78,8 @@ class Batch(NamedTuple):
     step_s: FloatArray
 
 
-PLAIN = Flags(FIFO, NO_WORK, 1, False, False, False)
-WORKING = Flags(FIFO, IN_TURN, 1, False, False, False)
+PLAIN = Flags(FIFO, NO_WORK, 1, False, 1 << FREE, False, False)
+WORKING = Flags(FIFO, IN_TURN, 1, False, 1 << FREE, False, False)
 """The default options, with overheads. Written out, since numba's cache would not see a change of the options' file."""
 
 _FIXED = ("order", "work", "parallel", "host")
@@ -88,6 +96,7 @@ def make_flags(p: Program, options: Options) -> Flags:
         OVERHEAD_ORDERS.index(options.overhead_order) if works else NO_WORK,
         options.parallel,
         options.host_copies and bool(p.crosses.any()) and bool((p.host >= 0).any()),
+        sum(1 << PHASE_ORDERS.index(name) for name in set(options.phase_orders)) if p.part.max(initial=-1) >= 0 else 1,
         limited=False,
         record=False,
     )
@@ -95,7 +104,7 @@ def make_flags(p: Program, options: Options) -> Flags:
 
 def by_address(flags: Flags) -> ByAddress[Flags]:
     """As the kernel takes them."""
-    fixed = flags._replace(limited=False, record=False) in {PLAIN, WORKING}
+    fixed = flags._replace(phase_orders=1 << FREE, limited=False, record=False) in {PLAIN, WORKING}
     return ByAddress(flags, _FIXED if fixed else ())
 
 
@@ -132,13 +141,29 @@ def simulate(
     while True:
         if first < end:
             _spread(p, s, units, b)
-        seconds = _simulate(p, s, o, limit_s)
+        best_over = FAILED_BYTES
+        best_s = np.inf
+        s.chosen[1] = -1
+        for order in range(4):
+            if not (o.phase_orders >> order) & 1:
+                continue
+            chained = order != FREE and _find_phases(p, s, order)
+            if order != FREE and not chained and o.phase_orders & 1:
+                continue  # it would be the same as without
+            s.chosen[0] = order if chained else FREE
+            limit = min(limit_s, best_s) if best_over == 0 else limit_s
+            seconds = _simulate(p, s, o, limit)
+            exceeds = _excess(p, s) if seconds <= limit_s else FAILED_BYTES
+            if s.chosen[1] < 0 or exceeds < best_over or (exceeds == best_over and seconds < best_s):
+                s.chosen[1] = s.chosen[0]
+                best_over = exceeds
+                best_s = seconds
         if first < end:
-            step_s[b] = seconds if seconds <= limit_s else np.inf
-            over[b] = _excess(p, s) if seconds <= limit_s else FAILED_BYTES
+            step_s[b] = best_s if best_s <= limit_s else np.inf
+            over[b] = best_over if best_s <= limit_s else FAILED_BYTES
         b += 1
         if b >= end:
-            return seconds
+            return best_s
 
 
 @inlined
@@ -158,10 +183,170 @@ def _excess(p: Program, s: Scratch) -> int:
     return total
 
 
-# ---- one step --------------------------------------------------------------------------------------------------------
+# ---- phases ----------------------------------------------------------------------------------------------------------
+
+
+@helper
+def _find_phases(p: Program, s: Scratch, order: int) -> bool:
+    """Numbers each device's phases and finds those of all ops; False if it would make no difference."""
+    slices = s.place.shape[1]
+    several = _find_stages(p, s)
+    if order != BY_USE and not several:
+        return False
+    groups = s.pending.shape[1] - 2 * slices
+    for d in range(s.turn.shape[0]):
+        for q in range(2 * slices):
+            s.turn[d, q] = -1
+        first = -1
+        for k in range(slices):
+            if first < 0 and s.load[d, 2 * k] > 0:
+                first = k
+        if first < 0:
+            continue
+        s.turn[d, 2 * first] = 0  # in stretches
+        if order != BY_USE:
+            _take_turns(s, order, d, first, groups)
+    s.pending[:] = 0
+    s.parked[:] = -1
+    for v in range(len(s.device)):
+        s.phase[v] = -1
+        if p.ops[v].reads < 0:
+            continue
+        d = s.device[v]
+        part = p.part[v]
+        if part >= 0:
+            s.phase[v] = s.turn[d, part]
+            if s.phase[v] == 0:
+                s.phase[v] = p.group[v]
+        elif p.group[v] >= 0 and _has_stretches(s, d):
+            s.phase[v] = max(p.group[v] - AHEAD, 0)
+        if s.phase[v] >= 0:
+            s.pending[d, s.phase[v]] += 1
+    return True
+
+
+@helper
+def _find_stages(p: Program, s: Scratch) -> bool:
+    """Seconds and place of what each device has of each pass, nothing for strays; whether one has several slices."""
+    slices = s.place.shape[1]
+    s.load[:] = 0.0
+    s.place[:] = 0.0
+    for v in range(len(s.device)):
+        part = p.part[v]
+        if part >= 0:
+            d = s.device[v]
+            s.load[d, part] += p.seconds[v, d]
+            if part % 2 == 0:
+                s.place[d, part // 2] += p.seconds[v, d] * p.group[v]
+    for q in range(2 * slices):
+        total = 0.0
+        for d in range(s.load.shape[0]):
+            total += s.load[d, q]
+        for d in range(s.load.shape[0]):
+            if q % 2 == 0 and s.load[d, q] > 0:
+                s.place[d, q // 2] /= s.load[d, q]
+            if s.load[d, q] < STRAY * total:
+                s.load[d, q] = 0.0
+    for d in range(s.load.shape[0]):
+        count = 0
+        for k in range(slices):
+            count += s.load[d, 2 * k] > 0 or s.load[d, 2 * k + 1] > 0
+        if count > 1:
+            return True
+    return False
+
+
+@helper
+def _take_turns(s: Scratch, order: int, d: int, first: int, groups: int) -> None:
+    """Numbers the phases of a device after its first forward pass."""
+    slices = s.place.shape[1]
+    ahead = slices
+    if order == ONE_F_ONE_B:
+        ahead = 1
+        for k in range(slices):
+            stages = 0
+            if s.load[d, 2 * k] > 0:
+                for e in range(s.load.shape[0]):
+                    later = s.place[e, k] > s.place[d, k] or (s.place[e, k] == s.place[d, k] and e >= d)
+                    stages += s.load[e, 2 * k] > 0 and later
+            ahead = max(ahead, stages)
+    turn = groups
+    begun = 1
+    k = first + 1
+    back = 0
+    while k < slices or back < slices:
+        if k < slices and begun < ahead:
+            if s.load[d, 2 * k] > 0:
+                s.turn[d, 2 * k] = turn
+                turn += 1
+                begun += 1
+            k += 1
+            continue
+        if back < slices:
+            if s.load[d, 2 * back + 1] > 0:
+                s.turn[d, 2 * back + 1] = turn
+                turn += 1
+                begun -= 1
+            back += 1
+        else:
+            begun -= 1
+
+
+@helper
+def _has_stretches(s: Scratch, d: int) -> bool:
+    """Whether the first forward pass on the device is in stretches."""
+    first = 0
+    for k in range(s.place.shape[1]):
+        first += s.turn[d, 2 * k] == 0
+    return first > 0
 
 
 @inlined
+def _waits(s: Scratch, v: int) -> bool:
+    """Whether the op's phase has not come yet."""
+    return s.chosen[0] != FREE and s.phase[v] > s.devices[s.device[v]].phase
+
+
+@inlined
+def _park(s: Scratch, v: int) -> None:
+    """Has a ready op wait for its phase."""
+    d = s.device[v]
+    s.next_op[v] = s.parked[d, s.phase[v]]
+    s.parked[d, s.phase[v]] = v
+
+
+@helper
+def _end_phases(p: Program, s: Scratch, o: Flags, d: int, cause: int, now: float) -> None:
+    """Goes on to the first phase of the device that is not over, and starts what waits for it."""
+    device = s.devices[d]
+    while device.phase < s.pending.shape[1] and s.pending[d, device.phase] == 0:
+        device.phase += 1
+        if device.phase == s.pending.shape[1]:
+            return
+        v = s.parked[d, device.phase]
+        while v >= 0:
+            following = s.next_op[v]
+            if o.record:
+                s.cause[v] = cause
+            _make_ready(p, s, o, v, now)
+            v = following
+
+
+@helper
+def _stuck(s: Scratch) -> bool:
+    """Whether ops wait for a phase that never ends, when nothing goes on any more."""
+    if s.chosen[0] == FREE:
+        return False
+    waiting = 0
+    for d in range(len(s.devices)):
+        waiting += s.devices[d].phase < s.pending.shape[1]
+    return waiting > 0
+
+
+# ---- one step --------------------------------------------------------------------------------------------------------
+
+
+@helper
 def _simulate(p: Program, s: Scratch, o: Flags, limit_s: float) -> float:
     """Seconds of a step with the devices in `s.device`; infinite if given up. Rule 6 of "Time"."""
     # Bounds are sums of the same numbers in another order, so they may differ in the last digits.
@@ -189,7 +374,7 @@ def _simulate(p: Program, s: Scratch, o: Flags, limit_s: float) -> float:
         if then > now:
             _settle(s, o, now)
             if then == np.inf:
-                return now
+                return np.inf if _stuck(s) else now
             if o.limited and then > limit:
                 return np.inf
             now = then
@@ -238,11 +423,17 @@ def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
         device.tail = device.head
         if o.limited and device.left > limit:
             s.counter[ABORTED] = 1
+        if s.chosen[0] != FREE:
+            device.phase = 0
+            _end_phases(p, s, o, d, -1, 0.0)
     last = len(s.device) - 1
     for i in range(len(s.device)):
         v = last - i if o.order == LIFO else i  # so that each finds its place at once
         if s.missing[v] == 0:
-            _make_ready(p, s, o, v, 0.0)
+            if _waits(s, v):
+                _park(s, v)
+            else:
+                _make_ready(p, s, o, v, 0.0)
 
 
 @inlined
@@ -454,7 +645,9 @@ def _finish_op(p: Program, s: Scratch, o: Flags, q: int, d: int, v: int, now: fl
                 if s.missing[reader] == 0:
                     if o.record:
                         s.cause[reader] = v
-                    if o.order == INLINE:
+                    if _waits(s, reader):
+                        _park(s, reader)
+                    elif o.order == INLINE:
                         kept = _hand_on(p, s, q, d, reader, kept, now)
                     else:
                         _make_ready(p, s, o, reader, now)
@@ -475,6 +668,9 @@ def _finish_op(p: Program, s: Scratch, o: Flags, q: int, d: int, v: int, now: fl
             _keep(s, q, kept, now)
         else:
             _put_front(s, d, kept, now)
+    if s.chosen[0] != FREE and s.phase[v] >= 0:
+        s.pending[d, s.phase[v]] -= 1
+        _end_phases(p, s, o, d, v, now)
 
 
 @inlined
@@ -770,7 +966,10 @@ def _deliver(p: Program, s: Scratch, o: Flags, x: int, now: float) -> None:
             if s.missing[reader] == 0:
                 if o.record:
                     s.cause[reader] = len(s.device) + x
-                _make_ready(p, s, o, reader, now)
+                if _waits(s, reader):
+                    _park(s, reader)
+                else:
+                    _make_ready(p, s, o, reader, now)
 
 
 # ---- work that transfers make ----------------------------------------------------------------------------------------

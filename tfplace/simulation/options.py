@@ -8,6 +8,7 @@ from tfplace.errors import InputError, UnknownNameError
 
 ORDERS = ("fifo", "lifo", "inline", "random")
 OVERHEAD_ORDERS = ("first", "in turn", "preempt")
+FREE, BY_USE, GPIPE, ONE_F_ONE_B = PHASE_ORDERS = ("free", "by_use", "gpipe", "1f1b")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Options:
       parallel: how many ops a device runs at once; n at once each run at 1/n of the speed.
       host_copies: ops whose results lie in host memory, on a device that is no CPU, and readers there that want them
         in the device's memory cost a transfer over the link from the host, and the other way round.
+      phase_orders: the phases that a placement of a split step is tried with; what is simulated is the best of them
+        (`tfplace.simulation.phases`). "free": none; "by_use": variables are read as the forward pass comes to need
+        them; "gpipe": all slices forward, then all backward; "1f1b": one forward, one backward in turn, so that a stage
+        holds no more slices than there are stages from it on.
 
     >>> Options(order="fastest")
     Traceback (most recent call last):
@@ -42,12 +47,18 @@ class Options:
     cheap_s: float = 3e-6
     parallel: int = 1
     host_copies: bool = False
+    phase_orders: tuple[str, ...] = (FREE, BY_USE, ONE_F_ONE_B)
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise UnknownNameError("order", self.order, ORDERS)
         if self.overhead_order not in OVERHEAD_ORDERS:
             raise UnknownNameError("overhead order", self.overhead_order, OVERHEAD_ORDERS)
+        for name in self.phase_orders:
+            if name not in PHASE_ORDERS:
+                raise UnknownNameError("order of phases", name, PHASE_ORDERS)
+        if not self.phase_orders:
+            raise InputError("no order of phases", f"one or more of {', '.join(PHASE_ORDERS)}")
         if self.parallel < 1:
             raise InputError(f"parallel {self.parallel!r}", "at least 1 op at once")
         if not self.cheap_s >= 0:

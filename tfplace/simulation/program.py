@@ -19,6 +19,7 @@ from tfplace.core.problem import Problem
 from tfplace.cost.workspace import workspace_bytes
 from tfplace.simulation.messages import Buffers, IndexArray, Messages, find_buffers, find_messages, integers
 from tfplace.simulation.options import DEFAULT, Options
+from tfplace.simulation.phases import GROUPS, find_parts
 
 RecordArray = NDArray[np.void]
 
@@ -77,6 +78,7 @@ DEVICE = _record(
     transfer="f8",  # seconds of transfers
     compute="f8",  # seconds of ops
     work="f8",  # seconds of the work of transfers
+    phase="i4",  # the first of its phases that is not over
     left="f8",  # seconds of ops not yet started
 )
 
@@ -142,6 +144,8 @@ class Program(NamedTuple):
       host: [D] the device whose memory is its host memory; -1 for a CPU, or if there is none.
       rank: [V] random ranks of the ops.
       cheap: [V, D] whether an executor runs the op at once.
+      part: [V] 2k for a forward op of slice k, 2k + 1 for a backward one, -1 for what stands once; of a split step.
+      group: [V] the stretch of the forward pass that an op is of, or for which it reads a variable; else -1.
       rest: [V, D] at least so many seconds pass from the op's start to the step's end; [0, D] if not known.
     """
 
@@ -159,6 +163,8 @@ class Program(NamedTuple):
     host: IntArray
     rank: IntArray
     cheap: BoolArray
+    part: IntArray
+    group: IntArray
     rest: FloatArray
 
 
@@ -188,6 +194,13 @@ class Scratch(NamedTuple):
       heap: [M] transfers on the wire, a binary heap by (end, order).
       channels: [C] `CHANNEL`.
       changes: [S] `CHANGE` of memory in use.
+      turn: [D, 2K] the phase in which each part runs on each device, -1 for any time.
+      load: [D, 2K] seconds of each part on each device.
+      place: [D, K] where the forward pass of each slice is on each device, as a mean of its groups.
+      phase: [V] the phase of each op, -1 for any time.
+      pending: [D, P] ops of each phase that have not finished.
+      parked: [D, P] the first of the ops that wait for their phase; they are linked by `next_op`.
+      chosen: [2] the order of phases of this run, and the best so far.
       counter: [7] transfers requested, size of the heap, memory changes, bytes moved, whether the limit is passed,
         length of `touched`, transfers put on the wire.
     """
@@ -214,6 +227,13 @@ class Scratch(NamedTuple):
     heap: IntArray
     channels: RecordArray
     changes: RecordArray
+    turn: IntArray
+    load: FloatArray
+    place: FloatArray
+    phase: IntArray
+    pending: IntArray
+    parked: IntArray
+    chosen: LongArray
     counter: LongArray
 
 
@@ -226,6 +246,7 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
     by_reader = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     ranks = np.random.default_rng(options.seed).permutation(graph.num_ops)
     buffers = find_buffers(graph, messages, keep)
+    parts = find_parts(problem)
     return Program(
         ops=_ops(problem, messages, by_reader),
         messages=_message_table(graph, messages, buffers, pairs),
@@ -241,6 +262,8 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
         host=_hosts(problem),
         rank=integers(ranks),
         cheap=_cheap(problem, options.cheap_s),
+        part=parts.part,
+        group=parts.group,
         rest=np.zeros((0, len(topology.devices))),
     )
 
@@ -258,6 +281,8 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
     copies = len(np.unique(np.searchsorted(program.messages["reader_first"], np.flatnonzero(program.crosses), "right")))
     transfers = int(np.minimum(readers, devices - 1).sum()) + copies
     channels = int(program.channels.max(initial=-1)) + 1
+    slices = int(program.part.max(initial=-1)) // 2 + 1
+    phases = GROUPS + 2 * slices if slices else 0
     return Scratch(
         device=np.zeros(ops, np.uint32),
         missing=_ints(ops),
@@ -281,6 +306,13 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
         heap=_ints(transfers),
         channels=np.zeros(channels, CHANNEL),
         changes=np.zeros(2 * (messages + transfers + ops) + devices, CHANGE),
+        turn=_ints(devices, 2 * slices),
+        load=np.zeros((devices, 2 * slices)),
+        place=np.zeros((devices, slices)),
+        phase=_ints(ops),
+        pending=_ints(devices, phases),
+        parked=_ints(devices, phases),
+        chosen=np.zeros(2, np.int64),
         counter=np.zeros(7, np.int64),
     )
 
