@@ -154,10 +154,9 @@ def stages(problem):
 
 
 def _variant(name, problem, op_device, order, facts):
-    from tfplace.simulation.phases import phases_of
-
     import tfplace
     from research.benchmarks.slices_running.variants import Variant
+    from tfplace.simulation.phases import phases_of
 
     single = tfplace.place(problem, placer="single", progress=False)
     phases = None if order == FREE else phases_of(problem, op_device, order)

@@ -20,7 +20,7 @@ from tests.keras.fitting import (
 )
 from tfplace.core.placement import Placement
 from tfplace.errors import InputError, SplitError
-from tfplace.execution.waits import ControlEdges
+from tfplace.execution.control_edges import ControlEdges
 
 
 def sliced(slices, **arguments):

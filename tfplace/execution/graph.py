@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tfplace.execution.waits import NO_WAITS, ControlEdges, Waits
+from tfplace.execution.control_edges import ControlEdges
+from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
 
