@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from tfplace.transforms.graph_writer import GraphWriter
 from tfplace.transforms.propagation import Division
 from tfplace.transforms.sharding.state import Kind, Sharding
 from tfplace.transforms.two_sizes import TwoSizes
+
+_LARGE = 1 << 16
+"""Bytes from which terms are added one by one: a kernel for each takes less than they do."""
 
 
 class Resharding:
@@ -157,8 +161,15 @@ class Resharding:
         return self._sum(name, u, slot, scaled)
 
     def _sum(self, name: str, u: int, slot: int, parts: Sequence[str]) -> str:
-        like = TensorProperties(self._dtype(u, slot), self._two.shapes(u, slot)[0], None)
-        return self._out.op("AddN", name, self._nodes.names[u], parts, [like], N=len(parts))
+        """The sum of slices' terms: of large ones one by one, so that no more than two are held, wherever each is added."""
+        dtype, shape, origin = self._dtype(u, slot), self._two.shapes(u, slot)[0], self._nodes.names[u]
+        like = TensorProperties(dtype, shape, None)
+        if len(parts) < 3 or shape is None or math.prod(shape) * dtype.size < _LARGE:
+            return self._out.op("AddN", name, origin, parts, [like], N=len(parts))
+        total = parts[0]
+        for k, part in enumerate(parts[1:-1], 1):
+            total = self._out.op("AddV2", f"{name}/to{k}", origin, (total, part), [like])
+        return self._out.op("AddV2", name, origin, (total, parts[-1]), [like])
 
     def _scaled(self, name: str, u: int, slot: int, part: str, by: float, *, k: int | None = None) -> str:
         dtype, origin = self._dtype(u, slot), self._nodes.names[u]

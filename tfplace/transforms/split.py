@@ -25,15 +25,15 @@ from tfplace.extraction.function import (
     refuse_xla,
     standalone,
 )
-from tfplace.extraction.nodes import Nodes
+from tfplace.extraction.nodes import Nodes, parse_input
 from tfplace.extraction.shapes import Properties, infer
 from tfplace.extraction.sources import Step, step_of
 from tfplace.transforms.batch_specs import Axes, batch_size, resized
-from tfplace.transforms.loop_reads import hoist_reads
 from tfplace.transforms.propagation import Division, UnsettledError, divide, names_in
 from tfplace.transforms.slicing import SlicedGraph, slice_step
 from tfplace.transforms.statistics import normalizing_scopes
 from tfplace.transforms.two_sizes import TwoSizes, same_ops
+from tfplace.transforms.variable_reads import hoist_reads, merge_reads
 
 
 def split_source(
@@ -121,7 +121,9 @@ def _trace(step: Step, specs: Any) -> FlatFunction:
     refuse_xla(concrete, step.description)
     flat = flatten(concrete)
     hoist_reads(flat.graph_def)
-    return flat
+    merged = merge_reads(flat.graph_def, [parse_input(name)[0] for name in flat.output_names])
+    run = dict.fromkeys(merged.get(name, name) for name in flat.control_outputs)
+    return dataclasses.replace(flat, control_outputs=tuple(run))
 
 
 def _two_sizes(whole: FlatFunction, other: FlatFunction, batches: tuple[int, int], sizes: Sequence[int]) -> TwoSizes:

@@ -1,14 +1,17 @@
-"""Moves reads of variables out of loops, so that a loop need not run where its variables are."""
+"""Reads of variables: once for all, and before a loop instead of in it, so that neither need be where they are."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
-from tfplace.extraction.nodes import Nodes
+import tensorflow as tf
+
+from tfplace.extraction.nodes import Nodes, parse_input
 
 _CARRIES = ("Enter", "Identity")
 _HANDLES = ("Placeholder", "VarHandleOp")
+_RESOURCE = tf.resource.as_datatype_enum
 
 
 def hoist_reads(graph_def: Any) -> int:
@@ -56,6 +59,41 @@ def hoist_reads(graph_def: Any) -> int:
             node.attr["T"].type = dtype
         moved += len(reads)
     return moved
+
+
+def merge_reads(graph_def: Any, keep: Collection[str]) -> dict[str, str]:
+    """Reads a variable that the step only reads once for all its readers, in place.
+
+    Optimizers read the learning rate for every variable that they update; wherever those are owned, that is a message.
+
+    Args:
+      graph_def: a flat graph.
+      keep: names of reads that must stay.
+
+    Returns:
+      Reads that were left out, and the one that is read instead.
+    """
+    nodes = Nodes(graph_def)
+    same: dict[str, str] = {}
+    for v in nodes.order:
+        if nodes.types[v] not in _HANDLES or nodes.defs[v].attr["dtype"].type != _RESOURCE:
+            continue
+        readers = [reader for _, reader, _ in nodes.consumers[v]]
+        if any(nodes.types[r] != "ReadVariableOp" or nodes.control_inputs[r] for r in readers):
+            continue
+        first = {nodes.defs[r].attr["dtype"].type: nodes.names[r] for r in reversed(readers)}
+        same |= {nodes.names[r]: first[nodes.defs[r].attr["dtype"].type] for r in readers}
+    others = {name: kept for name, kept in same.items() if name != kept and name not in keep}
+    for node in graph_def.node:
+        for i, text in enumerate(node.input):
+            name, slot = parse_input(text)
+            if name in others:
+                node.input[i] = others[name] if slot >= 0 else f"^{others[name]}"
+    kept_nodes = [node for node in graph_def.node if node.name not in others]
+    if others:
+        del graph_def.node[:]
+        graph_def.node.extend(kept_nodes)
+    return others
 
 
 def _inside(nodes: Nodes, v: int) -> tuple[list[int], list[int]]:
