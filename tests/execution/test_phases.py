@@ -161,6 +161,18 @@ def test_a_loop_is_as_one_op():
     assert waits.after == {first: ("a",), "enter": (first,), second: (first, "exit"), "b": (second,)}
 
 
+def test_a_loop_of_several_phases_begins_with_its_first_and_ends_with_its_last():
+    types = {"enter": "Enter", "merge": "Merge", "exit": "Exit", "later": "Enter", "turn": "NextIteration"}
+    edges = ["a -> enter", "enter -> merge", "merge -> exit", "b -> later", "later -> turn", "turn => merge"]
+    graph = make_graph(dict.fromkeys(["a", "enter", "merge", "exit", "b", "later", "turn", "c"], 4), edges, types=types)
+    waits = phase_waits(graph, np.zeros(8, np.int32), np.array([0, 1, 1, 1, 0, 2, 2, 3]), ["CPU:0"])
+    first, second, third = waits.joints
+    assert waits.after == {
+        **{first: ("a", "b"), "enter": (first,), "later": (first,)},
+        **{second: (first,), third: (second, "exit"), "c": (third,)},
+    }
+
+
 def test_nothing_waits_for_a_branch_but_by_its_merge():
     types = {"switch": "Switch", "merge": "Merge"}
     edges = ["a -> switch", "switch -> then", "switch -> else", "then -> merge", "else -> merge"]

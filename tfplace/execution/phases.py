@@ -10,19 +10,14 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from tfplace.core.arrays import IntArray
+from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
+from tfplace.execution.control_flow import control_flow
 from tfplace.execution.waits import NO_WAITS, Waits
 
 _FREE = {"_Arg", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable"}
 """Arguments and state, which are there before the step: a function's arguments cannot wait for anything."""
-
-_SWITCHES = {"Switch", "RefSwitch", "_SwitchN"}
-_MERGES = {"Merge", "RefMerge"}
-_ENTERS = {"Enter", "RefEnter"}
-_EXITS = {"Exit", "RefExit"}
-_LOOP, _BRANCH = "l", "b"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +43,10 @@ def phase_waits(graph: OpGraph, op_device: IntArray, phases: IntArray | None, de
     A joint stands at each border of two phases. It waits for the joint before it and for the ops of the phase before
     that no other op of that phase reads; those of the next phase that read no other op of theirs wait for it.
 
-    A loop is as one op: nothing outside of it can wait for a single turn, so its Enter ops wait for the phases before,
-    and the phases after wait for its Exit ops. For the ops of a branch nothing waits but through its Merge, as a branch
-    may not be taken. Arguments, variables and copied constants do not wait at all.
+    A loop is as one op: nothing outside of it can wait for a single turn. Its Enter ops wait for the phases before the
+    first that it has on their device, and the phases after the last wait for its Exit ops. For the ops of a branch
+    nothing waits but through its Merge, as a branch may not be taken. Arguments, variables and copied constants do not
+    wait at all.
 
     Args:
       graph: [V] ops.
@@ -77,48 +73,38 @@ def phase_waits(graph: OpGraph, op_device: IntArray, phases: IntArray | None, de
 
 def _borders(graph: OpGraph, op_device: IntArray, phases: IntArray) -> list[_Border]:
     """The borders of each device, in the order of its phases."""
-    inside, behind = _contexts(graph)
+    flow = control_flow(graph)
     counts = (phases >= 0) & ~graph.replicable & ~np.array([op in _FREE for op in graph.op_types], bool)
-    waits = counts & ~np.array([_LOOP in context for context in inside], bool)
-    awaited = counts & ~np.array([bool(context) for context in behind], bool)
+    waits, awaited = counts & ~flow.in_loop, counts & flow.always_ends
+    begins, ends = _loops_as_one(graph, op_device, phases, flow.loop)
     src, dst = graph.edge_src[~graph.edge_back], graph.edge_dst[~graph.edge_back]
-    within = (op_device[src] == op_device[dst]) & (phases[src] == phases[dst])
+    here = op_device[src] == op_device[dst]
     first, last = waits.copy(), awaited.copy()
-    first[dst[within & waits[src]]] = False
-    last[src[within & awaited[dst]]] = False
+    first[dst[here & (begins[src] == begins[dst]) & waits[src]]] = False
+    last[src[here & (ends[src] == ends[dst]) & awaited[dst]]] = False
     out = []
     for d in np.unique(op_device).tolist():
-        here = op_device == d
-        for before, phase in pairwise(np.unique(phases[here & (waits | awaited)]).tolist()):
-            ends, begins = here & last & (phases == before), here & first & (phases == phase)
+        on = op_device == d
+        numbers = np.union1d(begins[on & waits], ends[on & awaited]).tolist()
+        for before, phase in pairwise(numbers):
             name = f"tfplace_phases/device{d}/phase{phase}"
-            out.append(_Border(name, d, *(np.flatnonzero(ops).astype(np.int32) for ops in (ends, begins))))
+            out.append(_Border(name, d, _ops(on & last & (ends == before)), _ops(on & first & (begins == phase))))
     return out
 
 
-def _contexts(graph: OpGraph) -> tuple[list[str], list[str]]:
-    """[V] the loops and branches that each op is in, outermost first, and [V] those that its outputs are in."""
-    inside, behind = [""] * graph.num_ops, [""] * graph.num_ops
-    if not _SWITCHES.intersection(graph.op_types):
-        return inside, behind
-    producers: list[list[int]] = [[] for _ in range(graph.num_ops)]
-    for u, v, back in zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), graph.edge_back.tolist(), strict=True):
-        if not back:
-            producers[v].append(u)
-    for v, kind in enumerate(graph.op_types):
-        inside[v] = max((behind[u] for u in producers[v]), key=len, default="")
-        behind[v] = _behind(kind, inside[v])
-    return inside, behind
+def _ops(chosen: BoolArray) -> IntArray:
+    return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _behind(kind: str, inside: str) -> str:
-    if kind in _ENTERS:
-        return inside + _LOOP
-    if kind in _EXITS:
-        return inside[: max(inside.rfind(_LOOP), 0)]
-    if kind in _SWITCHES:
-        return inside + _BRANCH
-    return inside.removesuffix(_BRANCH) if kind in _MERGES else inside
+def _loops_as_one(graph: OpGraph, op_device: IntArray, phases: IntArray, loop: IntArray) -> tuple[IntArray, IntArray]:
+    """[V] the phases in which ops begin and [V] those in which they end: a loop's first and last on a device."""
+    begins, ends = phases.copy(), phases.copy()
+    own = (loop >= 0) & (phases >= 0)
+    key = loop.astype(np.int64) * (int(op_device.max(initial=0)) + 1) + op_device
+    for one in np.unique(key[own]).tolist():
+        ops = own & (key == one)
+        begins[ops], ends[ops] = phases[ops].min(), phases[ops].max()
+    return begins, ends
 
 
 def _check_acyclic(graph: OpGraph, phases: IntArray, borders: Sequence[_Border], devices: Sequence[str]) -> None:
