@@ -156,12 +156,13 @@ def stages(problem):
 def _variant(name, problem, op_device, order, facts):
     import tfplace
     from research.benchmarks.slices_running.variants import Variant
-    from tfplace.simulation.phases import phases_of
+    from tfplace.simulation.evaluate import Simulator
+    from tfplace.simulation.options import Options
 
+    simulator = Simulator(problem, Options(phase_orders=(order,)))
+    cost, (_, phases) = simulator.devices(op_device), simulator.phases(op_device)
     single = tfplace.place(problem, placer="single", progress=False)
-    phases = None if order == FREE else phases_of(problem, op_device, order)
     placement = dataclasses.replace(single, op_device=op_device, phases=phases, order=order)
-    cost = tfplace.simulate(problem, placement)
     simulated = {"simulated_s": cost.step_s, "simulated_held_bytes": (cost.peak_bytes - _kept(placement)).tolist()}
     return Variant(name, placement, {**facts, **simulated})
 

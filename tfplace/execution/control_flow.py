@@ -51,6 +51,19 @@ def control_flow(graph: OpGraph) -> ControlFlow:
     return ControlFlow(in_loop, ends, np.where(of_loop, loop, -1).astype(np.int32))
 
 
+def idle_constants(graph: OpGraph, flow: ControlFlow) -> BoolArray:
+    """[V] copied constants that need not wait for what their control inputs say.
+
+    Grappler has a constant that it folded wait for what it was computed from. In a split step, that is the ops of all
+    slices, which would meet there in every layer that normalizes. Left as they are: those in loops and branches, which
+    run when their turn or branch does, and those of whole steps, where a constant in a file may be all that an
+    assignment is run by.
+    """
+    if graph.slices is None:
+        return np.zeros(graph.num_ops, bool)
+    return graph.replicable & flow.always_ends & ~flow.in_loop
+
+
 def _contexts(graph: OpGraph) -> tuple[list[str], list[str]]:
     """[V] the loops and branches that each op is in, outermost first, and [V] those that its outputs are in."""
     inside, behind = [""] * graph.num_ops, [""] * graph.num_ops

@@ -11,7 +11,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
 from tfplace.execution.actual import nodes_by_device
 from tfplace.execution.devices import canonical
-from tfplace.execution.graph import FunctionGraph
+from tfplace.execution.graph import Constants, FunctionGraph
 from tfplace.execution.variables import Variables
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
@@ -35,8 +35,8 @@ class FunctionProgram:
 
     def __init__(self, graph: OpGraph, flat: FlatFunction) -> None:
         self._flat = flat
-        replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
-        self._graph = FunctionGraph(flat, graph.op_names, replicable)
+        # The function's inputs are fed by the caller: a copy would be a constant with nobody to feed it.
+        self._graph = FunctionGraph(flat, graph.op_names, Constants.of(graph, without=flat.input_names))
         captured = _captures(flat)
         by_handle, piped = tf_internals.captured_variables(flat.concrete), tf_internals.read_by_pipelines()
         held = {op: by_handle[id(t)] for op, t in captured.items() if id(t) in by_handle}

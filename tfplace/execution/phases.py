@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
-from tfplace.execution.control_flow import control_flow
+from tfplace.execution.control_flow import ControlFlow, control_flow, idle_constants
 from tfplace.execution.waits import NO_WAITS, Waits
 
 _FREE = {"_Arg", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable"}
@@ -59,8 +59,9 @@ def phase_waits(graph: OpGraph, op_device: IntArray, phases: IntArray | None, de
     """
     if phases is None:
         return NO_WAITS
-    borders = _borders(graph, op_device, phases)
-    _check_acyclic(graph, phases, borders, devices)
+    flow = control_flow(graph)
+    borders = _borders(graph, op_device, phases, flow)
+    _check_acyclic(graph, phases, borders, devices, idle_constants(graph, flow))
     after: dict[str, tuple[str, ...]] = {}
     previous: dict[int, str] = {}
     for border in borders:
@@ -71,9 +72,8 @@ def phase_waits(graph: OpGraph, op_device: IntArray, phases: IntArray | None, de
     return Waits(after, {border.name: devices[border.device] for border in borders})
 
 
-def _borders(graph: OpGraph, op_device: IntArray, phases: IntArray) -> list[_Border]:
+def _borders(graph: OpGraph, op_device: IntArray, phases: IntArray, flow: ControlFlow) -> list[_Border]:
     """The borders of each device, in the order of its phases."""
-    flow = control_flow(graph)
     counts = (phases >= 0) & ~graph.replicable & ~np.array([op in _FREE for op in graph.op_types], bool)
     waits, awaited = counts & ~flow.in_loop, counts & flow.always_ends
     begins, ends = _loops_as_one(graph, op_device, phases, flow.loop)
@@ -107,13 +107,16 @@ def _loops_as_one(graph: OpGraph, op_device: IntArray, phases: IntArray, loop: I
     return begins, ends
 
 
-def _check_acyclic(graph: OpGraph, phases: IntArray, borders: Sequence[_Border], devices: Sequence[str]) -> None:
-    """Raises if a border waits for itself, be it by a later turn of a loop."""
+def _check_acyclic(
+    graph: OpGraph, phases: IntArray, borders: Sequence[_Border], devices: Sequence[str], idle: BoolArray
+) -> None:
+    """Raises if a border waits for itself, be it by a later turn of a loop; `idle` [V] ops wait for nothing."""
+    read = ~idle[graph.edge_dst]
     joint = graph.num_ops + np.arange(len(borders))
     chained = [i for i, (a, b) in enumerate(pairwise(borders)) if a.device == b.device]
-    src = np.concatenate([graph.edge_src, joint[chained], *(b.last for b in borders)])
+    src = np.concatenate([graph.edge_src[read], joint[chained], *(b.last for b in borders)])
     src = np.concatenate([src, *(np.full(len(b.first), joint[i]) for i, b in enumerate(borders))])
-    dst = np.concatenate([graph.edge_dst, joint[chained] + 1])
+    dst = np.concatenate([graph.edge_dst[read], joint[chained] + 1])
     dst = np.concatenate([dst, *(np.full(len(b.last), joint[i]) for i, b in enumerate(borders))])
     dst = np.concatenate([dst, *(b.first for b in borders)])
     size = graph.num_ops + len(borders)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError, near_names
 from tfplace.execution.actual import nodes_by_device
-from tfplace.execution.graph import DeviceGraph
+from tfplace.execution.graph import Constants, DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
@@ -37,8 +37,7 @@ class SessionProgram:
         self._graph = tf.Graph()
         with self._graph.as_default():
             tf.import_graph_def(origin.graph_def, name="")
-        replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
-        self._devices = DeviceGraph(self._graph, graph.op_names, replicable)
+        self._devices = DeviceGraph(self._graph, graph.op_names, Constants.of(graph))
         self._state = SessionState(self._graph, list(graph.op_names))
         self._results = origin.outputs or tuple(_values(self._graph, origin.fetches))
         self._session: Any = None

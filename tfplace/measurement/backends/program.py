@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
-from tfplace.execution.graph import DeviceGraph
+from tfplace.execution.graph import Constants, DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction.file_source import program_origin
@@ -62,10 +62,9 @@ class StepGraph:
         with self.tf_graph.as_default():
             tf.import_graph_def(self._graph_def, name="")
         self._state = SessionState(self.tf_graph, [node.name for node in self._graph_def.node if node.name != STEP_OP])
-        # an argument that may be copied would be a constant; here it is a variable
-        may_copy = {n for n, c in zip(self.graph.op_names, self.graph.replicable.tolist(), strict=True) if c}
         ops = [*self.graph.op_names, *self._fed.values()]
-        self._devices = DeviceGraph(self.tf_graph, ops, sorted(may_copy - set(self._fed)))
+        # an argument that may be copied would be a constant; here it is a variable
+        self._devices = DeviceGraph(self.tf_graph, ops, Constants.of(self.graph, without=self._fed))
 
     def _first_values(self) -> dict[str, Any]:
         """Values of the source's variables by op."""
