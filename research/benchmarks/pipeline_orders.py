@@ -10,7 +10,7 @@ Memory is the most that a step's ops hold at a time on a worker, beside weights 
 the median of what TensorFlow's tracer records of its allocators. Tensors that a worker receives are not among them.
 
     python -m research.benchmarks.pipeline_orders                        # some ten minutes
-    python -m research.benchmarks.pipeline_orders --page=docs/slices.md
+    python -m research.benchmarks.pipeline_orders --page=docs/fidelity.md
     python -m research.benchmarks.pipeline_orders --quick --out=FILE     # some two minutes
 
 The machine should do nothing else meanwhile, and have two cores.
@@ -33,7 +33,7 @@ from tfplace.comparison.tables import table
 from tfplace.core.placement import FREE
 from tfplace.version import versions
 
-LAYERS, WIDTH, BATCH, CLASSES = 8, 512, 1024, 10
+LAYERS, WIDTH, BATCH, CLASSES = 8, 768, 2048, 10
 SLICES = (4, 8)
 ORDERS = (FREE, "gpipe", "1f1b")
 ONE, STAGES = "one worker", "2 stages, unsplit"
