@@ -6,13 +6,14 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.slices import PER_SLICE
+from tfplace.core.slices import AUTO, PER_SLICE, checked_slices
 from tfplace.core.stepcost import MEASURED, SIMULATED, StepCost
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
@@ -57,6 +58,14 @@ def place(
       MissingExtraError: a package that the placer or TensorBoard needs is not installed; says how to install it.
     """
     asked = SearchOptions.of("tfplace.place", {"topology": topology, **options}).check()
+    if asked.slices == AUTO:
+        from tfplace.search.over_slices import place_over_slices
+
+        return place_over_slices(
+            lambda k: _asked_problem(source, batch, replace(asked, slices=k)),
+            lambda problem, options: place_problem(problem, options, batch),
+            asked,
+        )
     problem = _asked_problem(source, batch, asked)
     return place_problem(problem, asked, batch)
 
@@ -70,7 +79,7 @@ def _asked_problem(source: Any, batch: Any, asked: ProblemOptions) -> Problem:
         asked.constraints,
         asked.max_memory,
         profile=asked.profile,
-        slices=asked.slices,
+        slices=checked_slices(asked.slices),
         batch_norm=asked.batch_norm,
     )
 

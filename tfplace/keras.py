@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
+from tfplace.core.problem import Problem
+from tfplace.core.slices import AUTO, checked_slices
 from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError
 from tfplace.option_fields import described
@@ -229,22 +231,27 @@ class PlacementCallback(_Hooks):
             return self._placed
         self._placed, self._key = None, key
         self._others.clear()
-        self.graph = self._read(spec, data)
-        self.placement = self._decide(self.graph) if self._given is None else self._fit_given(data)
+        if self._slices == AUTO and self._given is None:
+            self.placement = self._decide_slices(spec, data)
+            assert self.placement.problem is not None  # it was placed here
+            self.graph = self.placement.problem.graph
+        else:
+            self.graph = self._read(spec, data, self._slices)
+            self.placement = self._decide(self.graph) if self._given is None else self._fit_given(data)
         self._say(self.placement.summary())
         if (shared := shared_line(self.placement, self._devices)) != shared_line(self.placement):
             self._say(shared)  # devices that only the mapping makes one
         self._placed = apply_placement(self.graph, self.placement, devices=self._devices)
         return self._placed
 
-    def _read(self, spec: Any, data: Any) -> OpGraph:
+    def _read(self, spec: Any, data: Any, slices: int | str | Sequence[int] | None) -> OpGraph:
         """The training step as traced from `spec`, its sizes those of the batch `data`; split, if that is wanted."""
         from tfplace.execution.keras_model import shapes_of
         from tfplace.extraction.function import graph_from_function
         from tfplace.extraction.keras_model import trace_keras_step
 
-        if self._slices is not None:
-            return self._split(data, self._slices)
+        if (wanted := checked_slices(slices)) is not None:
+            return self._split(data, wanted)
         name = self.model.name
         concrete = trace_keras_step(self.model, spec, training=True)
         description = f"Keras model {name!r}, training step"
@@ -301,6 +308,24 @@ class PlacementCallback(_Hooks):
 
         return place(graph, **self._options.given())
 
+    def _decide_slices(self, spec: Any, data: Any) -> Placement:
+        """The best placement of all numbers of slices that are tried."""
+        from tfplace.api import place_problem
+        from tfplace.extraction.batch import as_specs
+        from tfplace.search.over_slices import place_over_slices
+        from tfplace.sources import problem_of
+        from tfplace.transforms.batch_specs import batch_size
+        from tfplace.transforms.split import slice_sizes
+
+        asked = self._options.check()
+
+        def read(k: int | None) -> Problem:
+            slices = None if k is None else slice_sizes(k, batch_size(as_specs(data)))  # refuses more than there are
+            graph = self._read(spec, data, slices)
+            return problem_of(graph, asked.topology, None, asked.constraints, asked.max_memory, profile=asked.profile)
+
+        return place_over_slices(read, place_problem, asked)
+
     def _fit_given(self, data: Any) -> Placement:
         """The user's placement, with `graph` read the way that it was made for.
 
@@ -314,7 +339,7 @@ class PlacementCallback(_Hooks):
         self._fixed = False
         if self.graph.fingerprint != self._given.graph_fingerprint:
             # `tfplace.extract(model, (x, y))` reads the step for batches of exactly that shape.
-            self.graph = self._read(as_specs(data), data)
+            self.graph = self._read(as_specs(data), data, self._slices)
             self._fixed = True
         return Placement.load(self._given, graph=self.graph)
 

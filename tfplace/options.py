@@ -18,7 +18,7 @@ from tfplace.core.engine import Controllers
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
-from tfplace.core.slices import BATCH_NORMS, PER_SLICE
+from tfplace.core.slices import AUTO, BATCH_NORMS, PER_SLICE
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, THROUGHPUT
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
@@ -55,8 +55,10 @@ def _digest(options: SearchOptions) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_slices(flag: str, text: str) -> int | tuple[int, ...]:
-    """How many slices, or the examples of each."""
+def _read_slices(flag: str, text: str) -> int | str | tuple[int, ...]:
+    """How many slices, or the examples of each, or AUTO."""
+    if text == AUTO:
+        return text
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
         raise InputError(f"{flag}={text}", f"{flag}=NUMBER, or the examples of each slice such as {flag}=12,12,4,4")
@@ -69,12 +71,13 @@ class SplitOptions(Options):
 
     title: ClassVar[str] = "Model"
 
-    slices: int | Sequence[int] | None = option(
+    slices: int | str | Sequence[int] | None = option(
         None,
-        "Split the batch into so many slices, or into slices of so many examples each, whose ops are placed one by one",
+        "Split the batch into so many slices, or into slices of so many examples each, and place their ops one by one; "
+        "`place` takes auto, too: as many as are best",
         unset="none",
         page="slices.md",
-        form="NUMBER|EXAMPLES,...",
+        form="NUMBER|EXAMPLES,...|auto",
         read=_read_slices,
         recorded=lambda options: list(options.slices) if isinstance(options.slices, tuple) else options.slices,
     )
@@ -189,7 +192,7 @@ class SearchOptions(ProblemOptions):
     baselines: Sequence[str] | None = option(
         None,
         "Placers to report beside the result",
-        unset=f"{', '.join(BASELINES)}; for a split step {', '.join(OF_SLICES)}, too",
+        unset=f"{', '.join(BASELINES)}; for a split step {', '.join(OF_SLICES)} and MirroredStrategy, too",
         kind=tuple,
         form="NAME,NAME",
         recorded=False,

@@ -111,7 +111,7 @@ def _again(search: Search, facts: Facts, run: Run, shorter: list[Run]) -> Placem
         return f"{run.placer} could not be run again: {now.trouble.rstrip('.')}"
     if now.step_s is None:
         return f"{run.placer}, run again with seed {run.seed}, found nothing that fits"
-    baselines = baseline_costs(search.problem, BASELINES, 0, search.evaluator)
+    baselines = baseline_costs(search.problem, 0, search.evaluator, BASELINES)
     note = f"{_compared(run, now.step_s, search.budget)}; {_rank(shorter)}"
     return found_placement(search, facts, run.placer, run.seed, baselines=baselines, notes=(note,))
 

@@ -30,7 +30,9 @@ def test_extract_splits_and_says_so(tmp_path, capfd):
     assert [line for line in said if "slices of" in line] == [str(halves.slices)]
     assert str(halves.slices).startswith("2 slices of 3 examples: ")
     assert one.fingerprint == whole.fingerprint and one.slices is None
-    assert {*halves.base_names} == {*whole.op_names} and [*halves.layers] == [*whole.layers]
+    left_out = {*whole.op_names} - {*halves.base_names}  # a variable is read once
+    assert all("Read" in name for name in left_out) and {*halves.base_names} < {*whole.op_names}
+    assert [*halves.layers] == [*whole.layers]
 
 
 def test_a_split_graph_is_placed_with_rules_for_all_copies_of_a_layer(split, capfd):

@@ -47,6 +47,19 @@ def test_fit_is_the_same_also_where_the_last_batch_is_smaller(package, slices):
     assert devices_of(split) == {"CPU:0"}  # everything is back
 
 
+def test_as_many_slices_as_are_best_are_found_in_fit():
+    plain, split = make_model("keras"), make_model("keras")
+    call = sliced("auto", placer="auto", budget="60 evaluations")
+    assert_same(fit(plain), fit(split, call))
+    assert_same_weights(plain, split)
+    assert call.placement.check_graph(call.graph) is None
+
+
+def test_a_placement_made_before_has_a_number_of_slices(tmp_path):
+    with pytest.raises(InputError):
+        callback(slices="auto", placement=tmp_path / "placement.json")
+
+
 def test_a_batch_with_fewer_examples_than_slices_has_as_many_as_examples():
     plain, split, call = make_model("keras"), make_model("keras"), sliced(4)
     assert_same(fit(plain), fit(split, call))  # 22 examples in batches of 4: the last one has 2

@@ -152,6 +152,11 @@ def test_an_input_without_the_batch_names_itself_and_the_way_out():
     assert "{1: None}" in error.hint
 
 
+def test_an_input_of_a_dictionary_is_called_by_its_key():
+    named = tf.function(lambda given: tf.reduce_sum(given["x"]) * given["scale"])
+    assert "input 0 ('scale')" in refused(named, ({"x": X, "scale": np.array(2.0)},), 2, batch_axis={1: 0}).received
+
+
 def test_a_scalar_input_is_refused_unless_all_slices_get_it():
     scaled = tf.function(lambda x, a: tf.reduce_sum(x) * a)
     assert "input 1" in refused(scaled, (X, np.array(2.0)), 2).received

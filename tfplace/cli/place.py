@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +19,7 @@ from tfplace.cli.problem import checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
+from tfplace.core.slices import AUTO
 from tfplace.core.stepcost import SIMULATED
 from tfplace.core.timeline import Timeline
 from tfplace.errors import TfplaceError
@@ -61,8 +62,15 @@ def place_command(flags: PlaceFlags) -> None:
     try:
         # Models print what they like while they are built; stdout is for the result.
         with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
-            problem, batch = read_problem(flags, stages, gpus=flags.topology is None or flags.measures_here)
-            _search(flags, stages, problem, result, batch=batch, out=out)
+            gpus = flags.topology is None or flags.measures_here
+            if flags.slices == AUTO:
+                _search_slices(flags, stages, result, gpus=gpus)
+                _save(result, out)
+                if out is not None and result.placement is not None:
+                    _write(stages, result.placement, [], out, result.files)
+            else:
+                problem, batch = read_problem(flags, stages, gpus=gpus)
+                _search(flags, stages, problem, result, batch=batch, out=out)
     except KeyboardInterrupt as stop:
         if result.placement is None:
             raise
@@ -106,13 +114,33 @@ def _search(
         with blaming(flags.placer):
             wanted = flags.narrowed(SearchOptions, evaluator=judge, progress=stages.search)
             placement = result.placement = place_problem(problem, wanted)
-        if out is not None:
-            with writing(out / "placement.json"):
-                placement.save(out / "placement.json")
-            result.files["placement"] = str(out / "placement.json")
+        _save(result, out)
         traced = _measured(stages, cast("MeasuredEvaluator", judge), placement, out) if flags.measures else []
     if out is not None:
         _write(stages, placement, traced, out, result.files)
+
+
+def _search_slices(flags: PlaceFlags, stages: Stages, result: _Result, *, gpus: bool) -> None:
+    """Finds the placement in as many slices as are best."""
+    from tfplace.api import place_problem
+    from tfplace.search.over_slices import place_over_slices
+
+    def read(k: int | None) -> Problem:
+        stages.stage("the whole step" if k is None else f"{k} slices")
+        problem, _ = read_problem(replace(flags, slices=k), stages, gpus=gpus)
+        stages.stage("searching")
+        return problem
+
+    with blaming(flags.placer):
+        wanted = flags.narrowed(SearchOptions, evaluator=SIMULATED, progress=stages.search)
+        result.placement = place_over_slices(read, place_problem, wanted)
+
+
+def _save(result: _Result, out: Path | None) -> None:
+    if out is not None and result.placement is not None:
+        with writing(out / "placement.json"):
+            result.placement.save(out / "placement.json")
+        result.files["placement"] = str(out / "placement.json")
 
 
 def _measured(stages: Stages, measured: MeasuredEvaluator, placement: Placement, out: Path | None) -> list[Timeline]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tfplace.cli.flags import ReadFlags
 from tfplace.cli.source import Source
 from tfplace.core.graph import OpGraph
+from tfplace.core.slices import checked_slices
 
 
 def read_graph(built: Source, flags: ReadFlags, tell: Callable[[str], None]) -> OpGraph:
@@ -38,7 +39,7 @@ def read_graph(built: Source, flags: ReadFlags, tell: Callable[[str], None]) -> 
     return extract(
         built.source,
         built.batch,
-        slices=flags.slices,
+        slices=checked_slices(flags.slices),
         batch_norm=flags.batch_norm,
         training=training,
         fetches=fetches,

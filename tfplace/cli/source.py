@@ -96,7 +96,7 @@ def _refuse_keras_file(path: Path) -> None:
         )
 
 
-def refuse_slices(model: str, slices: int | Sequence[int] | None) -> None:
+def refuse_slices(model: str, slices: int | str | Sequence[int] | None) -> None:
     """Says that files have the sizes of one batch.
 
     Args:

@@ -22,7 +22,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, StepCost
 from tfplace.errors import InputError, PlacementError
 from tfplace.files import alone_in, write_whole, writing
-from tfplace.options import BASELINES, OF_SLICES, CompareOptions
+from tfplace.options import OF_SLICES, CompareOptions
 from tfplace.registry import OBJECTIVES, PLACERS, SERVICES
 from tfplace.report.facts import Wording, wording
 from tfplace.search.budget import Budget
@@ -265,7 +265,7 @@ class _Kept:
 
     @functools.cached_property
     def _baselines(self) -> Mapping[str, StepCost]:
-        return baseline_costs(self._problem, BASELINES, 0, self.evaluator())
+        return baseline_costs(self._problem, 0, self.evaluator())
 
     def has(self, placer: str, seed: int) -> bool:
         """Whether there is a run that stands of the placer as it is now."""

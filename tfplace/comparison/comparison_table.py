@@ -16,8 +16,10 @@ from tfplace.comparison.case_results import seeds_text, times, troubles
 from tfplace.comparison.comparison import Comparison
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.formatting import format_seconds
+from tfplace.report.facts import misfit
 from tfplace.report.html import STYLE, table
 from tfplace.report.summary import plain_text
+from tfplace.search.mirrored import MIRRORED
 
 
 def comparison_tables(comparison: Comparison) -> RenderableType:
@@ -72,7 +74,16 @@ def _head(comparison: Comparison) -> tuple[str, ...]:
 
 def _notes(comparison: Comparison) -> list[str]:
     stopped = [] if comparison.whole else ["stopped before everything was run"]
-    return troubles(comparison.results) + stopped
+    return _mirrored(comparison) + troubles(comparison.results) + stopped
+
+
+def _mirrored(comparison: Comparison) -> list[str]:
+    """What a split step would take under MirroredStrategy, which is no placer."""
+    best = comparison.best
+    cost = None if best is None else best.baselines.get(MIRRORED)
+    if best is None or cost is None:
+        return []
+    return [f"{MIRRORED} (MirroredStrategy): {misfit(cost, best.device_names) or format_seconds(cost.step_s)}"]
 
 
 def _lines(comparison: Comparison) -> Iterable[tuple[str, ...]]:

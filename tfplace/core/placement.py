@@ -28,6 +28,9 @@ _OF_ANOTHER = (
     "loaded for; tfplace.simulate(problem, placement) tells them anew"
 )
 
+UNSPLIT = ", unsplit"
+"""How the names of baselines end that are of the whole step, where the placement is of one in slices."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Placement:

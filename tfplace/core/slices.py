@@ -12,6 +12,8 @@ from tfplace.errors import GraphError, SplitError
 
 PER_SLICE = "per_slice"
 SYNCHRONIZED = "synchronized"
+AUTO = "auto"
+"""As many slices as are best."""
 BATCH_NORMS = (PER_SLICE, SYNCHRONIZED)
 """Over what a layer that normalizes by statistics takes them: each slice, or the batch."""
 
@@ -95,7 +97,7 @@ class Slices:
         return f"{len(self.sizes)} slice{'s' if len(self.sizes) > 1 else ''} of {each}: {self.verdict}"
 
 
-def checked_slices(slices: int | Sequence[int] | None) -> int | tuple[int, ...] | None:
+def checked_slices(slices: int | str | Sequence[int] | None) -> int | tuple[int, ...] | None:
     """How a batch is to be split, as Python's own numbers: how many slices, or examples of each.
 
     Args:

@@ -11,7 +11,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.core.slices import Slices
 from tfplace.errors import InputError
-from tfplace.group.slots import readers_of, slots_of
+from tfplace.group.owners import weights_of_ops
 from tfplace.local_search.devices import compute_devices, settle
 
 _LOOKUPS = frozenset({"Gather", "GatherNd", "GatherV2"})
@@ -51,20 +51,21 @@ class DataParallel(Placer):
                 "a step in slices",
                 "Say slices=K (--slices=K).",
             )
-        placements = [_placed(problem, slices, home) for home in _homes(problem)]
-        return min(placements, key=context.key)
+        return min(by_slice(problem, slices, slice_devices(problem, slices)), key=context.key)
 
 
-def _homes(problem: Problem) -> list[int]:
-    """Devices where inputs may begin: the host, and the first device that computes."""
+def by_slice(problem: Problem, slices: Slices, slice_device: IntArray) -> list[IntArray]:
+    """Placements [U] with slice k on device `slice_device[k]`: inputs on the host, if there is one, or on the first."""
     compute = compute_devices(problem)
     host = [d for d in range(problem.num_devices) if d not in compute]
-    return [*host[:1], int(compute[0])]
+    return [_placed(problem, slices, slice_device, home) for home in (*host[:1], int(compute[0]))]
 
 
-def _placed(problem: Problem, slices: Slices, home: int) -> IntArray:
-    device = np.where(slices.slice_of >= 0, _slice_devices(problem, slices)[slices.slice_of], -1)
-    owner = _owned(problem, _owners(problem, np.unique(device[device >= 0])))
+def _placed(problem: Problem, slices: Slices, slice_device: IntArray, home: int) -> IntArray:
+    device = np.where(slices.slice_of >= 0, slice_device[slices.slice_of], -1)
+    weight_of = weights_of_ops(problem.graph)
+    owners = _owners(problem, weight_of, np.unique(device[device >= 0]))
+    owner = np.array([owners.get(weight, -1) for weight in weight_of.tolist()], np.int32)
     device = np.where(owner >= 0, owner, device)
     for lookup, table in _lookups(problem.graph, slices):
         device[lookup] = device[table] if device[table] >= 0 else home
@@ -97,8 +98,8 @@ def _lookups(graph: OpGraph, slices: Slices) -> list[tuple[int, int]]:
     return found
 
 
-def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
-    """[K] a device for each slice."""
+def slice_devices(problem: Problem, slices: Slices) -> IntArray:
+    """[K] a device for each slice, the largest slices first, each where it ends first."""
     devices = compute_devices(problem)
     seconds = problem.costs.compute_s[:, devices]
     own = [seconds[(slices.slice_of == k) & ~problem.graph.replicable].sum(axis=0) for k in range(len(slices.sizes))]
@@ -111,13 +112,13 @@ def _slice_devices(problem: Problem, slices: Slices) -> IntArray:
     return out
 
 
-def _owners(problem: Problem, devices: IntArray) -> dict[int, int]:
-    """Handle op -> owner of its variable; variables of one weight and its slots have one owner."""
-    graph = problem.graph
-    slots = slots_of(graph)
+def _owners(problem: Problem, weight_of: IntArray, devices: IntArray) -> dict[int, int]:
+    """Variable -> its owner, with all that goes with it; of those that stand once."""
     size: dict[int, int] = {}
-    for variable in graph.variables:
-        weight = slots.get(variable.op, variable.op)
+    for variable in problem.graph.variables:
+        weight = int(weight_of[variable.op])
+        if weight < 0:
+            continue
         size[weight] = size.get(weight, 0) + variable.size_bytes
     held: LongArray = np.zeros(len(devices), np.int64)
     room = problem.memory_limit[devices]
@@ -128,46 +129,4 @@ def _owners(problem: Problem, devices: IntArray) -> dict[int, int]:
         best = int(among[np.argmin(held[among])])
         held[best] += size[weight]
         chosen[weight] = int(devices[best])
-    return {variable.op: chosen[slots.get(variable.op, variable.op)] for variable in graph.variables}
-
-
-def _owned(problem: Problem, owners: dict[int, int]) -> IntArray:
-    """[V] the owner of each op that stands once and of which a variable is made, or that is made of one; -1 of others.
-
-    Of an op that several owners read it is the one that is given most bytes; of one that reads what several have, the
-    one that gives most.
-    """
-    graph, slices = problem.graph, problem.graph.slices
-    assert slices is not None
-    out = np.full(graph.num_ops, -1, np.int32)
-    by_bond = {int(graph.resource[op]): device for op, device in owners.items() if graph.resource[op] >= 0}
-    for v, bond in enumerate(graph.resource.tolist()):
-        if bond in by_bond:
-            out[v] = by_bond[bond]
-    for op, device in owners.items():
-        out[op] = device
-    once = slices.slice_of < 0
-    readers = readers_of(graph)
-    size = np.zeros(graph.num_ops, np.int64)
-    np.add.at(size, graph.tensor_op, graph.tensor_bytes)
-    for v in range(graph.num_ops - 1, -1, -1):
-        if out[v] >= 0 or not once[v]:
-            continue
-        given: dict[int, int] = {}
-        for reader in readers[v]:
-            if out[reader] >= 0 and once[reader]:
-                device = int(out[reader])
-                given[device] = given.get(device, 0) + int(size[reader]) + 1
-        if given:
-            out[v] = max(given, key=lambda device: (given[device], -device))
-    for v in range(graph.num_ops):
-        if out[v] >= 0 or not once[v]:
-            continue
-        taken: dict[int, int] = {}
-        for tensor in graph.inputs[v]:
-            maker = int(graph.tensor_op[tensor])
-            if out[maker] >= 0:
-                taken[int(out[maker])] = taken.get(int(out[maker]), 0) + int(graph.tensor_bytes[tensor]) + 1
-        if taken:
-            out[v] = max(taken, key=lambda device: (taken[device], -device))
-    return out
+    return chosen

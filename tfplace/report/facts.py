@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.device import processor_of
-from tfplace.core.placement import Placement
+from tfplace.core.placement import UNSPLIT, Placement
 from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, StepCost
 from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.layer_facts import layer_facts
@@ -214,7 +214,7 @@ def verdict(placement: Placement) -> str:
             faster = _times(_ratio(placement.cost, fastest))
             return f"no single device fits; take {other}: {faster} faster than this placement"
         return "no single device fits; this placement does"
-    name, cost = best[0].removeprefix("single "), best[1]
+    name, cost = best[0].removeprefix("single ").removesuffix(UNSPLIT), best[1]
     if all(_ratio(beaten, fastest) > 1 + _same(beaten, fastest) for beaten in (placement.cost, cost)):
         return (
             f"take {other}: {_times(_ratio(placement.cost, fastest))} faster than this placement, "
@@ -234,6 +234,8 @@ def _alone(placement: Placement) -> str:
     slices = None if placement.problem is None else placement.problem.graph.slices
     if slices is None:
         return "the best single device"
+    if any(name.endswith(UNSPLIT) for name in placement.baselines):
+        return "the whole step on the best single device"
     return f"all {len(slices.sizes)} slices on the best single device"
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tfplace.core.constraints import Constraints
 from tfplace.core.placement import Placement
-from tfplace.core.slices import BATCH_NORMS, checked_slices
+from tfplace.core.slices import AUTO, BATCH_NORMS, checked_slices
 from tfplace.core.stepcost import SIMULATED
 from tfplace.core.topology import Topology
 from tfplace.cost.profile import Profile
@@ -38,6 +38,7 @@ def checked_search(options: SearchOptions) -> SearchOptions:
       MissingExtraError: a package that the placer or TensorBoard needs is not installed.
     """
     options = _checked_problem(options)
+    _check_slices(options)
     _check_placer(options.placer)
     _check_names(options, "baselines")
     _check_evaluator(options)
@@ -70,11 +71,13 @@ def checked_comparison(options: CompareOptions) -> CompareOptions:
 
 
 def checked_split(options: _Splitting) -> _Splitting:
-    """The same options, with slices as Python's own numbers; None for a batch that stays whole.
+    """The same options, with slices as Python's own numbers; None for a batch that stays whole, AUTO for a search.
 
     Raises:
       InputError: an option is wrong.
     """
+    if options.slices == AUTO and isinstance(options, SearchOptions):
+        return replace(options)
     _parsed(options, "slices", checked_slices)
     if options.batch_norm not in BATCH_NORMS:
         raise InputError(options.spelled("batch_norm"), " or ".join(map(repr, BATCH_NORMS)))
@@ -125,6 +128,23 @@ def _groups(options: ProblemOptions) -> int | None:
     groups = GROUPS if options.groups is None else _whole(options, "groups", 1)
     check_grouper(options.grouper, groups)
     return groups
+
+
+def _check_slices(options: SearchOptions) -> None:
+    """Refuses what is of one number of slices, where that is not known yet."""
+    if options.slices != AUTO:
+        return
+    for name in ("run_dir", "init", "placement"):  # the last is of `FitOptions`
+        if getattr(options, name, None) is not None:
+            raise InputError(
+                f"{options.spelled(name)} with {options.spelled('slices')}", "a number of slices, or neither"
+            )
+    if options.evaluator != SIMULATED:
+        raise InputError(
+            f"{options.spelled('evaluator')} with {options.spelled('slices')}",
+            f"the evaluator {SIMULATED!r}, or a number of slices",
+            "Find the number by simulation, then measure placements with that.",
+        )
 
 
 def _check_placer(name: str) -> None:

@@ -25,6 +25,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.capabilities import check_controllers
 from tfplace.search.grouped import OnGroups
 from tfplace.search.impossible import check_possible
+from tfplace.search.mirrored import MIRRORED, mirrored_cost
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import CANNOT_GO_ON, Search
@@ -37,6 +38,8 @@ from tfplace.version import versions
 
 _HELPERS: dict[type, str] = {WorkersError: "controllers", UnwrittenError: "the run directory"}
 """Who ends a search by an error, if not its evaluator."""
+
+_INTERRUPTED = "interrupted after"
 
 _REMEDIES = (
     "Look at the failure above: it names the device and what TensorFlow said.",
@@ -71,8 +74,7 @@ def search_placement(
     """
     wanted = SearchOptions.of("search_placement", options).check()
     placer, seed, grouper, init = wanted.placer, wanted.seed, wanted.grouper, wanted.init
-    usual = (*OF_SLICES, *BASELINES) if problem.graph.slices is not None else BASELINES
-    names = usual if wanted.baselines is None else tuple(wanted.baselines)
+    names = wanted.baselines
     method: Placer = PLACERS[placer]()
     learned = {name: getattr(wanted, name) for name in ("weights", "fine_tune") if getattr(wanted, name) is not None}
     if learned:
@@ -108,7 +110,7 @@ def search_placement(
                 run.keep_start(run.best.unit_device)
             if run.start is not None:  # what a policy has learned since is from there
                 method.starts = (*starts, run.start)
-        compared = baseline_costs(problem, names, seed, evaluator)
+        compared = baseline_costs(problem, seed, evaluator, names)
         bound_s = _bound_s(problem, evaluator)
         search = Search(problem, limit, seed, progress, evaluator, run=run, logged=logged, controllers=controllers)
         chosen = search.run(method, placer)
@@ -166,6 +168,11 @@ def placement_of(
     )
 
 
+def was_interrupted(placement: Placement) -> bool:
+    """Whether the search that found it was stopped by the user."""
+    return any(note.startswith(_INTERRUPTED) for note in placement.notes)
+
+
 def whole(what: str, number: int, least: int = 0) -> int:
     """A number as Python's own integer, which JSON knows.
 
@@ -203,7 +210,7 @@ def _stopped(search: Search) -> tuple[str, ...]:
     """What there is to say of a search that was interrupted, or of an evaluator or controllers that could not go on."""
     if search.interrupted:
         done = f"{search.evaluations} evaluations, {search.seconds:.1f} seconds"
-        return (f"interrupted after {done}, of a budget of {search.budget}; this is the best until then",)
+        return (f"{_INTERRUPTED} {done}, of a budget of {search.budget}; this is the best until then",)
     if search.broken is None:
         return ()
     why = str(search.broken).rstrip(".")
@@ -236,13 +243,24 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
     return dataclasses.replace(cost, objective=evaluator.objective)
 
 
-def baseline_costs(problem: Problem, names: Sequence[str], seed: int, evaluator: Evaluator) -> Mapping[str, StepCost]:
-    """Costs of every single device and of the named placers, each with one pass of its own.
+def baseline_costs(
+    problem: Problem, seed: int, evaluator: Evaluator, names: Sequence[str] | None = None
+) -> Mapping[str, StepCost]:
+    """Costs of every single device and of placers, each with one pass of its own.
+
+    Args:
+      problem: what is placed.
+      seed: of the placers' random choices.
+      evaluator: tells the costs.
+      names: of placers; by default `BASELINES`, and for a split step `OF_SLICES` and `MirroredStrategy`, if its steps
+        are what the evaluator simulates.
 
     Raises:
       UnknownNameError: no such placer.
     """
-    methods: dict[str, Placer] = {name: PLACERS[name]() for name in names}
+    slices = problem.graph.slices
+    usual = BASELINES if slices is None else (*OF_SLICES, *BASELINES)
+    methods: dict[str, Placer] = {name: PLACERS[name]() for name in (usual if names is None else names)}
     costs = {}
     for d, device in enumerate(problem.topology.device_names):
         alone = single_device(problem, d)
@@ -250,4 +268,6 @@ def baseline_costs(problem: Problem, names: Sequence[str], seed: int, evaluator:
             costs[f"single {device}"] = evaluator(alone)
     for name, method in methods.items():
         costs[name] = evaluator(quickly_placed(problem, method, seed, evaluator))
+    if names is None and slices is not None and len(slices.sizes) > 1 and isinstance(evaluator, Simulator):
+        costs[MIRRORED] = mirrored_cost(problem, evaluator.options)
     return costs

@@ -35,7 +35,7 @@ def resized(specs: Any, old: int, new: int, axes: Axes = 0) -> Any:
     Raises:
       SplitError: an input has no axis of `old` examples where it should; names it.
     """
-    number = -1
+    number, keys = -1, _keys(specs)
 
     def change(spec: Any) -> Any:
         nonlocal number
@@ -45,14 +45,24 @@ def resized(specs: Any, old: int, new: int, axes: Axes = 0) -> Any:
             return spec
         shape = getattr(spec, "shape", None)
         if shape is None or shape.rank is None or axis >= shape.rank or shape[axis] != old:
+            named = f"input {number} ({keys[number]!r})" if keys[number] else f"input {number}"
             raise SplitError(
-                f"input {number} of shape {tuple(shape) if shape is not None and shape.rank is not None else shape}",
+                f"{named} of shape {tuple(shape) if shape is not None and shape.rank is not None else shape}",
                 f"{old} examples along axis {axis}",
                 f"Say batch_axis={{{number}: AXIS}}, or {{{number}: None}} if every slice is to have all of it.",
             )
         return _with_shape(spec, number, [*shape[:axis], new, *shape[axis + 1 :]])
 
     return tf.nest.map_structure(change, specs)
+
+
+def _keys(specs: Any, inside: str = "") -> list[str]:
+    """For each input the key of the dictionary that it is in; empty for those in none."""
+    if isinstance(specs, Mapping):  # TensorFlow flattens dictionaries by their sorted keys
+        return [key for name in sorted(specs) for key in _keys(specs[name], str(name))]
+    if isinstance(specs, tuple | list):
+        return [key for one in specs for key in _keys(one, inside)]
+    return [inside] * len(_leaves(specs))
 
 
 def _check_axes(axes: Any, inputs: int) -> None:

@@ -161,7 +161,7 @@ class Resharding:
         return self._sum(name, u, slot, scaled)
 
     def _sum(self, name: str, u: int, slot: int, parts: Sequence[str]) -> str:
-        """The sum of slices' terms: of large ones one by one, so that no more than two are held, wherever each is added."""
+        """The sum of slices' terms: large ones one by one, so that two are held at most, wherever each is added."""
         dtype, shape, origin = self._dtype(u, slot), self._two.shapes(u, slot)[0], self._nodes.names[u]
         like = TensorProperties(dtype, shape, None)
         if len(parts) < 3 or shape is None or math.prod(shape) * dtype.size < _LARGE:

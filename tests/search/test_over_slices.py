@@ -1,0 +1,97 @@
+"""How many slices are best: what is tried, what is told of it, and what cannot be asked."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfplace
+from tests.placers.test_data_parallel import split_step
+from tfplace.core.placement import UNSPLIT
+from tfplace.errors import InfeasibleError, InputError, SplitError
+from tfplace.options import SearchOptions
+from tfplace.search.over_slices import place_over_slices
+from tfplace.search.place import search_placement
+from tfplace.testing.problems import make_problem, make_topology
+
+WORK_S = 12.0
+"""Seconds of the per-example ops of the whole batch, on any device."""
+
+
+def tried(topology, seconds_of, most=64, placer="auto"):
+    """The answer, and the numbers of slices in the order in which they were read."""
+    numbers = []
+
+    def read(k):
+        numbers.append(k)
+        if (k or 1) > most:
+            raise SplitError(f"{k} slices of a batch of {most}", f"1 to {most} slices")
+        graph = split_step(k or 1, [2**20] * 3)
+        ops = np.array(graph.slices.slice_of) >= 0
+        seconds = np.where(ops, seconds_of(k or 1) / ops.sum(), 1e-6)
+        return make_problem(graph, topology, np.repeat(seconds[:, None], len(topology.devices), axis=1))
+
+    def search(problem, options):
+        return search_placement(problem, **options.given() | {"evaluator": None, "progress": None})
+
+    options = SearchOptions.of("place", {"placer": placer, "budget": "400 evaluations", "baselines": ()}).check()
+    return place_over_slices(read, search, options), numbers
+
+
+def slices_of(placement):
+    return len(placement.problem.graph.slices.sizes)
+
+
+def test_as_many_slices_as_devices_are_tried_and_twice_as_many():
+    placement, numbers = tried(make_topology(3), lambda k: WORK_S)
+    assert numbers == [None, 3, 6] and slices_of(placement) in {3, 6}
+    assert WORK_S / 3 <= placement.cost.step_s < 1.1 * WORK_S / 3
+
+
+def test_the_step_stays_whole_where_slices_take_longer():
+    placement, _ = tried(make_topology(3), lambda k: WORK_S * k**2)
+    assert slices_of(placement) == 1
+    assert not any(name.endswith(UNSPLIT) for name in placement.baselines)
+
+
+def test_what_one_device_takes_is_told_of_the_whole_step():
+    placement, _ = tried(make_topology(3), lambda k: WORK_S * (1.2 if k > 1 else 1.0))
+    assert slices_of(placement) > 1
+    name, cost = placement.best_single
+    assert name.endswith(UNSPLIT) and cost.step_s == pytest.approx(WORK_S, rel=0.01)
+
+
+def test_numbers_that_the_batch_does_not_have_are_passed_over():
+    placement, numbers = tried(make_topology(3), lambda k: WORK_S, most=4)
+    assert numbers == [None, 3, 6] and slices_of(placement) == 3
+
+
+def test_one_device_takes_slices_only_where_the_whole_does_not_fit():
+    assert tried(make_topology(1), lambda k: WORK_S)[1] == [None]
+    with pytest.raises(InfeasibleError):
+        tried(make_topology(1, memory=2**20), lambda k: WORK_S)
+
+
+def test_a_placer_that_takes_no_start_is_run_once_for_each_number():
+    placement, numbers = tried(make_topology(2), lambda k: WORK_S, placer="heft")
+    assert numbers == [None, 2, 4] and placement.cost.feasible
+
+
+def test_a_model_is_placed_in_as_many_slices_as_are_best():
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    batch = np.zeros((8, 64), np.float32), np.zeros((8, 1), np.float32)
+    placement = tfplace.place(model, "2xP100", batch=batch, slices="auto", budget="300 evaluations", progress=False)
+    assert placement.cost.step_s <= min(cost.step_s for cost in placement.baselines.values())
+
+
+@pytest.mark.parametrize("beside", [{"run_dir": "run"}, {"init": "heft"}, {"evaluator": "measured"}])
+def test_what_is_of_one_number_of_slices_is_refused(beside, tmp_path):
+    with pytest.raises(InputError):
+        tfplace.place(None, "2xP100", slices="auto", **beside)
+
+
+def test_a_comparison_and_a_graph_have_one_number_of_slices():
+    with pytest.raises(InputError):
+        tfplace.compare(None, "2xP100", slices="auto")
+    with pytest.raises(SplitError):
+        tfplace.extract(None, slices="auto")
