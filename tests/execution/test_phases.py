@@ -65,12 +65,10 @@ def branching():
     return model_of(keras.layers.Dense(8, name="first"), Branching(name="second"))
 
 
-KINDS = {
-    "dense": (dense, BATCH, ("first", "second")),
-    "loops": (looping, BATCH, ("first", "second")),
-    "branches": (branching, BATCH, ("first", "second")),
-}
-"""What is in the first stage -> model, batch and the layers of that stage."""
+KINDS = {"dense": dense, "loops": looping, "branches": branching}
+"""What is in the first stage -> builder of the model."""
+
+FIRST_STAGE = ("first", "second")
 
 
 def built(kind):
@@ -78,14 +76,14 @@ def built(kind):
     import keras
 
     keras.utils.set_random_seed(0)
-    return KINDS[kind][0]()
+    return KINDS[kind]()
 
 
-def training(model, batch, placement, steps=3):
-    """Losses of some steps under a placement, and the weights after them."""
-    placed = tfplace.apply(tfplace.extract(model, batch, slices=4), placement) if placement else None
+def training(model, placement=None, steps=3):
+    """Losses of some steps, and the weights after them: placed, or of the plain step without a placement."""
+    placed = tfplace.apply(tfplace.extract(model, BATCH, slices=4), placement) if placement else None
     step = placed or tf.function(model.train_step)
-    losses = [float(step(tuple(map(tf.constant, batch)))["loss"]) for _ in range(steps)]
+    losses = [float(step(tuple(map(tf.constant, BATCH)))["loss"]) for _ in range(steps)]
     if placed:
         assert placed.actual().moved == () or all("control flow" in m.reason for m in placed.actual().moved)
         placed.restore()
@@ -202,12 +200,11 @@ def test_arguments_variables_and_copied_constants_do_not_wait():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_has_the_numbers_of_the_whole_batch(kind):
-    _, batch, first_stage = KINDS[kind]
-    losses, weights = training(built(kind), batch, None)
+    losses, weights = training(built(kind))
     for order in ORDERS if kind == "dense" else ORDERS[1:]:
         model = built(kind)
-        graph = tfplace.extract(model, batch, slices=4)
-        found, after = training(model, batch, pipeline(graph, first_stage, order))
+        graph = tfplace.extract(model, BATCH, slices=4)
+        found, after = training(model, pipeline(graph, FIRST_STAGE, order))
         np.testing.assert_allclose(found, losses, rtol=1e-5)
         for a, b in zip(after, weights, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -217,9 +214,8 @@ def test_training_has_the_numbers_of_the_whole_batch(kind):
     ("kind", "order"), [("dense", "gpipe"), ("dense", "1f1b"), ("loops", "1f1b"), ("branches", "1f1b")]
 )
 def test_ops_start_after_the_phases_before_them(kind, order):
-    _, batch, first_stage = KINDS[kind]
-    graph = tfplace.extract(built(kind), batch, slices=4)
-    placement = pipeline(graph, first_stage, order)
+    graph = tfplace.extract(built(kind), BATCH, slices=4)
+    placement = pipeline(graph, FIRST_STAGE, order)
     ran = traced(graph, placement, waits_of(graph, placement))
     for d in range(2):
         numbers = [
@@ -266,7 +262,7 @@ def test_a_placed_model_goes_from_one_order_to_another():
         placed.replace(pipeline(graph, ("first",), order))
         losses.append(float(placed(batch)["loss"]))
         assert placed.actual().moved == ()
-    np.testing.assert_allclose(losses, training(built("dense"), BATCH, None, steps=4)[0], rtol=1e-5)
+    np.testing.assert_allclose(losses, training(built("dense"), steps=4)[0], rtol=1e-5)
 
 
 def test_phases_against_the_graph_are_refused_before_anything_moves():
