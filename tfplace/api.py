@@ -81,6 +81,7 @@ def _asked_problem(source: Any, batch: Any, asked: ProblemOptions) -> Problem:
         profile=asked.profile,
         slices=checked_slices(asked.slices),
         batch_norm=asked.batch_norm,
+        pack=asked.pack,
     )
 
 

@@ -124,7 +124,7 @@ class PlacementCallback(_Hooks):
         self._drawn: Any = None  # what TensorBoard draws of a tf_keras model
         self._key: Any = None  # the specs and shapes `graph` was read with
         self._fixed = False  # whether the graph takes batches of one shape only
-        self._slices, self._batch_norm = asked.slices, asked.batch_norm
+        self._slices, self._batch_norm, self._pack = asked.slices, asked.batch_norm, asked.pack
         self._others: dict[tuple[Any, ...], Placed] = {}  # the split step for batches of other shapes
 
     @property
@@ -271,7 +271,7 @@ class PlacementCallback(_Hooks):
             slices = (examples,) if examples < slices else slice_sizes(slices, examples)
         if len(slices) == 1:
             return extract_source(self.model, data, training=True)
-        return split_source(self.model, data, slices, batch_norm=self._batch_norm, training=True)
+        return split_source(self.model, data, slices, batch_norm=self._batch_norm, pack=self._pack, training=True)
 
     def _for_shapes(self, data: Any) -> Placed:
         """The step for a batch of another shape than the first one's, placed like that."""

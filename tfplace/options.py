@@ -88,6 +88,14 @@ class SplitOptions(Options):
         form="NAME",
         recorded=lambda options: None if options.slices is None else options.batch_norm,
     )
+    pack: bool = option(
+        False,
+        "Send small gradients and variables of a split step packed together, which is faster where messages cost much, "
+        "such as between processes",
+        kind=bool,
+        page="slices.md",
+        recorded=lambda options: None if options.slices is None else options.pack,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

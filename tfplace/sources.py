@@ -30,6 +30,7 @@ def extract(
     slices: int | Sequence[int] | None = None,
     batch_axis: int | Mapping[int, int | None] = 0,
     batch_norm: str = PER_SLICE,
+    pack: bool = False,
     training: bool | None = None,
     fetches: str | tuple[str, ...] | None = None,
     name: str | None = None,
@@ -47,6 +48,7 @@ def extract(
       slices: see `SplitOptions`.
       batch_axis: see `split`.
       batch_norm: see `SplitOptions`.
+      pack: see `SplitOptions`.
       training: Keras models only: the training step (forward, loss, backward, optimizer, metrics) or inference. By
         default training if the model is compiled.
       fetches: of graph files the name or names of the ops the step must run; by default the file's `train_op`
@@ -64,7 +66,14 @@ def extract(
         from tfplace.transforms.split import split_source
 
         return split_source(
-            source, batch, wanted, batch_axis=batch_axis, batch_norm=batch_norm, training=training, name=name
+            source,
+            batch,
+            wanted,
+            batch_axis=batch_axis,
+            batch_norm=batch_norm,
+            pack=pack,
+            training=training,
+            name=name,
         )
     if is_archive(source):
         if not (batch is None and training is None and fetches is None):
@@ -91,6 +100,7 @@ def split(
     *,
     batch_axis: int | Mapping[int, int | None] = 0,
     batch_norm: str = PER_SLICE,
+    pack: bool = False,
     training: bool | None = None,
     name: str | None = None,
 ) -> OpGraph:
@@ -112,6 +122,8 @@ def split(
         batch from 0 on: 0 for inputs that are left out, None for one that every slice gets whole.
       batch_norm: "per_slice": layers that normalize by statistics over the batch take those of each slice, as under
         data parallelism; "synchronized": those of the batch, for which the slices wait for one another.
+      pack: whether small gradients, averages and variables of a dtype are sent together, as one tensor of each slice;
+        faster where a message costs much, such as between processes.
       training: as in `extract`.
       name: as in `extract`.
 
@@ -125,7 +137,14 @@ def split(
       SourceError: the source or the batch cannot be read as a graph.
     """
     return extract(
-        source, batch, slices=slices, batch_axis=batch_axis, batch_norm=batch_norm, training=training, name=name
+        source,
+        batch,
+        slices=slices,
+        batch_axis=batch_axis,
+        batch_norm=batch_norm,
+        pack=pack,
+        training=training,
+        name=name,
     )
 
 
@@ -223,6 +242,7 @@ def problem_of(
     profile: Profile | str | Path | None = None,
     slices: int | Sequence[int] | None = None,
     batch_norm: str = PER_SLICE,
+    pack: bool = False,
 ) -> Problem:
     """What is placed; see `tfplace.place`."""
     from tfplace.group.dnn_partitioning import is_workload, load_workload
@@ -237,12 +257,17 @@ def problem_of(
         given = {"topology": topology, "batch": batch, "constraints": constraints, "max_memory": max_memory}
         _nothing_beside(**given, profile=profile, slices=checked_slices(slices))
         return source
-    graph = graph_of(source, batch, slices=slices, batch_norm=batch_norm)
+    graph = graph_of(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
     return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile)
 
 
 def graph_of(
-    source: Any, batch: Any, *, slices: int | Sequence[int] | None = None, batch_norm: str = PER_SLICE
+    source: Any,
+    batch: Any,
+    *,
+    slices: int | Sequence[int] | None = None,
+    batch_norm: str = PER_SLICE,
+    pack: bool = False,
 ) -> OpGraph:
     """An extracted graph as it is, anything else read.
 
@@ -250,7 +275,7 @@ def graph_of(
       InputError: a batch for a graph, whose sizes are those of the batch it was read with.
     """
     if not isinstance(source, OpGraph):
-        return extract(source, batch, slices=slices, batch_norm=batch_norm)
+        return extract(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
     if batch is not None:
         raise InputError("a batch beside a graph", "none: it has the sizes of the batch it was extracted with")
     return source

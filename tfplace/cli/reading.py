@@ -41,6 +41,7 @@ def read_graph(built: Source, flags: ReadFlags, tell: Callable[[str], None]) -> 
         built.batch,
         slices=checked_slices(flags.slices),
         batch_norm=flags.batch_norm,
+        pack=flags.pack,
         training=training,
         fetches=fetches,
     )

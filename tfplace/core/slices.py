@@ -12,6 +12,8 @@ from tfplace.errors import GraphError, SplitError
 
 PER_SLICE = "per_slice"
 SYNCHRONIZED = "synchronized"
+PACKED = "packed_"
+"""How names begin of ops that send small vectors of several variables together."""
 AUTO = "auto"
 """As many slices as are best."""
 BATCH_NORMS = (PER_SLICE, SYNCHRONIZED)

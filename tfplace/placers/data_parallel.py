@@ -9,7 +9,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
-from tfplace.core.slices import Slices
+from tfplace.core.slices import PACKED, Slices
 from tfplace.errors import InputError
 from tfplace.group.owners import weights_of_ops
 from tfplace.local_search.devices import compute_devices, settle
@@ -115,10 +115,12 @@ def slice_devices(problem: Problem, slices: Slices) -> IntArray:
 def _owners(problem: Problem, weight_of: IntArray, devices: IntArray) -> dict[int, int]:
     """Variable -> its owner, with all that goes with it; of those that stand once."""
     size: dict[int, int] = {}
+    packed = _packed(problem.graph, weight_of)
     for variable in problem.graph.variables:
         weight = int(weight_of[variable.op])
         if weight < 0:
             continue
+        weight = packed.get(weight, weight)
         size[weight] = size.get(weight, 0) + variable.size_bytes
     held: LongArray = np.zeros(len(devices), np.int64)
     room = problem.memory_limit[devices]
@@ -129,4 +131,18 @@ def _owners(problem: Problem, weight_of: IntArray, devices: IntArray) -> dict[in
         best = int(among[np.argmin(held[among])])
         held[best] += size[weight]
         chosen[weight] = int(devices[best])
-    return chosen
+    return chosen | {weight: chosen[first] for weight, first in packed.items()}
+
+
+def _packed(graph: OpGraph, weight_of: IntArray) -> dict[int, int]:
+    """Variable that is sent in a pack -> one of those that are, so that all of them have one owner."""
+    assert graph.slices is not None
+    apart = {v for v, name in enumerate(graph.op_names) if name.startswith(PACKED) and graph.op_types[v] == "SplitV"}
+    joins = {v for v, name in enumerate(graph.op_names) if name.startswith(PACKED) and graph.op_types[v] == "ConcatV2"}
+    found: dict[int, None] = {}
+    for src, dst in zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), strict=True):
+        if src in apart and weight_of[dst] >= 0:
+            found[int(weight_of[dst])] = None
+        if dst in joins and weight_of[src] >= 0:
+            found[int(weight_of[src])] = None
+    return dict.fromkeys(found, next(iter(found), -1))

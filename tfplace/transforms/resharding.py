@@ -12,6 +12,7 @@ import tensorflow as tf
 from grappler_bridge.item import TensorProperties
 from tfplace.errors import SplitError
 from tfplace.transforms.graph_writer import GraphWriter
+from tfplace.transforms.packing import Packing
 from tfplace.transforms.propagation import Division
 from tfplace.transforms.sharding.state import Kind, Sharding
 from tfplace.transforms.two_sizes import TwoSizes
@@ -29,6 +30,7 @@ class Resharding:
       sizes: [K] examples of each slice.
       out: where conversions are written.
       once: writes an op of the step for the whole batch and returns its name, where slices alone have it.
+      packing: has small vectors sent together.
     """
 
     def __init__(
@@ -38,9 +40,11 @@ class Resharding:
         sizes: Sequence[int],
         out: GraphWriter,
         once: Callable[[int], str],
+        *,
+        packing: Packing | None = None,
     ) -> None:
         self._two, self._nodes, self._division, self._out = two, two.nodes, division, out
-        self._sizes, self._once = tuple(sizes), once
+        self._sizes, self._once, self._packing = tuple(sizes), once, packing
         self._made: dict[tuple[str, int, int], str] = {}
 
     def copy_name(self, v: int, k: int) -> str:
@@ -76,7 +80,8 @@ class Resharding:
         """
         held = self._division.outputs[u][slot]
         if not self._division.copied[u]:
-            return tensor(self._nodes.names[u], slot)
+            packed = None if k is None or self._packing is None else self._packing.value(u, slot, k)
+            return packed or tensor(self._nodes.names[u], slot)
         if held.is_whole:
             return tensor(self.copy_name(u, k or 0), slot)
         key = ("whole", u, slot)
@@ -162,6 +167,9 @@ class Resharding:
 
     def _sum(self, name: str, u: int, slot: int, parts: Sequence[str]) -> str:
         """The sum of slices' terms: large ones one by one, so that two are held at most, wherever each is added."""
+        packed = None if self._packing is None else self._packing.sum(u, slot, parts)
+        if packed is not None:
+            return packed
         dtype, shape, origin = self._dtype(u, slot), self._two.shapes(u, slot)[0], self._nodes.names[u]
         like = TensorProperties(dtype, shape, None)
         if len(parts) < 3 or shape is None or math.prod(shape) * dtype.size < _LARGE:

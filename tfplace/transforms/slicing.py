@@ -15,6 +15,7 @@ from grappler_bridge.item import TensorProperties
 from tfplace.extraction.nodes import parse_input
 from tfplace.extraction.shapes import Properties
 from tfplace.transforms.graph_writer import GraphWriter
+from tfplace.transforms.packing import Packing
 from tfplace.transforms.propagation import Division
 from tfplace.transforms.resharding import Resharding
 from tfplace.transforms.sharding.draws import COUNTED, STATEFUL, per_count
@@ -55,6 +56,8 @@ def slice_step(
     sizes: Sequence[int],
     output_names: Sequence[str],
     control_outputs: Sequence[str],
+    *,
+    pack: bool = False,
 ) -> SlicedGraph:
     """Copies what slices have, and puts together, adds or divides what is read otherwise than it is held.
 
@@ -64,21 +67,23 @@ def slice_step(
       sizes: [K] examples of each slice.
       output_names: tensor names "op:k" of the step's results.
       control_outputs: names of ops that must run besides.
+      pack: whether small vectors are sent together.
 
     Raises:
       SplitError: something cannot be put together, or depends on the batch size in an unknown way.
     """
-    return _Slicer(two, division, tuple(sizes)).write(output_names, control_outputs)
+    return _Slicer(two, division, tuple(sizes), pack=pack).write(output_names, control_outputs)
 
 
 class _Slicer:
     """The graph as far as it is written."""
 
-    def __init__(self, two: TwoSizes, division: Division, sizes: tuple[int, ...]) -> None:
+    def __init__(self, two: TwoSizes, division: Division, sizes: tuple[int, ...], *, pack: bool) -> None:
         self._two, self._nodes, self._division, self._sizes = two, two.nodes, division, sizes
         self._starts = (0, *itertools.accumulate(sizes))
         self._out = GraphWriter()
-        self._held = Resharding(two, division, sizes, self._out, self._once)
+        self._packing = Packing(two, division, len(sizes), self._out) if pack else None
+        self._held = Resharding(two, division, sizes, self._out, self._once, packing=self._packing)
         self._gathered: dict[str, None] = {}
         self._draws: dict[str, None] = {}
 
@@ -91,6 +96,8 @@ class _Slicer:
                 self._once(v)
         results = [parse_input(name) for name in output_names]
         read = [self._held.whole(self._nodes.index[op], slot) for op, slot in results]
+        if self._packing is not None:
+            self._packing.finish()
         return SlicedGraph(
             self._out.graph_def,
             tuple(text if ":" in text else f"{text}:0" for text in read),

@@ -43,6 +43,7 @@ def split_source(
     *,
     batch_axis: Axes = 0,
     batch_norm: str = PER_SLICE,
+    pack: bool = False,
     training: bool | None = None,
     name: str | None = None,
 ) -> OpGraph:
@@ -51,7 +52,7 @@ def split_source(
         raise InputError(f"batch_norm={batch_norm!r}", " or ".join(map(repr, BATCH_NORMS)))
     step = step_of(source, batch, training=training, name=name)
     with _without_collections():
-        return _split(step, slices, batch_axis, batch_norm)
+        return _split(step, slices, batch_axis, batch_norm, pack=pack)
 
 
 @contextlib.contextmanager
@@ -66,7 +67,7 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _split(step: Step, slices: int | Sequence[int], batch_axis: Axes, batch_norm: str) -> OpGraph:
+def _split(step: Step, slices: int | Sequence[int], batch_axis: Axes, batch_norm: str, *, pack: bool) -> OpGraph:
     specs = as_specs(step.arguments, float_dtype=step.float_dtype)
     examples = batch_size(specs, batch_axis)
     sizes = slice_sizes(slices, examples)
@@ -76,7 +77,7 @@ def _split(step: Step, slices: int | Sequence[int], batch_axis: Axes, batch_norm
     if not any(two.varying(two.nodes.index[op], 0)[0] for op in argument_ops(whole)):
         raise SplitError(f"{step.description}, of which no input depends on the batch size", "a step over a batch")
     division, scopes = _divided(two, batch_norm, whole)
-    sliced = slice_step(two, division, sizes, whole.output_names, whole.control_outputs)
+    sliced = slice_step(two, division, sizes, whole.output_names, whole.control_outputs, pack=pack)
     origin = FunctionOrigin(
         _flat(whole, sliced), f"{step.description}, {len(sizes)} slices", {}, step.model, step.owner
     )

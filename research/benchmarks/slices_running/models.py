@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-BATCH = {"cnn": 96, "transformer": 32, "lstm": 32, "embedding_mlp": 256}
+BATCH = {"cnn": 384, "transformer": 160, "lstm": 128, "embedding_mlp": 1024}
 """Examples of a step."""
 
 _CLASSES, _WORDS, _LENGTH = 10, 2000, 48
