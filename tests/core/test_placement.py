@@ -42,6 +42,40 @@ def test_a_placement_goes_through_json_unchanged():
     assert again.timeline().finish_s.max() == placement.cost.step_s
 
 
+def with_phases(order="1f1b", phases=(0, -1, 2)):
+    return replace(make(), phases=np.array(phases, np.int32), order=order)
+
+
+def test_phases_go_through_json_and_follow_their_ops():
+    placement = with_phases()
+    data = json.loads(placement.to_json())
+    data["ops"] = dict(reversed(data["ops"].items()))
+    again = Placement.from_json(json.dumps(data), problem=placement.problem)
+    assert again.phases.tolist() == [0, -1, 2] and again.order == "1f1b"
+    assert again.to_json() == placement.to_json()
+
+
+def test_a_placement_without_phases_is_free_and_its_file_is_as_ever():
+    placement = make()
+    assert placement.phases is None and placement.order == "free"
+    assert not {"phases", "order"} & set(json.loads(placement.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"order": "gpipe"}, "order 'gpipe' without phases"),
+        ({"phases": np.zeros(3, np.int32)}, "order 'free' with phases"),
+        ({"phases": np.zeros(2, np.int32), "order": "gpipe"}, r"phases of shape \(2,\)"),
+        ({"phases": np.zeros(3), "order": "gpipe"}, "type float64"),
+        ({"phases": np.array([0, -2, 1]), "order": "gpipe"}, "phase -2"),
+    ],
+)
+def test_phases_that_are_none_are_refused(fields, message):
+    with pytest.raises(PlacementError, match=message):
+        replace(make(), **fields)
+
+
 def test_a_file_is_written_whole(tmp_path):
     placement = make()
     placement.save(tmp_path / "placement.json")
@@ -130,6 +164,11 @@ def costing(**changes):
         (edited(placer=3), "no text: 3"),
         (edited(graph_fingerprint=None), "no text: None"),
         (edited(notes="x"), "no list: 'x'"),
+        (edited(order="gpipe"), "order 'gpipe' without phases"),
+        (edited(order="gpipe", phases={"z": 0}), "phases of z"),
+        (edited(order="gpipe", phases={"a": 0.5}), "not a placement"),
+        (edited(order="gpipe", phases=[0, 1]), "not a placement"),
+        (edited(phases={"a": 0}), "order 'free' with phases"),
         (edited(notes=["\ud800"]), "not a placement"),
         (edited(cost=costing(step_s=float("nan"))), "a step of nan s"),
         (edited(cost=costing(step_s=-1.0)), r"a step of -1\.0 s"),

@@ -1,5 +1,7 @@
 """Graph files run in a session with their ops placed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -54,6 +56,25 @@ def test_trains_as_the_plain_session_does_across_placements(graph, plain_losses)
     placed.replace(random_placement(graph, DEVICES, seed=2))
     losses.append(placed({"x": X})["loss:0"])
     np.testing.assert_allclose(losses, plain_losses, rtol=1e-5)
+
+
+def test_phases_change_no_numbers_and_go_again(graph, plain_losses):
+    free = random_placement(graph, DEVICES, seed=0)
+    phases = np.ones(graph.num_ops, np.int32)
+    phases[_needed_for(graph, "loss")] = 0
+    placed = tfplace.apply(graph, replace(free, phases=phases, order="by hand"))
+    losses = [placed({"x": X})["loss:0"] for _ in range(3)]
+    placed.replace(free)
+    losses += [placed({"x": X})["loss:0"] for _ in range(3)]
+    np.testing.assert_allclose(losses, plain_losses, rtol=1e-5)
+
+
+def _needed_for(graph, name):
+    needed, size = {graph.index[name]}, 0
+    while size < len(needed):
+        size = len(needed)
+        needed |= {u for u, v in zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), strict=True) if v in needed}
+    return sorted(needed)
 
 
 def test_ops_ran_where_asked(graph):

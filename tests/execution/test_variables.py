@@ -28,7 +28,7 @@ def test_variables_go_back_when_placing_does_not_come_to_an_end(graph, net, agai
     first, second = random_placement(graph, DEVICES, seed=0), random_placement(graph, DEVICES, seed=1)
     placed = tfplace.apply(graph, first) if again else None
 
-    def fails(self, devices):
+    def fails(self, devices, waits):
         assert {v.name: device_of(v) for v in (net.w, net.b)} != home
         raise error
 

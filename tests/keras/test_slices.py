@@ -1,9 +1,12 @@
 """PlacementCallback(slices=K): `fit` trains on slices of each batch over several devices, with the same numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.execution.pipelines import after_the_loss
 from tests.keras.fitting import (
     X,
     Y,
@@ -17,6 +20,7 @@ from tests.keras.fitting import (
 )
 from tfplace.core.placement import Placement
 from tfplace.errors import InputError, SplitError
+from tfplace.execution.control_edges import ControlEdges
 
 
 def sliced(slices, **arguments):
@@ -99,6 +103,23 @@ def test_a_second_fit_keeps_the_placement_and_a_saved_one_is_taken(tmp_path):
     again = sliced(2, placement=Placement.load(tmp_path / "placement.json"))
     fit(model, again, batch_size=4, epochs=1, x=X[:20], y=Y[:20])
     assert again.placement.devices == first.devices
+
+
+def test_phases_of_a_placement_are_kept_in_every_batch(monkeypatch):
+    models = []
+    for _ in range(2):
+        keras_of("keras").backend.clear_session()  # counts names, the optimizer's among them, from the beginning
+        models.append(make_model("keras"))
+    first = sliced(2)
+    found = fit(models[0], first)
+    phases = np.where(first.graph.slices.slice_of >= 0, after_the_loss(first.graph), -1)
+    given = replace(first.placement, phases=phases, order="gpipe")
+    waited = []
+    own = ControlEdges.set
+    monkeypatch.setattr(ControlEdges, "set", lambda edges, waits: waited.append(len(waits.joints)) or own(edges, waits))
+    assert_same(found, fit(models[1], sliced(2, placement=given)))
+    assert_same_weights(*models)
+    assert waited and set(waited) == {2}  # both slices' devices have one border, also in the smaller last batch
 
 
 def test_gradient_accumulation_of_the_model_goes_on_inside_the_split_step():

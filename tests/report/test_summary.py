@@ -125,6 +125,14 @@ def test_nothing_is_said_of_cores_of_unused_devices_or_in_measured_times():
     assert not shared_line(measured)
 
 
+def test_the_order_of_phases_is_said_where_it_is_not_free():
+    free = placement()
+    ordered = replace(free, phases=np.array([0, 1, 0], np.int32), order="1f1b")
+    (line,) = set(ordered.summary().splitlines()) - set(free.summary().splitlines())
+    assert all(text in line for text in ("1f1b", "2 on GPU:0", "1 on GPU:1"))
+    assert placement_facts(ordered)["order"] == "1f1b"
+
+
 def test_a_split_step_is_said_to_be_one_in_text_on_pages_and_in_json():
     problem = make_problem(splitting.split(), make_topology(2))
     placed = search_placement(problem, placer="single", budget=2)

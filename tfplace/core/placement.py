@@ -20,6 +20,9 @@ from tfplace.files import write_whole
 from tfplace.formatting import format_seconds
 from tfplace.registry import SERVICES
 
+FREE = "free"
+"""The order of a placement without phases: what is ready runs."""
+
 _OF_ANOTHER = (
     "step time, memory, bound and baselines are as they were found, with other costs, limits or rules than those it is "
     "loaded for; tfplace.simulate(problem, placement) tells them anew"
@@ -50,6 +53,9 @@ class Placement:
       simulated: the simulated cost, where `cost` is not simulated.
       notes: what the placer has to say of it, such as how much of an optimum it has proven.
       problem_fingerprint: of the problem it was found for, costs, limits and rules included; empty if unknown.
+      phases: [V] number of the phase of each op on its device, or -1. An op of a phase starts after all ops of the
+        phases before it on its device have ended; one with -1 starts when it is ready, as all do where this is None.
+      order: what the phases are called, such as "gpipe" or "1f1b"; "free" without phases.
     """
 
     op_names: tuple[str, ...]
@@ -68,6 +74,8 @@ class Placement:
     simulated: StepCost | None = None
     notes: tuple[str, ...] = ()
     problem_fingerprint: str = ""
+    phases: IntArray | None = None
+    order: str = FREE
 
     def __post_init__(self) -> None:
         if self.op_device.shape != (len(self.op_names),):
@@ -79,6 +87,22 @@ class Placement:
         if not 0 <= self.bound_s < math.inf:
             raise PlacementError(f"a bound of {self.bound_s!r} s", "finite seconds of at least 0")
         freeze(self.op_device)
+        self._check_phases()
+
+    def _check_phases(self) -> None:
+        if (self.phases is None) != (self.order == FREE):
+            what = "without" if self.phases is None else "with"
+            raise PlacementError(f"order {self.order!r} {what} phases", f"order {FREE!r} exactly where there are none")
+        if self.phases is None:
+            return
+        if self.phases.shape != self.op_device.shape or self.phases.dtype.kind != "i":
+            raise PlacementError(
+                f"phases of shape {self.phases.shape} and type {self.phases.dtype}",
+                f"a whole number for each of {len(self.op_names)} ops",
+            )
+        if self.phases.size and self.phases.min() < -1:
+            raise PlacementError(f"phase {self.phases.min()}", "phases from 0 on, and -1 for ops that have none")
+        freeze(self.phases)
 
     def __repr__(self) -> str:
         what = f"{self.cost.source} step" if self.cost.objective == STEP_TIME else "largest load"
@@ -145,9 +169,10 @@ class Placement:
                 f"one for each of the {graph.num_ops} ops of {graph.name!r}",
                 _ops_that_differ(self.op_names, graph.op_names),
             )
-        devices = dict(zip(self.op_names, self.op_device.tolist(), strict=True))
-        ordered = np.array([devices[op] for op in graph.op_names], np.int32)
-        return replace(self, op_names=graph.op_names, op_device=ordered)
+        index = {op: v for v, op in enumerate(self.op_names)}
+        own = np.array([index[op] for op in graph.op_names], np.int64)
+        phases = None if self.phases is None else self.phases[own]
+        return replace(self, op_names=graph.op_names, op_device=self.op_device[own], phases=phases)
 
     def diff(self, other: Placement) -> dict[str, tuple[str, str]]:
         """Ops that the two put on different devices: name -> (device here, device there).

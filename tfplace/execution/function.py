@@ -11,8 +11,9 @@ from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
 from tfplace.execution.actual import nodes_by_device
 from tfplace.execution.devices import canonical
-from tfplace.execution.graph import FunctionGraph
+from tfplace.execution.graph import Constants, FunctionGraph
 from tfplace.execution.variables import Variables
+from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
 from tfplace.extraction.tracing import is_binding
@@ -34,8 +35,8 @@ class FunctionProgram:
 
     def __init__(self, graph: OpGraph, flat: FlatFunction) -> None:
         self._flat = flat
-        replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
-        self._graph = FunctionGraph(flat, graph.op_names, replicable)
+        # The function's inputs are fed by the caller: a copy would be a constant with nobody to feed it.
+        self._graph = FunctionGraph(flat, graph.op_names, Constants.of(graph, without=flat.input_names))
         captured = _captures(flat)
         by_handle, piped = tf_internals.captured_variables(flat.concrete), tf_internals.read_by_pipelines()
         held = {op: by_handle[id(t)] for op, t in captured.items() if id(t) in by_handle}
@@ -48,6 +49,7 @@ class FunctionProgram:
         self._literals = tf_internals.literal_arguments(flat.concrete)
         self._positions = tuple(flat.concrete.function_type.parameters)
         self._placed_on: Mapping[str, str] = {}
+        self._waits = NO_WAITS
         self.placed = False
         self._function: Any = None
         self._ran: dict[str, str] | None = None
@@ -57,10 +59,11 @@ class FunctionProgram:
         """Copied constant -> the constant."""
         return self._graph.devices.copies
 
-    def place(self, devices: Mapping[str, str]) -> None:
-        """Puts ops and variables on devices; nothing is traced or imported.
+    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
+        """Puts ops and variables on devices, and has ops wait as told; nothing is traced or imported.
 
-        A function that was on these devices before is taken again, as it has the state of kernels that draw numbers.
+        A function that was on these devices with these waits before is taken again, as it has the state of kernels that
+        draw numbers.
 
         If the variables cannot be moved, nothing changes. If anything else fails, or somebody interrupts, they are
         restored.
@@ -69,8 +72,9 @@ class FunctionProgram:
         try:
             self._variables.move(devices)
             moved = True
-            if self._function is None or devices != self._placed_on:
-                self._function, self._ran, self._placed_on = self._graph.function(devices), None, devices
+            if self._function is None or (devices, waits) != (self._placed_on, self._waits):
+                self._function, self._ran = self._graph.function(devices, waits), None
+                self._placed_on, self._waits = devices, waits
         except BaseException as error:
             if moved or not isinstance(error, Exception):  # an interrupt may leave a part of them moved
                 self.restore()
@@ -106,7 +110,7 @@ class FunctionProgram:
             if self._ran is not None:
                 return self._call(args, kwargs)
             if self._function is None:
-                self._function = self._graph.function(self._placed_on)
+                self._function = self._graph.function(self._placed_on, self._waits)
             graphs: list[Any] = []
             try:
                 with tf_internals.collect_function_graphs(graphs):

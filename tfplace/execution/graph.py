@@ -1,12 +1,41 @@
-"""A flat graph in TensorFlow whose ops can be put on devices again and again."""
+"""A flat graph in TensorFlow whose ops can be put on devices, and made to wait, again and again."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from tfplace.core.graph import OpGraph
+from tfplace.execution.control_edges import ControlEdges
+from tfplace.execution.control_flow import control_flow, idle_constants
+from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Constants of a graph that are copied to the devices that read them, by name.
+
+    Attributes:
+      replicable: all of them.
+      idle: those among them that lose their control inputs; see `idle_constants`.
+    """
+
+    replicable: tuple[str, ...]
+    idle: frozenset[str]
+
+    @classmethod
+    def of(cls, graph: OpGraph, without: Iterable[str] = ()) -> Constants:
+        """Those of a graph, `without` ops that are no constants in the program."""
+        idle = idle_constants(graph, control_flow(graph))
+        names = {graph.op_names[v]: bool(idle[v]) for v in np.flatnonzero(graph.replicable).tolist()}
+        for name in without:
+            names.pop(name, None)
+        return cls(tuple(names), frozenset(name for name, waits_for_nothing in names.items() if waits_for_nothing))
 
 
 class DeviceGraph:
@@ -18,21 +47,25 @@ class DeviceGraph:
     Args:
       graph: a TensorFlow graph with the nodes.
       op_names: the ops that get a device.
-      replicable: names of constants that may be copied.
+      constants: that may be copied.
     """
 
-    def __init__(self, graph: Any, op_names: Collection[str], replicable: Collection[str]) -> None:
+    def __init__(self, graph: Any, op_names: Collection[str], constants: Constants) -> None:
         self.graph = graph
         self._ops = {name: graph.get_operation_by_name(name) for name in op_names}
-        self._readers = {name: _readers(self._ops[name]) for name in replicable}
+        self._readers = {name: _readers(self._ops[name]) for name in constants.replicable}
+        for name in constants.idle:
+            tf_internals.set_control_inputs(self._ops[name], ())
         self._copies: dict[tuple[str, str], Any] = {}
         self._read: dict[str, str] = {}
+        self._controls = ControlEdges(graph)
 
-    def assign(self, devices: Mapping[str, str]) -> None:
+    def assign(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
         """Puts every op on its device and every reader of a constant on the copy beside it.
 
         Args:
           devices: op name -> TensorFlow device, for every op.
+          waits: what ops wait for besides their inputs.
         """
         for name, op in self._ops.items():
             tf_internals.set_op_device(op, devices[name])
@@ -44,6 +77,7 @@ class DeviceGraph:
                     self._read[copy.name] = name
                 if reader.inputs[index] is not copy.outputs[0]:
                     tf_internals.set_op_input(reader, index, copy.outputs[0])
+        self._controls.set(waits)
 
     def _copy_on(self, name: str, device: str, devices: Mapping[str, str]) -> Any:
         if device == devices[name]:
@@ -73,23 +107,23 @@ class FunctionGraph:
     Args:
       flat: the flattened function.
       op_names: the ops that get a device.
-      replicable: names of constants that may be copied.
+      constants: that may be copied.
     """
 
-    def __init__(self, flat: FlatFunction, op_names: Collection[str], replicable: Collection[str]) -> None:
+    def __init__(self, flat: FlatFunction, op_names: Collection[str], constants: Constants) -> None:
         self.flat = flat  # owns the captured variables
         self._graph = tf_internals.import_function_graph(flat.graph_def, f"placed_{flat.concrete.graph.name}")
         tf_internals.complete_function_graph(
             self._graph, flat.concrete, flat.input_names, flat.output_names, flat.control_outputs
         )
-        # The function's inputs are fed by the caller: a copy would be a constant with nobody to feed it.
-        self.devices = DeviceGraph(self._graph, op_names, set(replicable) - set(flat.input_names))
+        self.devices = DeviceGraph(self._graph, op_names, constants)
 
-    def function(self, devices: Mapping[str, str]) -> Any:
+    def function(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> Any:
         """A `ConcreteFunction` with the traced function's arguments, results and captures, its ops on `devices`.
 
         Args:
           devices: op name -> TensorFlow device, for every op.
+          waits: what ops wait for besides their inputs.
         """
-        self.devices.assign(devices)
+        self.devices.assign(devices, waits)
         return tf_internals.function_of_graph(self._graph, self.flat.concrete)

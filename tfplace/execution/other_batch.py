@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from tfplace.core.arrays import IntArray
 from tfplace.core.graph import OpGraph
-from tfplace.core.placement import Placement
+from tfplace.core.placement import FREE, Placement
 from tfplace.errors import PlacementError
 from tfplace.extraction.function import FunctionOrigin
 
 
 def placement_for_other_batch(placement: Placement, placed: OpGraph, graph: OpGraph) -> Placement:
-    """Devices of the ops that both graphs have; variables stay where they are, other ops go where their slice is.
+    """Devices and phases of the ops that both graphs have; variables stay, other ops go where their slice is.
 
     What it costs is not told anew: cost and bound are those of the placement that is given.
 
@@ -41,14 +42,25 @@ def placement_for_other_batch(placement: Placement, placed: OpGraph, graph: OpGr
         k = -1 if graph.slices is None else int(graph.slices.slice_of[v])
         known = device.get(name, device.get(f"slice0/{name}", first[k] if k >= 0 else first[0]))
         chosen[v] = bonds.get(int(graph.resource[v]), handles.get(name, known))
+    phases = None if graph.slices is None else _phases(placement, graph)
     return replace(
         placement,
         op_names=graph.op_names,
         op_device=chosen,
+        phases=phases,
+        order=FREE if phases is None else placement.order,
         graph_fingerprint=graph.fingerprint,
         problem_fingerprint="",
         problem=None,
     )
+
+
+def _phases(placement: Placement, graph: OpGraph) -> IntArray | None:
+    """[V] the phases of the ops by name, -1 for those of the other graph alone; None where none are kept."""
+    if placement.phases is None:
+        return None
+    known = dict(zip(placement.op_names, placement.phases.tolist(), strict=True))
+    return np.array([known.get(name, -1) for name in graph.op_names], np.int32)
 
 
 def _variables(graph: OpGraph) -> Mapping[str, object]:

@@ -10,7 +10,9 @@ from tfplace.core.placement import Placement
 from tfplace.errors import ApplyError, PlacementError
 from tfplace.execution.actual import ActualPlacement, compare
 from tfplace.execution.devices import map_devices
+from tfplace.execution.phases import phase_waits
 from tfplace.execution.program import Program
+from tfplace.execution.waits import Waits
 
 if TYPE_CHECKING:
     from tfplace.execution.session import SessionProgram
@@ -57,7 +59,7 @@ class Placed:
 
         Raises:
           PlacementError: it is for another graph, or parts ops that share a resource.
-          ApplyError: this machine lacks one of its devices.
+          ApplyError: this machine lacks one of its devices, or its phases contradict the graph.
         """
         placement.check_graph(self.graph)
         _check_bonds(self.graph, placement)
@@ -65,8 +67,12 @@ class Placed:
         names = map_devices(used, self._map)
         asked = {op: names[device] for op, device in placement.devices.items()}
         devices = asked | {op: device for op, (device, _) in self._program.fixed.items()}
-        self._program.place(devices)
+        self._program.place(devices, self._waits(placement, names))
         self._placement, self._names, self._asked, self._devices = placement, names, asked, devices
+
+    def _waits(self, placement: Placement, names: Mapping[str, str]) -> Waits:
+        devices = [names.get(name, name) for name in placement.device_names]
+        return phase_waits(self.graph, placement.op_device, placement.phases, devices)
 
     def restore(self) -> None:
         """Moves the variables back to where they were before any program was placed.

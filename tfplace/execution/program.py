@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from tfplace.execution.waits import NO_WAITS, Waits
+
 
 class Program(Protocol):
     """A TensorFlow program whose ops can be put on devices."""
@@ -21,8 +23,8 @@ class Program(Protocol):
     def copies(self) -> Mapping[str, str]:
         """Copied constant -> the constant."""
 
-    def place(self, devices: Mapping[str, str]) -> None:
-        """Puts every op on its device (full names), and the state with it."""
+    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
+        """Puts every op on its device (full names), and the state with it; ops wait as told, and for nothing else."""
 
     def restore(self) -> None:
         """Puts the state back where it was before the first `place` of any program."""

@@ -11,8 +11,9 @@ import tensorflow as tf
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError, near_names
 from tfplace.execution.actual import nodes_by_device
-from tfplace.execution.graph import DeviceGraph
+from tfplace.execution.graph import Constants, DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
+from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.metagraph import GraphOrigin
 from tfplace.extraction.nodes import parse_input
@@ -36,8 +37,7 @@ class SessionProgram:
         self._graph = tf.Graph()
         with self._graph.as_default():
             tf.import_graph_def(origin.graph_def, name="")
-        replicable = [name for name, copy in zip(graph.op_names, graph.replicable.tolist(), strict=True) if copy]
-        self._devices = DeviceGraph(self._graph, graph.op_names, replicable)
+        self._devices = DeviceGraph(self._graph, graph.op_names, Constants.of(graph))
         self._state = SessionState(self._graph, list(graph.op_names))
         self._results = origin.outputs or tuple(_values(self._graph, origin.fetches))
         self._session: Any = None
@@ -49,13 +49,13 @@ class SessionProgram:
         """Copied constant -> the constant."""
         return self._devices.copies
 
-    def place(self, devices: Mapping[str, str]) -> None:
-        """Puts ops on devices and opens a session on them with the variables' present values.
+    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
+        """Puts ops on devices, has them wait as told, and opens a session on them with the variables' present values.
 
         If that fails, the session before it goes on as it was.
         """
         values = self._present_values()
-        self._devices.assign(devices)
+        self._devices.assign(devices, waits)
         self._state.assign(devices)
         session = tf.compat.v1.Session(graph=self._graph, config=session_config())
         try:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tfplace.core.placement import Placement
+from tfplace.core.arrays import IntArray
+from tfplace.core.placement import FREE, Placement
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import PlacementError
 from tfplace.files import parse_json
@@ -36,9 +37,18 @@ def to_json(placement: Placement) -> str:
             "problem_fingerprint": placement.problem_fingerprint,
             "devices": list(placement.device_names),
             "ops": dict(zip(placement.op_names, placement.op_device.tolist(), strict=True)),
+            **_phases(placement),
         },
         indent=1,
     )
+
+
+def _phases(placement: Placement) -> dict[str, Any]:
+    """The order and the phases of the ops that have one; nothing of a free placement."""
+    if placement.phases is None:
+        return {}
+    numbers = zip(placement.op_names, placement.phases.tolist(), strict=True)
+    return {"order": placement.order, "phases": {op: phase for op, phase in numbers if phase >= 0}}
 
 
 def load(source: str | Path) -> Placement:
@@ -94,6 +104,8 @@ def _read(text: str, what: str, hint: str = "") -> Placement:
             simulated=None if data.get("simulated") is None else _cost(data["simulated"], len(data["devices"])),
             notes=tuple(map(_text, _list(data.get("notes", [])))),
             problem_fingerprint=_text(data.get("problem_fingerprint", "")),
+            phases=_read_phases(data["phases"], data["ops"]) if "phases" in data else None,
+            order=_text(data.get("order", FREE)),
         )
     except PlacementError:
         raise
@@ -108,6 +120,13 @@ def _cost(data: Any, devices: int) -> StepCost:
     if len(cost.peak_bytes) != devices:
         raise ValueError(f"costs of {len(cost.peak_bytes)} devices")
     return cost
+
+
+def _read_phases(phases: Any, ops: Any) -> IntArray:
+    """[V] the phases that a file names, -1 for ops of which it names none."""
+    if unknown := sorted(set(phases) - set(ops)):
+        raise ValueError(f"phases of {', '.join(unknown[:3])}, which have no device")
+    return np.array([_whole(phases.get(op, -1)) for op in ops], np.int32)
 
 
 def _text(value: Any) -> str:

@@ -121,8 +121,9 @@ def wording(objective: str, source: str = SIMULATED) -> Wording:
 
 
 def said(placement: Placement) -> list[str]:
-    """Line by line: the step time, what it waits for, which devices are one, slices, and what the placer noted."""
+    """The step time, what it waits for, which devices are one, slices, their order, and what the placer noted."""
     lines = [step_line(placement), waits_line(placement), shared_line(placement), slices_line(placement)]
+    lines.append(order_line(placement))
     return [line for line in (*lines, *placement.notes) if line]
 
 
@@ -130,6 +131,18 @@ def slices_line(placement: Placement) -> str:
     """The slices of a split step, and whether its numbers stay the same; empty of a whole step."""
     slices = None if placement.problem is None else placement.problem.graph.slices
     return "" if slices is None else str(slices)
+
+
+def order_line(placement: Placement) -> str:
+    """The order of the phases on each device; empty where none is kept."""
+    if placement.phases is None:
+        return ""
+    counts = [
+        len(np.unique(placement.phases[(placement.op_device == d) & (placement.phases >= 0)]))
+        for d in range(len(placement.device_names))
+    ]
+    each = ", ".join(f"{n} on {name}" for name, n in zip(placement.device_names, counts, strict=True) if n)
+    return f"order {placement.order}, phases one after the other: {each or 'none'}"
 
 
 def step_line(placement: Placement) -> str:
@@ -298,6 +311,7 @@ def placement_facts(placement: Placement) -> dict[str, Any]:
         "notes": list(placement.notes),
         "sharing_cores": shared_devices(placement),
         "slices": _slices_facts(placement),
+        "order": placement.order,
         **sections,
         "graph_fingerprint": placement.graph_fingerprint,
         "topology_fingerprint": placement.topology_fingerprint,

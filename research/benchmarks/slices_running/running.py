@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from research.benchmarks.slices_running.mirrored import PeerError
+from tfplace.execution.phases import phase_waits
 from tfplace.measurement.backends.program import StepGraph
 from tfplace.measurement.backends.running import Running
 from tfplace.measurement.protocol.sampling import TOLERANCE
@@ -51,7 +52,9 @@ class Turns:
 def start(variant, cluster, batch):
     """A variant's step, running on the workers."""
     program = StepGraph(variant.graph, batch)
-    program.place({op: cluster.devices[device] for op, device in variant.devices.items()})
+    placement, graph = variant.placement, variant.graph
+    waits = phase_waits(graph, placement.op_device, placement.phases, cluster.devices)
+    program.place({op: cluster.devices[device] for op, device in variant.devices.items()}, waits)
     return Running(program, cluster, None)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import tfplace
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
+from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.cost.profile import DeviceProfile, Profile
 from tfplace.cost.profiled import profiled_costs, profiled_share
@@ -75,16 +76,9 @@ def variants_of(model, batch, topology: Topology, *, evaluations: int, rounds: i
     if "LoopCond" in graphs[1].op_types:
         with mock.patch("tfplace.transforms.split.hoist_reads", lambda graph_def: 0):
             graphs[IN_LOOP] = tfplace.extract(model, batch, slices=2)
-    profiled: dict[Any, list[DeviceProfile]] = {which: [] for which in graphs}
-    for turn in range(rounds):
-        tell(f"{model.name}: profiling {sum(graph.num_ops for graph in graphs.values())} ops, round {turn + 1}")
-        for which, graph in graphs.items():
-            one = profile_graph(graph, _one_thread, topology.devices[0].model, batch=batch, warmup=2, steps=_TRACED)
-            profiled[which].append(one.device)
     out = []
-    for which, graph in graphs.items():
-        tell(f"{model.name}: placing {graph.num_ops} ops")
-        problem, facts = _problem(graph, topology, _fastest(profiled[which]))
+    for which, (problem, facts) in problems_of(graphs, batch, topology, rounds, tell).items():
+        tell(f"{model.name}: placing {problem.graph.num_ops} ops")
         if which == 1:
             auto = tfplace.place(problem, placer="auto", budget=f"{evaluations} evaluations", seed=seed, progress=False)
             out += [Variant(ONE, _on_one(auto), facts), Variant(AUTO, auto, facts)]
@@ -94,6 +88,25 @@ def variants_of(model, batch, topology: Topology, *, evaluations: int, rounds: i
         if which == 4:
             out.append(Variant(ACCUMULATED, _on_one(parallel), facts))
     return [dataclasses.replace(each, facts={**each.facts, **_simulated(each.placement)}) for each in out]
+
+
+def problems_of(graphs, batch, topology: Topology, rounds: int, tell) -> dict[Any, tuple[Problem, dict[str, Any]]]:
+    """Each graph with costs of a profile of its own, and what is kept of both.
+
+    Args:
+      graphs: by anything.
+      batch: of a step.
+      topology: the workers, calibrated.
+      rounds: in which all are profiled, in turns; the fastest counts.
+      tell: called with what is being done.
+    """
+    profiled: dict[Any, list[DeviceProfile]] = {which: [] for which in graphs}
+    for turn in range(rounds):
+        tell(f"profiling {sum(graph.num_ops for graph in graphs.values())} ops, round {turn + 1}")
+        for which, graph in graphs.items():
+            one = profile_graph(graph, _one_thread, topology.devices[0].model, batch=batch, warmup=2, steps=_TRACED)
+            profiled[which].append(one.device)
+    return {which: _problem(graph, topology, _fastest(profiled[which])) for which, graph in graphs.items()}
 
 
 def _one_thread():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from tfplace.core.graph import OpGraph
 from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError
-from tfplace.extraction import tf_internals
+from tfplace.execution.waits import Waits
 
 _CONTROL_FLOW = {"Switch", "RefSwitch", "_SwitchN", "Merge", "RefMerge", "Enter", "RefEnter", "NextIteration", "Exit"}
 
@@ -46,33 +45,10 @@ def schedule(timeline: Timeline) -> list[list[str]]:
     return chains
 
 
-class Chains:
-    """Chains the ops of a TensorFlow graph, and undoes it.
+def chained(chains: Iterable[Sequence[str]]) -> Waits:
+    """Each op waits for the one before it in its chain.
 
     Args:
-      graph: the TensorFlow graph.
+      chains: op names.
     """
-
-    def __init__(self, graph: Any) -> None:
-        self._graph = graph
-        self._before: dict[str, list[Any]] = {}
-
-    def link(self, chains: Iterable[Sequence[str]]) -> None:
-        """Makes each op wait for the one before it in its chain; what was linked before is undone.
-
-        Args:
-          chains: op names.
-        """
-        self.undo()
-        for chain in chains:
-            for first, then in pairwise(chain):
-                op, waits_for = (self._graph.get_operation_by_name(name) for name in (then, first))
-                self._before[then] = list(op.control_inputs)
-                if waits_for not in op.control_inputs:
-                    tf_internals.set_control_inputs(op, [*op.control_inputs, waits_for])
-
-    def undo(self) -> None:
-        """Takes all chains away."""
-        for name, controls in self._before.items():
-            tf_internals.set_control_inputs(self._graph.get_operation_by_name(name), controls)
-        self._before = {}
+    return Waits({then: (first,) for chain in chains for first, then in pairwise(chain)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
-from tfplace.execution.graph import DeviceGraph
+from tfplace.execution.graph import Constants, DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
+from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction.file_source import program_origin
 from tfplace.extraction.function import FunctionOrigin
 from tfplace.extraction.kernels import kernel_support
 from tfplace.extraction.metagraph import STEP_OP, GraphOrigin
-from tfplace.measurement.backends.chain import Chains
 from tfplace.measurement.backends.inputs import step_inputs
 
 _FED = "tfplace_fed"
@@ -62,11 +62,9 @@ class StepGraph:
         with self.tf_graph.as_default():
             tf.import_graph_def(self._graph_def, name="")
         self._state = SessionState(self.tf_graph, [node.name for node in self._graph_def.node if node.name != STEP_OP])
-        self._chains = Chains(self.tf_graph)
-        # an argument that may be copied would be a constant; here it is a variable
-        may_copy = {n for n, c in zip(self.graph.op_names, self.graph.replicable.tolist(), strict=True) if c}
         ops = [*self.graph.op_names, *self._fed.values()]
-        self._devices = DeviceGraph(self.tf_graph, ops, sorted(may_copy - set(self._fed)))
+        # an argument that may be copied would be a constant; here it is a variable
+        self._devices = DeviceGraph(self.tf_graph, ops, Constants.of(self.graph, without=self._fed))
 
     def _first_values(self) -> dict[str, Any]:
         """Values of the source's variables by op."""
@@ -97,7 +95,7 @@ class StepGraph:
         """The op called `name`."""
         return self.tf_graph.get_operation_by_name(name)
 
-    def place(self, devices: Mapping[str, str], chains: Iterable[Sequence[str]] = ()) -> None:
+    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
         """Puts every op, with its variables and arguments, on its device.
 
         An argument of a type that variables of the device cannot have (integers and texts on a GPU) is read on the
@@ -105,13 +103,12 @@ class StepGraph:
 
         Args:
           devices: op name -> full TensorFlow device, for every op.
-          chains: op names, each of which waits for the one before it in its chain.
+          waits: what ops wait for besides their inputs.
         """
         held = {name: _host_unless(types, devices[name]) for name, types in self._fed_types.items()}
         everywhere = {**devices, **held, **{self._fed[name]: device for name, device in held.items()}}
-        self._devices.assign(everywhere)
+        self._devices.assign(everywhere, waits)
         self._state.assign(everywhere)
-        self._chains.link(chains)
 
     def write(self, session: Any) -> None:
         """Gives the variables of a session the values of the beginning."""

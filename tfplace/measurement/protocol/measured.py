@@ -15,8 +15,9 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, Failure, Samples, StepCost, bare, failed
 from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, PlacementError
+from tfplace.execution.waits import NO_WAITS
 from tfplace.measurement.backends.backend import Backend, backend_devices
-from tfplace.measurement.backends.chain import refuse_control_flow, schedule
+from tfplace.measurement.backends.chain import chained, refuse_control_flow, schedule
 from tfplace.measurement.backends.local import ChainedLogicalDevices, LocalDevices
 from tfplace.measurement.backends.program import StepGraph
 from tfplace.measurement.backends.running import Running, empty_step_s
@@ -192,8 +193,9 @@ class MeasuredEvaluator(Evaluator):
     def _running(self, program: StepGraph, units: IntArray) -> Running:
         op_device = self.problem.spread(units)
         names = [self.device_names[d] for d in op_device.tolist()]
-        chains = schedule(self._simulator.timeline(op_device)) if self._simulator is not None else ()
-        program.place(dict(zip(self.problem.graph.op_names, names, strict=True)), chains)
+        order = self._simulator
+        waits = NO_WAITS if order is None else chained(schedule(order.timeline(op_device)))
+        program.place(dict(zip(self.problem.graph.op_names, names, strict=True)), waits)
         return Running(program, self.backend, self._timeout_s)
 
     # ---- measuring -----------------------------------------------------------------------------------------------
