@@ -229,7 +229,7 @@ class Placement:
                 "one made by tfplace.place() or bound to a problem",
                 "Load it with Placement.load(path, problem=...).",
             )
-        timeline: Timeline = SERVICES["simulate_timeline"](self.problem, self.op_device)
+        timeline: Timeline = SERVICES["simulate_timeline"](self.problem, self.op_device, order=self.order)
         return timeline
 
     # ---- reading and writing -------------------------------------------------------------------------------------

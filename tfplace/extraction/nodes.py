@@ -78,6 +78,15 @@ class Nodes:
                 out[u].append((slot, v, position))
         return out
 
+    @cached_property
+    def control_consumers(self) -> list[list[int]]:
+        """[V] lists of the consumers that wait for an op."""
+        out: list[list[int]] = [[] for _ in self.names]
+        for v, inputs in enumerate(self.control_inputs):
+            for u in inputs:
+                out[u].append(v)
+        return out
+
 
 def parse_input(text: str) -> tuple[str, int]:
     """A NodeDef input as (producer, output slot); slot -1 for a control input.

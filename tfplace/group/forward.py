@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -13,6 +15,9 @@ from tfplace.group.layers import is_backward
 from tfplace.group.merge import renumber
 
 FORWARD, BACKWARD, AFTER = range(3)
+
+_KEPT = re.compile(r"/accumulator(_|/|$)")
+"""Lists in which a loop keeps what its gradient will need: named for the gradient, they come before the loop."""
 
 
 def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
@@ -53,7 +58,8 @@ def passes_of(problem: Problem) -> IntArray:
     """[V] `FORWARD`, `BACKWARD`, or `AFTER` for ops that follow on backward ones."""
     graph = problem.graph
     marked = [bool(a.get("backward")) for a in graph.op_attrs]
-    backward = np.array([m or is_backward(n) for m, n in zip(marked, graph.base_names, strict=True)], np.bool_)
+    named = [is_backward(name) and not _KEPT.search(name) for name in graph.base_names]
+    backward = np.array(marked) | np.array(named)
     part = np.where(backward, BACKWARD, FORWARD).astype(np.int32)
     edges = flow(problem)
     order = np.argsort(edges.src, kind="stable")

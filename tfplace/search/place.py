@@ -12,10 +12,10 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray, digest
 from tfplace.core.evaluator import Evaluator
-from tfplace.core.placement import Placement
+from tfplace.core.placement import FREE, Placement
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import SIMULATED, StepCost, bare
+from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
 from tfplace.cost.hidden import hidden_notes
 from tfplace.errors import InfeasibleError, InputError, UnwrittenError, WorkersError
 from tfplace.local_search.devices import single_device
@@ -26,6 +26,7 @@ from tfplace.search.capabilities import check_controllers
 from tfplace.search.grouped import OnGroups
 from tfplace.search.impossible import check_possible
 from tfplace.search.mirrored import MIRRORED, mirrored_cost
+from tfplace.search.ordered import best_order
 from tfplace.search.progress import Progress
 from tfplace.search.rundir import RunDirectory
 from tfplace.search.search import CANNOT_GO_ON, Search
@@ -33,7 +34,7 @@ from tfplace.search.shortage import infeasible
 from tfplace.search.starts import quickly_placed, start_from
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import DEFAULT
+from tfplace.simulation.options import DEFAULT, Options
 from tfplace.version import versions
 
 _HELPERS: dict[type, str] = {WorkersError: "controllers", UnwrittenError: "the run directory"}
@@ -121,7 +122,7 @@ def search_placement(
         raise InfeasibleError(reason, [], _REMEDIES)
     if not cost.feasible:
         raise infeasible(problem, op_device, cost, search.evaluations)
-    return placement_of(
+    placement = placement_of(
         problem,
         chosen,
         cost,
@@ -132,7 +133,11 @@ def search_placement(
         baselines=compared,
         simulated=None if simulator is None else simulator(chosen),
         notes=(*hidden_notes(problem.graph, problem.costs), *method.notes, *_stopped(search)),
+        options=evaluator.options if isinstance(evaluator.options, Options) else DEFAULT,
     )
+    if not placement.cost.feasible:  # in no order that a program can keep to
+        raise infeasible(problem, op_device, placement.cost, search.evaluations)
+    return placement
 
 
 def placement_of(
@@ -146,12 +151,21 @@ def placement_of(
     baselines: Mapping[str, StepCost],
     simulated: StepCost | None = None,
     notes: tuple[str, ...] = (),
+    options: Options = DEFAULT,
 ) -> Placement:
-    """The answer that [U] devices are, with all there is to say of it; see `Placement`."""
+    """The answer that [U] devices are, with all there is to say of it; see `Placement`.
+
+    Simulated steps in slices are told with the best order that a program can keep to; see `best_order`.
+    """
+    op_device, order, phases = problem.expand(unit_device), FREE, None
+    if problem.graph.slices is not None and cost.source == SIMULATED and cost.objective == STEP_TIME:
+        cost, order, phases = best_order(problem, op_device, options)
     return Placement(
         op_names=problem.graph.op_names,
         device_names=problem.topology.device_names,
-        op_device=problem.expand(unit_device),
+        op_device=op_device,
+        phases=phases,
+        order=order,
         cost=cost,
         bound_s=bound_s,
         placer=placer,

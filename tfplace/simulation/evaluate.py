@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
 from tfplace.core.critical_path import CriticalPath
 from tfplace.core.evaluator import Evaluator
+from tfplace.core.placement import FREE
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, Key, StepCost
 from tfplace.core.timeline import Timeline
@@ -22,7 +24,7 @@ from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.critical import critical_path
 from tfplace.simulation.event import CHANGES, MOVED, SENT, Batch
 from tfplace.simulation.holdings import Holding, holdings_at_peak
-from tfplace.simulation.options import DEFAULT, FREE, PHASE_ORDERS, Options
+from tfplace.simulation.options import DEFAULT, PHASE_ORDERS, Options
 from tfplace.simulation.room import roomy
 
 
@@ -198,8 +200,11 @@ class Simulator(Evaluator):
         )
 
 
-def timeline_of(problem: Problem, op_device: ArrayLike, options: Options = DEFAULT) -> Timeline:
-    """When everything happens with op v on device `op_device[v]`; [V] indices."""
+def timeline_of(
+    problem: Problem, op_device: ArrayLike, options: Options = DEFAULT, *, order: str | None = None
+) -> Timeline:
+    """When everything happens with op v on device `op_device[v]`; [V] indices; in an order of phases, or the best."""
+    options = options if order is None else replace(options, phase_orders=(order,))
     return Simulator(problem, options).timeline(op_device)
 
 

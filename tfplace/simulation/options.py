@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tfplace.core.placement import FREE
 from tfplace.errors import InputError, UnknownNameError
 
 ORDERS = ("fifo", "lifo", "inline", "random")
 OVERHEAD_ORDERS = ("first", "in turn", "preempt")
-FREE, BY_USE, GPIPE, ONE_F_ONE_B = PHASE_ORDERS = ("free", "by_use", "gpipe", "1f1b")
+BY_USE, GPIPE, ONE_F_ONE_B = "by_use", "gpipe", "1f1b"
+PHASE_ORDERS = (FREE, BY_USE, GPIPE, ONE_F_ONE_B)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, IntArray
+from tfplace.core.buffers import writes_rows, writes_whole
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.group.forward import FORWARD, passes_of
@@ -52,7 +53,8 @@ def find_parts(problem: Problem) -> Parts:
         return Parts(none, none.copy())
     slice_of = graph.slices.slice_of
     backward = passes_of(problem) != FORWARD
-    part = np.where((slice_of >= 0) & ~graph.replicable, 2 * slice_of + backward, -1).astype(np.int32)
+    own = (slice_of >= 0) & ~graph.replicable & ~_after_updates(graph)
+    part = np.where(own, 2 * slice_of + backward, -1).astype(np.int32)
     return Parts(part, _groups(problem, part))
 
 
@@ -79,6 +81,20 @@ def _groups(problem: Problem, part: IntArray) -> IntArray:
     sources = np.ones(graph.num_ops, np.bool_)
     sources[graph.edge_dst] = False
     out[(early & sources) | graph.replicable] = -1  # handles and constants cost nothing
+    return out
+
+
+def _after_updates(graph: OpGraph) -> BoolArray:
+    """[V] what comes after a write that all slices come before, such as results that wait for the update."""
+    assert graph.slices is not None
+    of_slices = graph.slices.slice_of >= 0
+    writes = np.array([writes_whole(kind) or writes_rows(kind) for kind in graph.op_types]) & ~of_slices
+    edges = np.flatnonzero(~graph.edge_back)
+    pairs = [(int(graph.edge_src[e]), int(graph.edge_dst[e])) for e in edges[np.argsort(graph.edge_dst[edges])]]
+    out = np.zeros(graph.num_ops, np.bool_)
+    for u, v in pairs:  # in the order of v, so that u is done
+        of_slices[v] |= of_slices[u]
+        out[v] |= out[u] or (writes[u] and of_slices[u])
     return out
 
 

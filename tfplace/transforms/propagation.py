@@ -110,6 +110,7 @@ class _Propagation:
                 self._settle(ops)
         self._average_early()
         self._copy_constants()
+        self._copy_joints()
         decided = [decision for decision in self._decided if decision is not None]
         return Division(
             [one.outputs for one in decided], [one.readings for one in decided], [one.copied for one in decided]
@@ -162,6 +163,15 @@ class _Propagation:
             if not constant[v] or self._nodes.types[v] == "Const":
                 continue
             if any(self._of(reader).copied for _, reader, _ in self._nodes.consumers[v]):
+                self._decided[v] = dataclasses.replace(self._of(v), copied=True)
+
+    def _copy_joints(self) -> None:
+        """Gives each slice its own of what only waits for ops of slices, so that no slice waits for another."""
+        waited = {u for v in self._nodes.order for u in self._nodes.control_inputs[v] if self._of(v).copied}
+        for v in self._nodes.order:
+            before = self._nodes.control_inputs[v]
+            joins = self._nodes.types[v] == "NoOp" and v in waited and not self._frame[v]
+            if joins and any(self._of(u).copied for u in before):
                 self._decided[v] = dataclasses.replace(self._of(v), copied=True)
 
     def _is_sound(self, ops: Sequence[int]) -> bool:

@@ -42,6 +42,8 @@ def hoist_reads(graph_def: Any) -> int:
         dtype = dtypes.pop()
         handle = nodes.names[nodes.data_inputs[v][0][0]]
         before = tuple(text for text in nodes.defs[v].input if text.startswith("^"))
+        if before and _written_after(nodes, nodes.data_inputs[v][0][0], v):
+            before = ()  # it has one value until then
         if (handle, before) not in values:
             read = graph_def.node.add()
             read.CopyFrom(nodes.defs[reads[0]])
@@ -94,6 +96,20 @@ def merge_reads(graph_def: Any, keep: Collection[str]) -> dict[str, str]:
         del graph_def.node[:]
         graph_def.node.extend(kept_nodes)
     return others
+
+
+def _written_after(nodes: Nodes, handle: int, v: int) -> bool:
+    """Whether whatever writes to a variable comes after an op."""
+    seen, ahead = {v}, [v]
+    while ahead:
+        u = ahead.pop()
+        for reader in (*(r for _, r, _ in nodes.consumers[u]), *nodes.control_consumers[u]):
+            if reader not in seen:
+                seen.add(reader)
+                ahead.append(reader)
+    readers = [reader for _, reader, _ in nodes.consumers[handle]]
+    writers = [r for r in readers if nodes.types[r] not in ("Enter", "ReadVariableOp", "VariableShape")]
+    return all(writer in seen for writer in writers)
 
 
 def _inside(nodes: Nodes, v: int) -> tuple[list[int], list[int]]:
