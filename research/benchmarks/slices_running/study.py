@@ -20,7 +20,7 @@ from tfplace.measurement.calibration.transfers import SIZES
 from tfplace.measurement.protocol.interference import ProcessorWatch
 
 PEER = "MultiWorkerMirroredStrategy"
-LIMIT_S = {False: 75.0, True: 15.0}
+LIMIT_S = {False: 240.0, True: 30.0}
 """By whether it is a quick run: seconds that the turns of a model may take."""
 
 

@@ -19,12 +19,18 @@ from tfplace.cost.profiled import profiled_costs, profiled_share
 from tfplace.measurement.backends.cluster import Cluster
 from tfplace.measurement.calibration.profile import profile_graph
 from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import Options
 
 ONE = "one worker"
 """The unsplit step on the first worker, to which all others are compared."""
 
 AUTO, ACCUMULATED = "auto, unsplit", "4 slices on one worker"
-PARALLEL = {2: "data_parallel K=2", 4: "data_parallel K=4"}
+PACKED = "2, packed"
+"""Two slices whose small tensors are sent together."""
+PARALLEL = {2: "data_parallel K=2", PACKED: "data_parallel K=2, packed", 4: "data_parallel K=4"}
+PIPELINE, SPLIT = "one_f_one_b K=4", "auto, split"
+OTHERS = ("expert", "heft", "metis", "scotch", "critical_path")
+"""Placers whose placements of K=2 and K=4 are not in the table: they show whether ranks are simulated right."""
 IN_LOOP = "data_parallel K=2, kernels read in the loop"
 """Of a step with a loop: as TensorFlow reads the kernels, in every iteration where they are."""
 
@@ -72,21 +78,29 @@ def variants_of(model, batch, topology: Topology, *, evaluations: int, rounds: i
     """
     tell(f"{model.name}: extracting")
     graphs = {1: tfplace.extract(model, batch)}
-    graphs |= {slices: tfplace.extract(model, batch, slices=slices) for slices in PARALLEL}
+    graphs |= {slices: tfplace.extract(model, batch, slices=slices) for slices in (2, 4)}
+    graphs[PACKED] = tfplace.extract(model, batch, slices=2, pack=True)
     if "LoopCond" in graphs[1].op_types:
         with mock.patch("tfplace.transforms.split.hoist_reads", lambda graph_def: 0):
             graphs[IN_LOOP] = tfplace.extract(model, batch, slices=2)
-    out = []
+    out, split = [], []
     for which, (problem, facts) in problems_of(graphs, batch, topology, rounds, tell).items():
         tell(f"{model.name}: placing {problem.graph.num_ops} ops")
-        if which == 1:
+        if which != IN_LOOP:
             auto = tfplace.place(problem, placer="auto", budget=f"{evaluations} evaluations", seed=seed, progress=False)
+        if which == 1:
             out += [Variant(ONE, _on_one(auto), facts), Variant(AUTO, auto, facts)]
             continue
         parallel = tfplace.place(problem, placer="data_parallel", progress=False)
         out.append(Variant(PARALLEL.get(which, which), parallel, facts))
+        split += [Variant(SPLIT, auto, facts)] if which != IN_LOOP else []
         if which == 4:
             out.append(Variant(ACCUMULATED, _on_one(parallel), facts))
+            out.append(Variant(PIPELINE, tfplace.place(problem, placer="one_f_one_b", progress=False), facts))
+        for placer in OTHERS if which in {2, 4} else ():
+            other = tfplace.place(problem, placer=placer, progress=False, budget="100 evaluations")
+            out.append(Variant(f"{placer} K={which}", other, facts))
+    out.append(min(split, key=lambda variant: variant.placement.cost.step_s))
     return [dataclasses.replace(each, facts={**each.facts, **_simulated(each.placement)}) for each in out]
 
 
@@ -134,12 +148,20 @@ def _problem(graph: OpGraph, topology: Topology, profile: DeviceProfile):
 
 
 def _on_one(placement):
-    return dataclasses.replace(placement, op_device=np.zeros_like(placement.op_device))
+    device = np.zeros_like(placement.op_device)
+    order, phases = Simulator(placement.problem).phases(device)
+    return dataclasses.replace(placement, op_device=device, order=order, phases=phases)
 
 
 def _simulated(placement):
-    cost = Simulator(placement.problem).devices(placement.op_device)
-    return {"simulated_s": cost.step_s, "moved_bytes": int(cost.moved_bytes), "transfers": _transfers(placement)}
+    options = Options(phase_orders=(placement.order,))
+    cost = Simulator(placement.problem, options).devices(placement.op_device)
+    return {
+        "order": placement.order,
+        "simulated_s": cost.step_s,
+        "moved_bytes": int(cost.moved_bytes),
+        "transfers": _transfers(placement),
+    }
 
 
 def _transfers(placement):

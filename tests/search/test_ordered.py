@@ -1,0 +1,1 @@
+"""The order of phases that an answer tells: the best that a program can keep to."""
