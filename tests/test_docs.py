@@ -95,6 +95,15 @@ def test_a_model_that_does_not_fit_is_placed_and_trained_as_written(tmp_path, mo
     assert said["model"].optimizer.iterations.numpy() == 2
 
 
+@pytest.mark.tensorflow
+def test_a_model_is_trained_on_several_devices_as_written():
+    fit = re.search(r"```python\n(.*?)```", text("docs/several_gpus.md"), re.DOTALL)[1]
+    rng = np.random.default_rng(0)
+    given = {"x": rng.standard_normal((64, 8)).astype(np.float32), "y": rng.integers(10, size=64)}
+    exec(fit.replace('"60s"', "60"), given)
+    assert given["model"].optimizer.iterations.numpy() == 2
+
+
 def test_another_box_is_asked_as_written(tmp_path, monkeypatch):
     page = text("docs/other_box.md")
     (tmp_path / "box.json").write_text(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])

@@ -62,7 +62,7 @@ def place(
         from tfplace.search.over_slices import place_over_slices
 
         return place_over_slices(
-            lambda k: _asked_problem(source, batch, replace(asked, slices=k)),
+            lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes)),
             lambda problem, options: place_problem(problem, options, batch),
             asked,
         )

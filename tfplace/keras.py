@@ -312,15 +312,15 @@ class PlacementCallback(_Hooks):
         """The best placement of all numbers of slices that are tried."""
         from tfplace.api import place_problem
         from tfplace.extraction.batch import as_specs
-        from tfplace.search.over_slices import place_over_slices
+        from tfplace.search.over_slices import Sizes, place_over_slices
         from tfplace.sources import problem_of
         from tfplace.transforms.batch_specs import batch_size
         from tfplace.transforms.split import slice_sizes
 
         asked = self._options.check()
 
-        def read(k: int | None) -> Problem:
-            slices = None if k is None else slice_sizes(k, batch_size(as_specs(data)))  # refuses more than there are
+        def read(sizes: Sizes) -> Problem:
+            slices = None if sizes is None else slice_sizes(sizes, batch_size(as_specs(data)))  # refuses too many
             graph = self._read(spec, data, slices)
             return problem_of(graph, asked.topology, None, asked.constraints, asked.max_memory, profile=asked.profile)
 

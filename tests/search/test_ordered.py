@@ -1,1 +1,52 @@
 """The order of phases that an answer tells: the best that a program can keep to."""
+
+import numpy as np
+import pytest
+
+from tests.placers.test_data_parallel import split_step
+from tfplace.core.placement import FREE
+from tfplace.errors import ApplyError
+from tfplace.search import ordered
+from tfplace.search.ordered import best_order
+from tfplace.search.place import search_placement
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import DEFAULT, ONE_F_ONE_B, Options
+from tfplace.testing.problems import make_problem, make_topology
+
+
+@pytest.fixture
+def pipeline():
+    """Two slices through two stages, each slice's second op after its first; and its devices."""
+    graph = split_step(2, [2**20] * 2)
+    slices = np.array(graph.slices.slice_of) >= 0
+    problem = make_problem(graph, make_topology(2), np.where(slices, 1.0, 0.01)[:, None].repeat(2, axis=1))
+    return problem, np.array([int(name.startswith("w1") or name.endswith("op1")) for name in graph.op_names], np.int32)
+
+
+def key(problem, op_device, order):
+    return Simulator(problem, Options(phase_orders=(order,))).devices(op_device).key
+
+
+def test_the_best_order_is_told(pipeline):
+    found = best_order(*pipeline, DEFAULT)
+    assert found.cost.key == min(key(*pipeline, order) for order in DEFAULT.phase_orders)
+    assert found.cost.key == key(*pipeline, found.order)
+
+
+def test_an_order_that_no_program_can_keep_to_is_passed_over(pipeline, monkeypatch):
+    def refuse(graph, op_device, phases, devices):
+        if phases is not None:
+            raise ApplyError("phases", "none")
+
+    monkeypatch.setattr(ordered, "phase_waits", refuse)
+    found = best_order(*pipeline, Options(phase_orders=(ONE_F_ONE_B,)))
+    assert (found.order, found.phases) == (FREE, None)
+    assert found.cost.key == key(*pipeline, FREE)
+
+
+def test_an_answer_has_the_cost_and_the_timeline_of_its_order(pipeline):
+    problem, _ = pipeline
+    placement = search_placement(problem, placer="one_f_one_b", budget=10, baselines=())
+    assert (placement.phases is None) == (placement.order == FREE)
+    assert placement.cost.key == key(problem, placement.op_device, placement.order)
+    assert placement.timeline().finish_s.max() == placement.cost.step_s

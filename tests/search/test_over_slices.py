@@ -1,5 +1,7 @@
 """How many slices are best: what is tried, what is told of it, and what cannot be asked."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -17,18 +19,20 @@ WORK_S = 12.0
 """Seconds of the per-example ops of the whole batch, on any device."""
 
 
-def tried(topology, seconds_of, most=64, placer="auto"):
+def tried(topology, seconds_of, most=64, placer="auto", slower=()):
     """The answer, and the numbers of slices in the order in which they were read."""
     numbers = []
 
     def read(k):
         numbers.append(k)
-        if (k or 1) > most:
+        sizes = k if isinstance(k, tuple) else (4,) * (k or 1)
+        if len(sizes) > most:
             raise SplitError(f"{k} slices of a batch of {most}", f"1 to {most} slices")
-        graph = split_step(k or 1, [2**20] * 3)
-        ops = np.array(graph.slices.slice_of) >= 0
-        seconds = np.where(ops, seconds_of(k or 1) / ops.sum(), 1e-6)
-        return make_problem(graph, topology, np.repeat(seconds[:, None], len(topology.devices), axis=1))
+        graph = split_step(len(sizes), [2**20] * 3)
+        graph = dataclasses.replace(graph, slices=dataclasses.replace(graph.slices, sizes=sizes))
+        share = np.append(np.array(sizes) / sum(sizes) / 3, 0.0)[graph.slices.slice_of]
+        seconds = share * seconds_of(len(sizes)) + 1e-6
+        return make_problem(graph, topology, seconds[:, None] * np.array(slower or [1.0] * len(topology.devices)))
 
     def search(problem, options):
         return search_placement(problem, **options.given() | {"evaluator": None, "progress": None})
@@ -58,6 +62,12 @@ def test_what_one_device_takes_is_told_of_the_whole_step():
     assert slices_of(placement) > 1
     name, cost = placement.best_single
     assert name.endswith(UNSPLIT) and cost.step_s == pytest.approx(WORK_S, rel=0.01)
+
+
+def test_devices_of_unlike_speeds_are_tried_with_their_shares_of_the_examples():
+    placement, numbers = tried(make_topology(3), lambda k: WORK_S, slower=(1.0, 1.0, 2.0))
+    assert numbers == [None, 3, (5, 5, 2), 6]
+    assert placement.cost.step_s < 1.1 * WORK_S * 5 / 12
 
 
 def test_numbers_that_the_batch_does_not_have_are_passed_over():

@@ -123,11 +123,11 @@ def _search(
 def _search_slices(flags: PlaceFlags, stages: Stages, result: _Result, *, gpus: bool) -> None:
     """Finds the placement in as many slices as are best."""
     from tfplace.api import place_problem
-    from tfplace.search.over_slices import place_over_slices
+    from tfplace.search.over_slices import Sizes, place_over_slices
 
-    def read(k: int | None) -> Problem:
-        stages.stage("the whole step" if k is None else f"{k} slices")
-        problem, _ = read_problem(replace(flags, slices=k), stages, gpus=gpus)
+    def read(sizes: Sizes) -> Problem:
+        stages.stage("the whole step" if sizes is None else f"slices {sizes}")
+        problem, _ = read_problem(replace(flags, slices=sizes), stages, gpus=gpus)
         stages.stage("searching")
         return problem
 
