@@ -9,12 +9,16 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.slices import PACKED
 from tfplace.group.slots import readers_of, slots_of
 
+_REDUCES = 8
+"""An op that takes more than so many times the bytes that it gives belongs where they come from."""
+
 
 def weights_of_ops(graph: OpGraph) -> IntArray:
     """[V] the variable, by the op that makes its handle, that each op which stands once goes with; else -1.
 
     Slots go with their weight. Of an op that several variables are made of, or that is made of several, it is the one
-    that it gives most bytes, or takes most from.
+    that it gives most bytes, or takes most from. What takes far more than it gives, such as the square of a gradient
+    for the norm of all, goes with what it takes.
     """
     assert graph.slices is not None
     slots, once = slots_of(graph), graph.slices.slice_of < 0
@@ -28,13 +32,16 @@ def weights_of_ops(graph: OpGraph) -> IntArray:
     readers = readers_of(graph)
     size = np.zeros(graph.num_ops, np.int64)
     np.add.at(size, graph.tensor_op, graph.tensor_bytes)
+    makers = [graph.tensor_op[list(tensors)] for tensors in graph.inputs]
+    sizes = [graph.tensor_bytes[list(tensors)] for tensors in graph.inputs]
+    taken = np.array([int(b[once[m]].sum()) if len(m) else 0 for m, b in zip(makers, sizes, strict=True)])
+    reduces = taken > _REDUCES * np.maximum(size, 1)
     for v in range(graph.num_ops - 1, -1, -1):
-        if weight[v] < 0 and once[v]:
+        if weight[v] < 0 and once[v] and not reduces[v]:
             weight[v] = _heaviest([(int(weight[u]), int(size[u])) for u in readers[v] if once[u]])
     for v in range(graph.num_ops):
         if weight[v] < 0 and once[v]:
-            makers = [(int(graph.tensor_op[t]), int(graph.tensor_bytes[t])) for t in graph.inputs[v]]
-            weight[v] = _heaviest([(int(weight[u]), taken) for u, taken in makers])
+            weight[v] = _heaviest([*zip(weight[makers[v]].tolist(), sizes[v].tolist(), strict=True)])
     return weight
 
 

@@ -18,6 +18,8 @@ from tfplace.report.waiting import waits, waits_line
 
 # Step times closer than this fraction count as equal: the simulator is not that exact.
 SAME = 0.001
+_ELSEWHERE = {"mirrored": "tf.distribute.MirroredStrategy"}
+"""Baselines that are no placements -> what a user would take instead."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ def verdict(placement: Placement) -> str:
         return "not compared with single devices"
     best = placement.best_single
     other, fastest = baseline_order(placement)[0]
+    other = _ELSEWHERE.get(other, other)
     if best is None:
         if fastest.feasible and _ratio(placement.cost, fastest) > 1 + _same(placement.cost, fastest):
             faster = _times(_ratio(placement.cost, fastest))

@@ -12,11 +12,12 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import InfeasibleError, SplitError
 from tfplace.formatting import format_seconds
-from tfplace.local_search.devices import compute_devices
+from tfplace.local_search.devices import compute_devices, settle
 from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.place import was_interrupted
+from tfplace.search.place import placement_of, was_interrupted
+from tfplace.simulation.evaluate import Simulator
 
 Sizes = int | tuple[int, ...] | None
 """How many slices, or the examples of each; None for the whole step."""
@@ -41,9 +42,9 @@ def place_over_slices(
 ) -> Placement:
     """The best placement of the whole step, or of it in as many slices as devices compute, or in twice as many.
 
-    Devices of unlike speeds are also tried with a slice for each that has its share of the examples. One device gets
-    the whole step if that fits. Baselines on one device are those of the whole step. `notes` tell what each number of
-    slices came to.
+    Searches of slices start, among others, from the whole step's placement. Devices of unlike speeds are also tried
+    with a slice for each that has its share of the examples. One device gets the whole step if that fits. Baselines on
+    one device are those of the whole step. `notes` tell what each number of slices came to.
 
     Args:
       read: the problem in such slices, None for the whole step. Raises SplitError where the batch has too few examples.
@@ -98,6 +99,17 @@ def shares_of_devices(problem: Problem) -> tuple[int, ...] | None:
     return None if found == tuple(sorted(slices.sizes, reverse=True)) else found
 
 
+def copied_to_slices(whole: Placement, problem: Problem) -> Placement:
+    """A placement of the whole step for the step in slices: each op is where the op is that it copies."""
+    slices = problem.graph.slices
+    assert slices is not None
+    device = dict(zip(whole.op_names, whole.op_device.tolist(), strict=True))
+    wanted = problem.gather(np.array([device.get(name, 0) for name in slices.original], np.int32))
+    units = settle(problem, wanted)
+    cost = Simulator(problem)(units)
+    return placement_of(problem, units, cost, bound_s=0.0, placer=whole.placer, seed=whole.seed, baselines={})
+
+
 class _Run:
     """What has been tried so far.
 
@@ -129,8 +141,11 @@ class _Run:
             self._log.append(f"{_named(sizes)}: {error}")
             return None
         part = (_SCOUTING if self._warm else 1.0) / _SCOUTS
+        wanted = self._with(part)
+        if self._warm and sizes is not None and None in self.found:
+            wanted = replace(wanted, init=copied_to_slices(self.found[None], problem))
         try:
-            self._keep(sizes, self._search(problem, self._with(part)))
+            self._keep(sizes, self._search(problem, wanted))
             self._log.append(f"{_named(sizes)} {format_seconds(self.found[sizes].cost.step_s)}")
         except InfeasibleError as error:
             self._infeasible = self._infeasible or error
