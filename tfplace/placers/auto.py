@@ -77,7 +77,8 @@ _TINY = 1e-6
 class Auto(Placer):
     """A portfolio: placers that are quick, short searches from several of them, longer ones from the best of those.
 
-    1. The members run one after the other, as long as a part of the budget suffices: the constructive placers, and
+    1. The members run one after the other, as long as a part of the budget suffices: the constructive placers, of a
+       split step those first that need one, and
        Placeto at once, with the weights of the package. One whose extra is not installed is passed over, and one that
        fails.
     2. Scouts search for a short while each, as many as can do something in it: `local_search` from the two best members
