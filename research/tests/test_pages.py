@@ -58,6 +58,7 @@ TABLES = {
         "fidelity": lambda: fidelity_tables(data("fidelity")),
         "memory": lambda: benchmark("memory"),
         "op-costs": lambda: benchmark("op_costs"),
+        "pipeline-orders": lambda: benchmark("pipeline_orders"),
         "slices-running": lambda: split_steps(data("slices_running")),
     },
     "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
