@@ -40,7 +40,7 @@ SPLIT = "auto, slices"
 NEAR = 1.2
 """A best other step within this times the bound leaves too little to gain to be counted."""
 
-_MOST_OPS = 150_000
+_MOST_OPS = 200_000
 """Graphs with more ops than this are left out: they take minutes to be read, for each number of slices."""
 
 _MODELS = flags.DEFINE_list("models", [], "Models of the zoo; by default all.")

@@ -104,7 +104,7 @@ class Oracle:
         self.devices = range(len(topology.devices))
         self.state = [Device(options) for _ in self.devices]
         self.ops = [v for v in range(graph.num_ops) if not graph.replicable[v]]
-        self.phases, self.parked = phases, []
+        self.phases, self.parked, self.remains = phases, [], {}
         self.rank = np.random.default_rng(options.seed).permutation(graph.num_ops)
         self.messages = self._find_messages()
         self.inputs = {v: [k for k, m in self.messages.items() if v in m.readers] for v in self.ops}
@@ -434,8 +434,17 @@ class Oracle:
             "fifo": lambda v: (self.ready[v], v),
             "lifo": lambda v: (-self.ready[v], v),
             "random": lambda v: self.rank[v],
+            "critical_path": lambda v: (-self._remains(v), v),
         }
         return min(state.ready, key=keys[order], default=None)
+
+    def _remains(self, v):
+        graph, seconds = self.graph, self.problem.costs.compute_s.min(axis=1)
+        if v not in self.remains:
+            after = graph.edge_dst[(graph.edge_src == v) & ~graph.edge_back].tolist()
+            own = [0.0 if graph.replicable[u] else float(seconds[u]) for u in after]
+            self.remains[v] = max((s + self._remains(u) for s, u in zip(own, after, strict=True)), default=0.0)
+        return self.remains[v]
 
     def _start_work(self, state, place, now):
         work = state.waiting.pop(0)

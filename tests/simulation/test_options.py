@@ -194,7 +194,7 @@ def test_functions_take_options():
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        ({"order": "fif"}, UnknownNameError, "order 'fif'; expected one of fifo.*Did you mean 'fifo'"),
+        ({"order": "fif"}, UnknownNameError, "order 'fif'; expected one of .*fifo.*Did you mean 'fifo'"),
         (
             {"overhead_order": "last"},
             UnknownNameError,

@@ -32,7 +32,7 @@ from tfplace.simulation.phases import GROUPS
 from tfplace.simulation.program import Program, Scratch
 
 SENT, HEAP, CHANGES, MOVED, ABORTED, TOUCHED, WIRED = range(7)
-FIFO, LIFO, INLINE, RANDOM = range(len(ORDERS))
+FIFO, LIFO, INLINE, RANKED = range(4)
 FIRST, IN_TURN, PREEMPT = range(len(OVERHEAD_ORDERS))
 FREE, BY_USE, GPIPE, ONE_F_ONE_B = range(len(PHASE_ORDERS))
 NO_WORK = -1
@@ -46,7 +46,7 @@ class Flags(NamedTuple):
     """Options as the kernel reads them.
 
     Attributes:
-      order: FIFO, LIFO, INLINE or RANDOM.
+      order: FIFO, LIFO, INLINE or RANKED, by `Program.rank`.
       work: FIRST, IN_TURN, PREEMPT; or NO_WORK if transfers occupy no device.
       parallel: ops a device runs at once.
       host: whether there are copies between host and device memory.
@@ -92,7 +92,7 @@ def make_flags(p: Program, options: Options) -> Flags:
         p.links[name].any() for name in ("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte")
     )
     return Flags(
-        ORDERS.index(options.order),
+        min(ORDERS.index(options.order), RANKED),
         OVERHEAD_ORDERS.index(options.overhead_order) if works else NO_WORK,
         options.parallel,
         options.host_copies and bool(p.crosses.any()) and bool((p.host >= 0).any()),
@@ -726,7 +726,7 @@ def _make_ready(p: Program, s: Scratch, o: Flags, v: int, now: float) -> None:
 @inlined
 def _next_op(s: Scratch, o: Flags, d: int, q: int) -> int:
     """The op the slot would start next, or -1."""
-    if o.order == FIFO or o.order == RANDOM:  # noqa: PLR1714
+    if o.order == FIFO or o.order == RANKED:  # noqa: PLR1714
         return s.queue[s.devices[d].head].op if s.devices[d].head < s.devices[d].tail else -1
     if o.order == INLINE and s.slots[q].front >= 0:
         return s.slots[q].front
@@ -738,7 +738,7 @@ def _take(p: Program, s: Scratch, o: Flags, d: int, q: int) -> None:
     """Removes the op that `_next_op` gave."""
     if o.order == FIFO:
         s.devices[d].head += 1
-    elif o.order == RANDOM:
+    elif o.order == RANKED:
         _drop_first_rank(p, s, d)
     elif o.order == INLINE and s.slots[q].front >= 0:
         s.slots[q].front = s.next_op[s.slots[q].front]

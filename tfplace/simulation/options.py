@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tfplace.core.placement import FREE
 from tfplace.errors import InputError, UnknownNameError
 
-ORDERS = ("fifo", "lifo", "inline", "random")
+ORDERS = ("fifo", "lifo", "inline", "random", "critical_path")
 OVERHEAD_ORDERS = ("first", "in turn", "preempt")
 BY_USE, GPIPE, ONE_F_ONE_B = "by_use", "gpipe", "1f1b"
 PHASE_ORDERS = (FREE, BY_USE, GPIPE, ONE_F_ONE_B)
@@ -25,7 +25,7 @@ class Options:
       order: which ready op a device starts next. "fifo": the one ready first; "lifo": the one ready last, so that work
         goes depth first; "inline": as TensorFlow's executor, whose threads go on with the cheap successors of what
         they have run and leave the others to a pool; "random": by a random rank of the ops, which shows how much the
-        order matters.
+        order matters; "critical_path": the one after which most seconds remain, whichever devices they are on.
       seed: of the ranks in a "random" order.
       cheap_s: in an "inline" order an op of a CPU is cheap if one execution takes at most this long (TensorFlow: 8,000
         cycles). Ops of other devices are all cheap.
@@ -39,7 +39,7 @@ class Options:
 
     >>> Options(order="fastest")
     Traceback (most recent call last):
-    tfplace.errors.UnknownNameError: received order 'fastest'; expected one of fifo, inline, lifo, random.
+    tfplace.errors.UnknownNameError: received order 'fastest'; expected one of critical_path, fifo, inline, lifo, random.
     """
 
     overheads: bool = True

@@ -142,7 +142,7 @@ class Program(NamedTuple):
       channels: [D, D, K] padded with -1.
       limit: [D] bytes.
       host: [D] the device whose memory is its host memory; -1 for a CPU, or if there is none.
-      rank: [V] random ranks of the ops.
+      rank: [V] ranks of the ops, the first of which start first.
       cheap: [V, D] whether an executor runs the op at once.
       part: [V] 2k for a forward op of slice k, 2k + 1 for a backward one, -1 for what stands once; of a split step.
       group: [V] the stretch of the forward pass that an op is of, or for which it reads a variable; else -1.
@@ -244,7 +244,6 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
     keep = ~graph.edge_back & ~graph.replicable[graph.edge_src] & ~graph.replicable[graph.edge_dst]
     pairs = np.unique(np.stack([messages.of_edge[keep], graph.edge_dst[keep]], axis=1), axis=0)
     by_reader = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
-    ranks = np.random.default_rng(options.seed).permutation(graph.num_ops)
     buffers = find_buffers(graph, messages, keep)
     parts = find_parts(problem)
     return Program(
@@ -260,7 +259,7 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
         channels=np.array(topology.channels, np.int32, order="C"),
         limit=np.array(problem.memory_limit, np.int64),
         host=_hosts(problem),
-        rank=integers(ranks),
+        rank=integers(_ranks(problem, options)),
         cheap=_cheap(problem, options.cheap_s),
         part=parts.part,
         group=parts.group,
@@ -315,6 +314,22 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
         chosen=np.zeros(2, np.int64),
         counter=np.zeros(7, np.int64),
     )
+
+
+def _ranks(problem: Problem, options: Options) -> NDArray[np.integer]:
+    """[V] at random; or by the seconds that remain after each op: of each, the least of any device."""
+    graph = problem.graph
+    if options.order != "critical_path":
+        return np.random.default_rng(options.seed).permutation(graph.num_ops)
+    seconds = np.where(graph.replicable, 0.0, problem.costs.compute_s.min(axis=1))
+    remain: FloatArray = np.zeros(graph.num_ops)
+    edges = np.flatnonzero(~graph.edge_back)
+    edges = edges[np.argsort(-graph.edge_src[edges], kind="stable")]
+    for u, v in zip(graph.edge_src[edges].tolist(), graph.edge_dst[edges].tolist(), strict=True):
+        remain[u] = max(remain[u], seconds[v] + remain[v])  # all edges of v are done, as they come from a later op
+    ranks = np.empty(graph.num_ops, np.int64)
+    ranks[np.argsort(-remain, kind="stable")] = np.arange(graph.num_ops)
+    return ranks
 
 
 def _ints(*shape: int) -> IntArray:
