@@ -209,6 +209,7 @@ def memory(
     device: str | None = None,
     slices: int | Sequence[int] | None = None,
     batch_norm: str = PER_SLICE,
+    pack: bool = False,
 ) -> StepMemory:
     """What a training step needs of one device's memory, and for what; simulated, nothing is searched or run.
 
@@ -219,6 +220,7 @@ def memory(
       device: one of them, by name; by default the first accelerator, or the first device if there is none.
       slices: see `SplitOptions`.
       batch_norm: see `SplitOptions`.
+      pack: see `SplitOptions`.
 
     Returns:
       The peak, what it consists of (weights, optimizer slots, activations, gradients, ...) and the ten largest tensors.
@@ -229,7 +231,8 @@ def memory(
     """
     from tfplace.report.step_memory import step_memory
 
-    return step_memory(problem_of(source, topology, batch, None, None, slices=slices, batch_norm=batch_norm), device)
+    problem = problem_of(source, topology, batch, None, None, slices=slices, batch_norm=batch_norm, pack=pack)
+    return step_memory(problem, device)
 
 
 def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, str]) -> StepCost:
