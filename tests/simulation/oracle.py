@@ -11,6 +11,8 @@ ALIASES = {
     ("ReadVariableOp", 0): 0,
     ("StopGradient", 0): 0,
     ("Switch", None): 0,
+    ("LoopCond", 0): 0,
+    ("Exit", 0): 0,
     ("IdentityN", None): None,
 }
 
@@ -134,6 +136,8 @@ class Oracle:
                 sources[dst, int(graph.edge_slot[e])] = key
                 if self._crosses(e):
                     messages[key].crossing.add(dst)
+        for v in [v for v in range(graph.num_ops) if graph.op_types[v] == "LoopCond"]:
+            messages[v, 0].readers |= self._body(v)
         tensors = [m for _, m in sorted(messages.items()) if m.slot >= 0]
         for m in tensors:
             if any(variable.op == m.op for variable in graph.variables):
@@ -178,6 +182,14 @@ class Oracle:
                 if not of_variable and base.key not in kept and same_memory:
                     m.offers.append(offered)
         return {k: m for k, m in messages.items() if not graph.replicable[m.op]}
+
+    def _body(self, v):
+        """What comes after an op, up to the exits of its loop."""
+        graph, found = self.graph, set()
+        for u in graph.edge_dst[(graph.edge_src == v) & ~graph.edge_back].tolist():
+            if graph.op_types[u] != "Exit" and not graph.replicable[u]:
+                found |= {u} | self._body(u)
+        return found
 
     # ---- who holds what ------------------------------------------------------------------------------------------
 

@@ -53,6 +53,32 @@ def find_messages(graph: OpGraph) -> Messages:
     )
 
 
+def loop_conditions(graph: OpGraph, messages: Messages) -> NDArray[np.integer]:
+    """[N, 2] pairs of the message of a loop's condition and an op of the loop's body, which waits for it in every turn.
+
+    Where no edge says so, TensorFlow has a loop of its own on each device with an op of the body, which is sent the
+    condition (`AddControlFlow` in `tensorflow/core/graph/graph_partition.cc`).
+    """
+    conditions = [v for v, kind in enumerate(graph.op_types) if kind == "LoopCond"]
+    if not conditions:
+        return np.zeros((0, 2), np.int64)
+    readers: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for u, v, back in zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), graph.edge_back.tolist(), strict=True):
+        if not back and graph.op_types[v] not in ("Exit", "RefExit") and not graph.replicable[v]:
+            readers[u].append(v)
+    of_op = {int(v): m for m, v in enumerate(messages.maker) if messages.slot[m] == 0}
+    pairs = []
+    for condition in conditions:
+        body, ahead = {condition}, [condition]
+        while ahead:
+            for v in readers[ahead.pop()]:
+                if v not in body:
+                    body.add(v)
+                    ahead.append(v)
+        pairs += [(of_op[condition], v) for v in sorted(body - {condition})]
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
 def _ops_of_type(graph: OpGraph, types: frozenset[str]) -> list[int]:
     return [v for v, kind in enumerate(graph.op_types) if kind in types]
 

@@ -37,9 +37,9 @@ class Options:
         them; "gpipe": all slices forward, then all backward; "1f1b": one forward, one backward in turn, so that a stage
         holds no more slices than there are stages from it on.
 
-    >>> Options(order="fastest")
+    >>> Options(order="fast")
     Traceback (most recent call last):
-    tfplace.errors.UnknownNameError: received order 'fastest'; expected one of critical_path, fifo, inline, lifo, random.
+    tfplace.errors.UnknownNameError: received order 'fast'; expected one of critical_path, fifo, inline, lifo, random.
     """
 
     overheads: bool = True

@@ -17,7 +17,15 @@ from tfplace.core.buffers import HOST_ONLY_DTYPES, READS_NO_DATA, read_from_host
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.cost.workspace import workspace_bytes
-from tfplace.simulation.messages import Buffers, IndexArray, Messages, find_buffers, find_messages, integers
+from tfplace.simulation.messages import (
+    Buffers,
+    IndexArray,
+    Messages,
+    find_buffers,
+    find_messages,
+    integers,
+    loop_conditions,
+)
 from tfplace.simulation.options import DEFAULT, Options
 from tfplace.simulation.phases import GROUPS, find_parts
 
@@ -242,7 +250,8 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
     graph, topology = problem.graph, problem.topology
     messages = find_messages(graph)
     keep = ~graph.edge_back & ~graph.replicable[graph.edge_src] & ~graph.replicable[graph.edge_dst]
-    pairs = np.unique(np.stack([messages.of_edge[keep], graph.edge_dst[keep]], axis=1), axis=0)
+    read = np.stack([messages.of_edge[keep], graph.edge_dst[keep]], axis=1)
+    pairs = np.unique(np.concatenate([read, loop_conditions(graph, messages)]), axis=0)
     by_reader = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     buffers = find_buffers(graph, messages, keep)
     parts = find_parts(problem)
