@@ -152,6 +152,12 @@ def test_an_input_without_the_batch_names_itself_and_the_way_out():
     assert "{1: None}" in error.hint
 
 
+def test_a_step_that_takes_one_batch_size_says_so():
+    state = tf.Variable(np.zeros((6, 3)))
+    added = tf.function(lambda x: tf.reduce_sum(state + x))
+    assert "6 examples and not 3" in refused(added, (X,), 2).received
+
+
 def test_an_input_of_a_dictionary_is_called_by_its_key():
     named = tf.function(lambda given: tf.reduce_sum(given["x"]) * given["scale"])
     assert "input 0 ('scale')" in refused(named, ({"x": X, "scale": np.array(2.0)},), 2, batch_axis={1: 0}).received

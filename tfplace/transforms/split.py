@@ -13,7 +13,7 @@ import numpy as np
 
 from tfplace.core.graph import OpGraph
 from tfplace.core.slices import BATCH_NORMS, DRAWS, PER_SLICE, STATISTICS, Difference, Slices, checked_slices
-from tfplace.errors import InputError, SplitError
+from tfplace.errors import InputError, SourceError, SplitError
 from tfplace.extraction.batch import as_specs
 from tfplace.extraction.flatten import FlatFunction, flatten
 from tfplace.extraction.function import (
@@ -73,7 +73,7 @@ def _split(step: Step, slices: int | Sequence[int], batch_axis: Axes, batch_norm
     sizes = slice_sizes(slices, examples)
     other = sizes[0] if 1 < sizes[0] < examples else 2 * examples
     whole = _trace(step, specs)
-    two = _two_sizes(whole, _trace(step, resized(specs, examples, other, batch_axis)), (examples, other), sizes)
+    two = _two_sizes(whole, _traced_again(step, specs, (examples, other), batch_axis), (examples, other), sizes)
     if not any(two.varying(two.nodes.index[op], 0)[0] for op in argument_ops(whole)):
         raise SplitError(f"{step.description}, of which no input depends on the batch size", "a step over a batch")
     division, scopes = _divided(two, batch_norm, whole)
@@ -125,6 +125,25 @@ def _trace(step: Step, specs: Any) -> FlatFunction:
     merged = merge_reads(flat.graph_def, [parse_input(name)[0] for name in flat.output_names])
     run = dict.fromkeys(merged.get(name, name) for name in flat.control_outputs)
     return dataclasses.replace(flat, control_outputs=tuple(run))
+
+
+def _traced_again(step: Step, specs: Any, batches: tuple[int, int], batch_axis: Axes) -> FlatFunction:
+    """The step with another batch size.
+
+    Raises:
+      SplitError: an input has no such axis, or the step does not take another size.
+    """
+    other = resized(specs, *batches, batch_axis)
+    try:
+        return _trace(step, other)
+    except SplitError:
+        raise
+    except SourceError as error:
+        raise SplitError(
+            f"{step.description}, which takes {batches[0]} examples and not {batches[1]}: {error.received}",
+            "a step over batches of any size",
+            error.hint,
+        ) from error
 
 
 def _two_sizes(whole: FlatFunction, other: FlatFunction, batches: tuple[int, int], sizes: Sequence[int]) -> TwoSizes:
