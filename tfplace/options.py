@@ -74,7 +74,7 @@ class SplitOptions(Options):
     slices: int | str | Sequence[int] | None = option(
         None,
         "Split the batch into so many slices, or into slices of so many examples each, and place their ops one by one; "
-        "`place` takes auto, too: as many as are best",
+        "when placing, auto finds how many are best",
         unset="none",
         page="slices.md",
         form="NUMBER|EXAMPLES,...|auto",
