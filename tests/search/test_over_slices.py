@@ -19,9 +19,9 @@ WORK_S = 12.0
 """Seconds of the per-example ops of the whole batch, on any device."""
 
 
-def tried(topology, seconds_of, most=64, placer="auto", slower=()):
-    """The answer, and the numbers of slices in the order in which they were read."""
-    numbers = []
+def tried(topology, seconds_of, most=64, placer="auto", slower=(), budget="400 evaluations", stop=None):
+    """The answer, and the numbers of slices in the order in which they were read; `stop` is told of each search."""
+    numbers, stop = [], stop or (lambda options: None)
 
     def read(k):
         numbers.append(k)
@@ -35,9 +35,10 @@ def tried(topology, seconds_of, most=64, placer="auto", slower=()):
         return make_problem(graph, topology, seconds[:, None] * np.array(slower or [1.0] * len(topology.devices)))
 
     def search(problem, options):
+        stop(options)
         return search_placement(problem, **options.given() | {"evaluator": None, "progress": None})
 
-    options = SearchOptions.of("place", {"placer": placer, "budget": "400 evaluations", "baselines": ()}).check()
+    options = SearchOptions.of("place", {"placer": placer, "budget": budget, "baselines": ()}).check()
     return place_over_slices(read, search, options), numbers
 
 
@@ -84,6 +85,44 @@ def test_one_device_takes_slices_only_where_the_whole_does_not_fit():
 def test_a_placer_that_takes_no_start_is_run_once_for_each_number():
     placement, numbers = tried(make_topology(2), lambda k: WORK_S, placer="heft")
     assert numbers == [None, 2, 4] and placement.cost.feasible
+
+
+def test_a_placer_of_split_steps_gets_no_whole_step():
+    placement, numbers = tried(make_topology(2), lambda k: WORK_S, placer="one_f_one_b")
+    assert numbers == [None, 2, 4] and slices_of(placement) > 1
+    with pytest.raises(SplitError):
+        tried(make_topology(2), lambda k: WORK_S, placer="one_f_one_b", most=1)
+
+
+def test_a_step_that_cannot_be_split_is_tried_once():
+    assert tried(make_topology(3), lambda k: WORK_S, most=1)[1] == [None, 3]
+    with pytest.raises(InfeasibleError):
+        tried(make_topology(1, memory=2**20), lambda k: WORK_S, most=1)
+
+
+@pytest.mark.parametrize("slower", [(), (1.0, 1.0, 2.0)])
+def test_all_searches_together_take_the_budget(slower):
+    parts = []
+    tried(make_topology(3), lambda k: WORK_S, slower=slower, stop=lambda options: parts.append(options.budget))
+    assert sum(parts) == pytest.approx(400, abs=len(parts))
+
+
+def test_parts_of_a_short_budget_are_budgets():
+    assert tried(make_topology(2), lambda k: WORK_S, budget="0.001s")[0].cost.feasible
+
+
+@pytest.mark.parametrize("last", [1, 4])
+def test_the_best_until_an_interruption_or_an_answer_that_does_not_fit_is_kept(last):
+    searches = []
+
+    def stop(options):
+        searches.append(options)
+        if len(searches) > last:
+            raise KeyboardInterrupt if last == 1 else InfeasibleError("too large", [], ())
+
+    placement, _ = tried(make_topology(3), lambda k: WORK_S, slower=(1.0, 1.0, 2.0), stop=stop)
+    assert placement.cost.feasible and slices_of(placement) == (1 if last == 1 else 3)
+    assert any(note.startswith("interrupted") for note in placement.notes) == (last == 1)
 
 
 def test_a_model_is_placed_in_as_many_slices_as_are_best():

@@ -32,6 +32,7 @@ class DataParallel(Placer):
         "M. Li et al.: Scaling Distributed Machine Learning with the Parameter Server. OSDI 2014; within one machine, "
         "owners chosen by bytes."
     )
+    needs_slices = True
 
     def place(self, context: SearchContext) -> IntArray:
         """Evaluates two placements: inputs on the host, and inputs beside the first slice.

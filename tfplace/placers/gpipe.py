@@ -25,6 +25,7 @@ class GPipe(Placer):
         "Y. Huang et al.: GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism. NeurIPS 2019; "
         "without recomputation."
     )
+    needs_slices = True
 
     def place(self, context: SearchContext) -> IntArray:
         """Evaluates a few cuts.

@@ -27,6 +27,7 @@ class Mixed(Placer):
         "D. Narayanan et al.: Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM. SC "
         "2021; pipelines times data parallelism, without tensor parallelism."
     )
+    needs_slices = True
 
     def place(self, context: SearchContext) -> IntArray:
         """Evaluates a few cuts of each division, and the best of them with inputs on the host.

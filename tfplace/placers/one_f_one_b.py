@@ -24,6 +24,7 @@ class OneFOneB(Placer):
         "D. Narayanan et al.: Memory-Efficient Pipeline-Parallel DNN Training. ICML 2021, PipeDream-Flush; S. Fan et "
         "al.: DAPPLE: A Pipelined Data Parallel Approach for Training Large Models. PPoPP 2021, its early backward."
     )
+    needs_slices = True
 
     def place(self, context: SearchContext) -> IntArray:
         """Evaluates a few cuts.

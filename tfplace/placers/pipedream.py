@@ -27,6 +27,7 @@ class PipeDream(Placer):
         "D. Narayanan, A. Harlap et al.: PipeDream: Generalized Pipeline Parallelism for DNN Training. SOSP 2019, "
         "section 3.1; synchronous."
     )
+    needs_slices = True
 
     def place(self, context: SearchContext) -> IntArray:
         """Evaluates a few plans, in each order of devices.

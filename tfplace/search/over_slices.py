@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,13 +24,18 @@ Sizes = int | tuple[int, ...] | None
 """How many slices, or the examples of each; None for the whole step."""
 
 _SCOUTING = 0.5
-"""Part of the budget for the short searches together."""
+"""Part of the budget for the first `_SCOUTS` short searches together."""
 
 _SCOUTS = 3
 """Short searches that this is meant for: of the whole step, and with two numbers of slices."""
 
+_MOST = 4
+"""Short searches: devices of unlike speeds have one more, and so has one device where nothing fits."""
+
 _TO_FIT = (2, 4, 8)
 """Slices that one device is tried with where the whole batch does not fit: they run one after the other."""
+
+_STOPPED = "interrupted before all of the budget was spent; this is the best until then"
 
 _ALIKE = 1.1
 """Devices whose speeds differ by less get slices of one size."""
@@ -43,8 +49,9 @@ def place_over_slices(
     """The best placement of the whole step, or of it in as many slices as devices compute, or in twice as many.
 
     Searches of slices start, among others, from the whole step's placement. Devices of unlike speeds are also tried
-    with a slice for each that has its share of the examples. One device gets the whole step if that fits. Baselines on
-    one device are those of the whole step. `notes` tell what each number of slices came to.
+    with a slice for each that has its share of the examples. One device gets the whole step if that fits. A placer
+    of split steps only gets no whole step. Baselines on one device are those of the whole step, if that was placed.
+    `notes` tell what each number of slices came to.
 
     Args:
       read: the problem in such slices, None for the whole step. Raises SplitError where the batch has too few examples.
@@ -53,6 +60,7 @@ def place_over_slices(
 
     Raises:
       InfeasibleError: nothing fits with any number of slices.
+      SplitError: the step cannot be split, and the placer needs slices.
     """
     run = _Run(read, search, options)
     try:
@@ -60,17 +68,20 @@ def place_over_slices(
         devices = 1 if whole is None else len(compute_devices(whole))
         if devices > 1:
             one_each = run.try_sizes(devices)
-            shares = None if one_each is None else shares_of_devices(one_each)
-            if shares is not None:
-                run.try_sizes(shares)
-            run.try_sizes(2 * devices)
+            if one_each is not None:  # a step without so many slices has no more of them either
+                shares = shares_of_devices(one_each)
+                if shares is not None:
+                    run.try_sizes(shares)
+                run.try_sizes(2 * devices)
         elif not run.found:
             for k in _TO_FIT:
-                run.try_sizes(k)
+                if run.try_sizes(k) is None:
+                    break
         run.go_on()
     except KeyboardInterrupt:
         if not run.found:
             raise
+        run.interrupted = True
     return run.answer()
 
 
@@ -115,6 +126,7 @@ class _Run:
 
     Attributes:
       found: the best placement with each number of slices that fits.
+      interrupted: whether the user stopped it.
     """
 
     def __init__(
@@ -127,52 +139,59 @@ class _Run:
         self._budget = Budget.parse(options.budget)
         self._warm = PLACERS[options.placer].accepts_starts
         self.found: dict[Sizes, Placement] = {}
-        self._infeasible: InfeasibleError | None = None
-        self._interrupted = False
+        self.interrupted = False
+        self._failed: InfeasibleError | SplitError | None = None
+        self._searches = 0
         self._log: list[str] = []
 
     def try_sizes(self, sizes: Sizes) -> Problem | None:
         """Reads the step in such slices and searches for a while; None if it cannot be split so."""
-        if self._interrupted:
+        if self.interrupted:
             return None
         try:
             problem = self._read(sizes)
         except SplitError as error:
+            self._failed = self._failed or error
             self._log.append(f"{_named(sizes)}: {error}")
             return None
-        part = (_SCOUTING if self._warm else 1.0) / _SCOUTS
-        wanted = self._with(part)
+        if sizes is None and PLACERS[self._options.placer].needs_slices:
+            return problem
+        wanted = self._with(_SCOUTING / _SCOUTS if self._warm else 1 / _MOST)
+        self._searches += 1
         if self._warm and sizes is not None and None in self.found:
             wanted = replace(wanted, init=copied_to_slices(self.found[None], problem))
         try:
             self._keep(sizes, self._search(problem, wanted))
             self._log.append(f"{_named(sizes)} {format_seconds(self.found[sizes].cost.step_s)}")
         except InfeasibleError as error:
-            self._infeasible = self._infeasible or error
+            self._failed = self._failed or error
             self._log.append(f"{_named(sizes)} does not fit")
         return problem
 
     def go_on(self) -> None:
         """Spends the rest on the best."""
-        if not self._warm or not self.found or self._interrupted:
+        if not self._warm or not self.found or self.interrupted:
             return
         sizes, best = self._best()
         assert best.problem is not None
-        self._keep(sizes, self._search(best.problem, replace(self._with(1 - _SCOUTING), init=best)))
+        rest = 1 - self._searches * _SCOUTING / _SCOUTS
+        with contextlib.suppress(InfeasibleError):  # the search's best may fit in no order that a program can keep to
+            self._keep(sizes, self._search(best.problem, replace(self._with(rest), init=best)))
 
     def answer(self) -> Placement:
         """The best of all, with what the others came to.
 
         Raises:
-          InfeasibleError: there is none.
+          InfeasibleError, SplitError: there is none.
         """
         if not self.found:
-            assert self._infeasible is not None
-            raise self._infeasible
+            assert self._failed is not None
+            raise self._failed
         sizes, best = self._best()
         told = f"slices: {', '.join(self._log)}; best is {_named(sizes)}"
         baselines = best.baselines if sizes is None else self._baselines(best)
-        return replace(best, baselines=baselines, notes=(told, *best.notes))
+        stopped = (_STOPPED,) if self.interrupted and not was_interrupted(best) else ()
+        return replace(best, baselines=baselines, notes=(told, *best.notes, *stopped))
 
     def _baselines(self, best: Placement) -> dict[str, StepCost]:
         """Those of a step in slices, but of one device what the whole step takes there."""
@@ -182,7 +201,7 @@ class _Run:
         return {f"{name}{UNSPLIT}": cost for name, cost in alone.items()} | others
 
     def _keep(self, sizes: Sizes, placement: Placement) -> None:
-        self._interrupted |= was_interrupted(placement)
+        self.interrupted |= was_interrupted(placement)
         if sizes not in self.found or placement.cost.key < self.found[sizes].cost.key:
             self.found[sizes] = placement
 
@@ -192,10 +211,8 @@ class _Run:
 
     def _with(self, part: float) -> SearchOptions:
         """The options with a part of the budget."""
-        if self._budget.seconds is not None:
-            budget = f"{part * self._budget.seconds:.3f}s"
-        else:
-            budget = f"{max(int(part * (self._budget.evaluations or 1)), 1)} evaluations"
+        seconds, evaluations = self._budget.seconds, self._budget.evaluations
+        budget = part * seconds if seconds is not None else max(int(part * (evaluations or 1)), 1)
         return replace(self._options, slices=None, budget=budget)
 
 
