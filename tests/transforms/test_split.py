@@ -87,6 +87,19 @@ def test_loops_of_examples_and_loops_that_mix_them(reads):
     assert difference(loop(X / 9), out) == ""
 
 
+def test_the_gradient_of_a_loop_that_all_examples_end_keeps_rows_of_the_batch():
+    @tf.function
+    def loop(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            ends = lambda i, y: (i < 3) & (tf.reduce_max(y) < 9)  # noqa: E731
+            y = tf.while_loop(ends, lambda i, y: (i + 1, tf.tanh(y) * 2), (0, x))[1]
+        return tape.gradient(y, x)
+
+    _, (out,) = split_outputs(loop, [X / 9], [3, 1, 2], {0: 0})
+    assert difference(loop(X / 9), out) == ""
+
+
 def test_a_loop_that_draws_at_each_turn_draws_as_the_whole_batch_does():
     @tf.function
     def loop(x, seed):

@@ -82,6 +82,8 @@ class Resharding:
         if not self._division.copied[u]:
             packed = None if k is None or self._packing is None else self._packing.value(u, slot, k)
             return packed or tensor(self._nodes.names[u], slot)
+        if k is None and held.zero and any(reading.kind is Kind.SIZE for reading in self._division.readings[u]):
+            return tensor(self._once(u), slot)  # an empty list, whose elements are to have the batch's size
         if held.is_whole:
             return tensor(self.copy_name(u, k or 0), slot)
         key = ("whole", u, slot)
