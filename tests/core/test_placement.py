@@ -218,6 +218,11 @@ def test_a_placement_of_other_costs_or_limits_says_so():
     assert Placement.load(loaded, problem=less).notes == loaded.notes  # said once
 
 
+def test_a_placement_with_phases_of_ones_own_has_a_timeline():
+    own = replace(make(), phases=np.array([0, 0, 1], np.int32), order="mine")
+    assert own.timeline().finish_s.max() == own.cost.step_s
+
+
 def test_a_loaded_placement_without_its_graph_has_no_timeline():
     with pytest.raises(PlacementError, match=r"Load it with Placement\.load"):
         Placement.from_json(make().to_json()).timeline()

@@ -203,8 +203,11 @@ class Simulator(Evaluator):
 def timeline_of(
     problem: Problem, op_device: ArrayLike, options: Options = DEFAULT, *, order: str | None = None
 ) -> Timeline:
-    """When everything happens with op v on device `op_device[v]`; [V] indices; in an order of phases, or the best."""
-    options = options if order is None else replace(options, phase_orders=(order,))
+    """When everything happens with op v on device `op_device[v]`; [V] indices; in an order of phases, or the best.
+
+    An order of another name is one's own, and simulated as the best of those that the simulator knows.
+    """
+    options = options if order not in PHASE_ORDERS else replace(options, phase_orders=(order,))
     return Simulator(problem, options).timeline(op_device)
 
 
