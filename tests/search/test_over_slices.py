@@ -19,7 +19,7 @@ WORK_S = 12.0
 """Seconds of the per-example ops of the whole batch, on any device."""
 
 
-def tried(topology, seconds_of, most=64, placer="auto", slower=(), budget="400 evaluations", stop=None):
+def tried(topology, seconds_of, most=64, placer="auto", *, slower=(), budget="400 evaluations", stop=None):
     """The answer, and the numbers of slices in the order in which they were read; `stop` is told of each search."""
     numbers, stop = [], stop or (lambda options: None)
 

@@ -24,7 +24,7 @@ class Placer(ABC):
       citation: where the method comes from.
       accepts_starts: supports warm starts. The search sets `starts` before it calls `place`, and the answer is never
         worse than any of them.
-      needs_slices: places split steps only.
+      needs_slices: places split steps only, and raises InputError for others.
       learned: trains a policy, or uses a trained one.
       needs_tensorflow: loads TensorFlow in `place`. Fine-tuning loads it in any case.
       pretrained: has weights from other graphs. Its constructor takes `weights` and `fine_tune`.
