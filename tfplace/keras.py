@@ -205,7 +205,7 @@ class PlacementCallback(_Hooks):
 
         if self._active:
             assert self._placed is not None
-            if self._slices is not None and shapes_of(data) != self._key[1]:
+            if self._by_shape and shapes_of(data) != self._key[1]:
                 return self._for_shapes(data)(data)
             self._check_shapes(data)
             if not self._placed.stands:  # a placed fit in between, of layers that it shares, took its variables home
@@ -272,6 +272,12 @@ class PlacementCallback(_Hooks):
         if len(slices) == 1:
             return extract_source(self.model, data, training=True)
         return split_source(self.model, data, slices, batch_norm=self._batch_norm, pack=self._pack, training=True)
+
+    @property
+    def _by_shape(self) -> bool:
+        """Whether each shape of a batch has a step of its own; a step left whole by a search takes all of them."""
+        assert self.graph is not None
+        return self._slices is not None and (self._slices != AUTO or self.graph.slices is not None)
 
     def _for_shapes(self, data: Any) -> Placed:
         """The step for a batch of another shape than the first one's, placed like that."""

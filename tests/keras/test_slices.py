@@ -55,6 +55,13 @@ def test_as_many_slices_as_are_best_are_found_in_fit():
     assert call.placement.check_graph(call.graph) is None
 
 
+def test_a_step_that_a_search_leaves_whole_is_read_once_for_all_batches(capsys):
+    call = callback(slices="auto", placer="single", budget="10 evaluations", verbose=1)
+    fit(make_model("keras"), call)  # the last batch has 2 examples
+    assert call.graph.slices is None
+    assert "(2, 6)" not in capsys.readouterr().out
+
+
 def test_a_placement_made_before_has_a_number_of_slices(tmp_path):
     with pytest.raises(InputError):
         callback(slices="auto", placement=tmp_path / "placement.json")
