@@ -114,6 +114,25 @@ def test_a_loop_that_draws_at_each_turn_draws_as_the_whole_batch_does():
     assert difference(loop(*given), out) == ""
 
 
+def test_a_loop_reads_what_a_loop_before_it_has_written():
+    scale = tf.Variable(0.0, dtype=tf.float64)
+
+    @tf.function
+    def loops(x):
+        for _ in tf.range(3):
+            scale.assign_add(1.0)
+        for _ in tf.range(3):
+            x = tf.tanh(x * scale)
+        return x
+
+    graph = split_source(loops, (X / 9,), [3, 1, 2])
+    split = tfplace.apply(graph, tfplace.place(graph, placer="single", budget="1 evaluations", progress=False))
+    out = split(tf.constant(X / 9))
+    split.restore()
+    scale.assign(0.0)
+    assert difference(loops(X / 9), out) == ""
+
+
 def test_a_loop_that_counts_its_turns_in_a_variable_stands_once():
     turns = tf.Variable(0)
 

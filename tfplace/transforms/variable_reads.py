@@ -107,9 +107,14 @@ def _written_after(nodes: Nodes, handle: int, v: int) -> bool:
             if reader not in seen:
                 seen.add(reader)
                 ahead.append(reader)
-    readers = [reader for _, reader, _ in nodes.consumers[handle]]
-    writers = [r for r in readers if nodes.types[r] not in ("Enter", "ReadVariableOp", "VariableShape")]
-    return all(writer in seen for writer in writers)
+    return all(reader in seen or _only_reads(nodes, reader) for _, reader, _ in nodes.consumers[handle])
+
+
+def _only_reads(nodes: Nodes, reader: int) -> bool:
+    """Whether an op that is given a handle reads it, or brings it into a loop that does nothing but read it."""
+    if nodes.types[reader] == "Enter":
+        return bool(_inside(nodes, reader)[1])
+    return nodes.types[reader] in ("ReadVariableOp", "VariableShape")
 
 
 def _inside(nodes: Nodes, v: int) -> tuple[list[int], list[int]]:
