@@ -126,6 +126,8 @@ def test_a_loop_reads_what_a_loop_before_it_has_written():
         return x
 
     graph = split_source(loops, (X / 9,), [3, 1, 2])
+    reads = [v for v, kind in enumerate(graph.op_types) if kind == "ReadVariableOp"]
+    assert reads and all((graph.edge_dst == v).sum() > 1 for v in reads)  # for the variable and the loop before
     split = tfplace.apply(graph, tfplace.place(graph, placer="single", budget="1 evaluations", progress=False))
     out = split(tf.constant(X / 9))
     split.restore()
