@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from research import split_placers
 from research.benchmarks import grouping, growth
 from research.benchmarks.dnn_partitioning import run as workloads
 from research.benchmarks.slices_running.page import text as split_steps
@@ -26,6 +27,10 @@ from tfplace.comparison.tables import fidelity_tables, speed_table
 
 def data(name):
     return json.loads(text(f"research/data/{name}.json"))
+
+
+def lines_of(name):
+    return [json.loads(line) for line in text(f"research/data/{name}.jsonl").splitlines()]
 
 
 def claim_rows(claim):
@@ -52,6 +57,7 @@ TABLES = {
         "draws": lambda: benchmark("draws"),
         "growth": lambda: growth.show(data("growth")["rows"]),
         "moves": lambda: benchmark("moves"),
+        "split-placers": lambda: split_placers.text(lines_of("split_placers")),
     },
     "docs/fidelity.md": {
         "cost-errors": lambda: benchmark("cost_errors"),
