@@ -118,13 +118,14 @@ def test_phases_of_a_placement_are_kept_in_every_batch(monkeypatch):
         keras_of("keras").backend.clear_session()  # counts names, the optimizer's among them, from the beginning
         models.append(make_model("keras"))
     first = sliced(2)
-    found = fit(models[0], first)
+    short = {"x": X[:6], "y": Y[:6], "epochs": 1}  # a batch of four, and one of two
+    found = fit(models[0], first, **short)
     phases = np.where(first.graph.slices.slice_of >= 0, after_the_loss(first.graph), -1)
     given = replace(first.placement, phases=phases, order="gpipe")
     waited = []
     own = ControlEdges.set
     monkeypatch.setattr(ControlEdges, "set", lambda edges, waits: waited.append(len(waits.joints)) or own(edges, waits))
-    assert_same(found, fit(models[1], sliced(2, placement=given)))
+    assert_same(found, fit(models[1], sliced(2, placement=given), **short))
     assert_same_weights(*models)
     assert waited and set(waited) == {2}  # both slices' devices have one border, also in the smaller last batch
 
