@@ -49,6 +49,7 @@ def slices_of(placement):
 def test_as_many_slices_as_devices_are_tried_and_twice_as_many():
     placement, numbers = tried(make_topology(3), lambda k: WORK_S)
     assert numbers == [None, 3, 6] and slices_of(placement) in {3, 6}
+    assert placement.placer == "auto (400 evaluations)"
     assert WORK_S / 3 <= placement.cost.step_s < 1.1 * WORK_S / 3
 
 

@@ -191,7 +191,8 @@ class _Run:
         told = f"slices: {', '.join(self._log)}; best is {_named(sizes)}"
         baselines = best.baselines if sizes is None else self._baselines(best)
         stopped = (_STOPPED,) if self.interrupted and not was_interrupted(best) else ()
-        return replace(best, baselines=baselines, notes=(told, *best.notes, *stopped))
+        placer = f"{best.placer.rsplit(' (', 1)[0]} ({self._budget})"  # of which each search had a part
+        return replace(best, placer=placer, baselines=baselines, notes=(told, *best.notes))
 
     def _baselines(self, best: Placement) -> dict[str, StepCost]:
         """Those of a step in slices, but of one device what the whole step takes there."""
