@@ -192,7 +192,7 @@ class _Run:
         baselines = best.baselines if sizes is None else self._baselines(best)
         stopped = (_STOPPED,) if self.interrupted and not was_interrupted(best) else ()
         placer = f"{best.placer.rsplit(' (', 1)[0]} ({self._budget})"  # of which each search had a part
-        return replace(best, placer=placer, baselines=baselines, notes=(told, *best.notes))
+        return replace(best, placer=placer, baselines=baselines, notes=(told, *best.notes, *stopped))
 
     def _baselines(self, best: Placement) -> dict[str, StepCost]:
         """Those of a step in slices, but of one device what the whole step takes there."""
