@@ -189,7 +189,15 @@ def test_an_input_without_the_batch_names_itself_and_the_way_out():
 def test_a_step_that_takes_one_batch_size_says_so():
     state = tf.Variable(np.zeros((6, 3)))
     added = tf.function(lambda x: tf.reduce_sum(state + x))
-    assert "6 examples and not 3" in refused(added, (X,), 2).received
+    assert "6 examples and not" in refused(added, (X,), 2).received
+
+
+def test_a_size_at_which_the_step_is_another_program_is_no_obstacle():
+    def other_at_three(x):
+        return tf.reduce_sum(tf.exp(x) if x.shape[0] == 3 else tf.square(x) * 2.0)
+
+    _, (out,) = split_outputs(tf.function(other_at_three), [X], 2, {0: 0})
+    assert difference(other_at_three(tf.constant(X)), out) == ""
 
 
 def test_an_input_of_a_dictionary_is_called_by_its_key():

@@ -169,10 +169,12 @@ class _Portfolio:
         members = PIPELINE_MEMBERS if self.pipelined else MEMBERS
         if self.context.problem.graph.slices is not None:
             members = (*SPLIT_MEMBERS, *members)
+        begun = len(self.found)
         for name in members if self.learned else [name for name in members if name != POLICY]:
-            if self.found and (self.settled() or self.context.spent >= _CONSTRUCTION):
+            ran = len(self.found) > begun  # one always runs: what was given may be far from what suits the problem
+            if self.found and (self.settled() or (ran and self.context.spent >= _CONSTRUCTION)):
                 break
-            part = (_CONSTRUCTION - self.context.spent) / (1 - self.context.spent) if self.found else 1.0
+            part = (_CONSTRUCTION - self.context.spent) / (1 - self.context.spent) if ran else 1.0
             try:
                 placer = PLACERS[name](moves=0) if name == POLICY else PLACERS[name]()  # the searches move
                 found = _run(placer, self.context.share(part, name), name, name)

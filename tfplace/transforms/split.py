@@ -71,9 +71,8 @@ def _split(step: Step, slices: int | Sequence[int], batch_axis: Axes, batch_norm
     specs = as_specs(step.arguments, float_dtype=step.float_dtype)
     examples = batch_size(specs, batch_axis)
     sizes = slice_sizes(slices, examples)
-    other = sizes[0] if 1 < sizes[0] < examples else 2 * examples
     whole = _trace(step, specs)
-    two = _two_sizes(whole, _traced_again(step, specs, (examples, other), batch_axis), (examples, other), sizes)
+    two = _compared(step, specs, whole, batch_axis, (examples, sizes))
     if not any(two.varying(two.nodes.index[op], 0)[0] for op in argument_ops(whole)):
         raise SplitError(f"{step.description}, of which no input depends on the batch size", "a step over a batch")
     division, scopes = _divided(two, batch_norm, whole)
@@ -125,6 +124,32 @@ def _trace(step: Step, specs: Any) -> FlatFunction:
     merged = merge_reads(flat.graph_def, [parse_input(name)[0] for name in flat.output_names])
     run = dict.fromkeys(merged.get(name, name) for name in flat.control_outputs)
     return dataclasses.replace(flat, control_outputs=tuple(run))
+
+
+def _compared(
+    step: Step, specs: Any, whole: FlatFunction, batch_axis: Axes, cut: tuple[int, tuple[int, ...]]
+) -> TwoSizes:
+    """The step with its batch size beside that with another: a slice's, or twice as many examples.
+
+    A small size may happen to be that of something else, such as of an axis of two, and then constants are shared.
+
+    Args:
+      step: what is split.
+      specs: of its inputs.
+      whole: the step with its batch size.
+      batch_axis: of its inputs.
+      cut: the batch size, and the sizes of the slices.
+    """
+    examples, sizes = cut
+
+    def beside(other: int) -> TwoSizes:
+        again = _traced_again(step, specs, (examples, other), batch_axis)
+        return _two_sizes(whole, again, (examples, other), sizes)
+
+    if 1 < sizes[0] < examples:
+        with contextlib.suppress(SplitError):
+            return beside(sizes[0])
+    return beside(2 * examples)
 
 
 def _traced_again(step: Step, specs: Any, batches: tuple[int, int], batch_axis: Axes) -> FlatFunction:
