@@ -46,7 +46,7 @@ PIPELINE_MEMBERS = ("single", "contiguous", "expert", "metis", "scotch", "heft",
 """The same where the objective is throughput."""
 
 SPLIT_MEMBERS = ("data_parallel", "mixed", "pipedream", "one_f_one_b")
-"""What comes before these where the step is split."""
+"""Placers that need slices: they run before the others where the step is split."""
 
 SEARCH, PIPELINE_SEARCH = "local_search", "load_search"
 """What goes on from their placements."""
@@ -77,10 +77,9 @@ _TINY = 1e-6
 class Auto(Placer):
     """A portfolio: placers that are quick, short searches from several of them, longer ones from the best of those.
 
-    1. The members run one after the other, as long as a part of the budget suffices: the constructive placers, of a
-       split step those first that need one, and
-       Placeto at once, with the weights of the package. One whose extra is not installed is passed over, and one that
-       fails.
+    1. The members run one after the other, as long as a part of the budget suffices: the constructive placers (for a
+       split step, first those that need slices), and Placeto at once, with the weights of the package. One whose extra
+       is not installed is passed over, and one that fails.
     2. Scouts search for a short while each, as many as can do something in it: `local_search` from the two best members
        and from the best single device.
     3. It goes on from what the two best scouts found, then from the best of all with what is left; from the best member

@@ -10,9 +10,9 @@ depend on the placement:
 - "1f1b": as many forward passes as there are stages from this one on, then one backward, one forward in turn
   (D. Narayanan et al.: Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021, figure 2b; S. Fan et al.: DAPPLE,
   PPoPP 2021, section 3.1). Departure: stages are what the placement says, and each slice may have its own.
-- "by_use": the first forward pass alone, in stretches, each with the reads of the variables that the stretch after the
-  next needs. What is read first is sent first, so that slices elsewhere need not wait for variables that are used
-  last (S. H. Hashemi et al.: TicTac, MLSys 2019, whose order of transfers is enforced at the sender as well). The
+- "by_use": the first forward pass alone, in stretches, each with the reads of the variables that the stretch a third of
+  the pass later needs. What is read first is sent first, so that slices elsewhere need not wait for variables that are
+  used last (S. H. Hashemi et al.: TicTac, MLSys 2019, whose order of transfers is enforced at the sender as well). The
   other two do that too.
 """
 
