@@ -241,7 +241,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
     Args:
       problem: from `formulate`.
       devices: a placement or a file of one, found on any box whose devices have these names; or op name -> device name
-        for every op.
+        for every op. A placement of a split step is simulated in its own order of phases, devices alone in the best.
 
     Raises:
       PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that they have to
@@ -249,6 +249,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
       UnknownNameError: no such device.
     """
     from tfplace.simulation.evaluate import simulate_devices
+    from tfplace.simulation.options import DEFAULT
 
     if not isinstance(problem, Problem):
         raise InputError(f"a {type(problem).__name__} to simulate", "a problem", "tfplace.formulate(graph, topology)")
@@ -259,7 +260,8 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
                 "a placement, a file of one, or a dict of op name -> device name",
                 "Of [U] devices of units: tfplace.simulation.evaluate.Simulator(problem)(units).",
             )
-        devices = Placement.load(devices, graph=problem.graph).devices
+        placement = Placement.load(devices, graph=problem.graph)
+        return simulate_devices(problem, placement.devices, DEFAULT.in_order(placement.order))
     return simulate_devices(problem, devices)
 
 

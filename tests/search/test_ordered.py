@@ -1,16 +1,21 @@
-"""The order of phases that an answer tells: the best that a program can keep to."""
+"""The order of phases that an answer tells: the best that a program can keep to; and that all reports keep to it."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 
+import tfplace
+from tests.measuring import Measuring
 from tests.placers.test_data_parallel import split_step
 from tfplace.core.placement import FREE
 from tfplace.errors import ApplyError
+from tfplace.report.waiting import waits
 from tfplace.search import ordered
 from tfplace.search.ordered import best_order
 from tfplace.search.place import search_placement
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import DEFAULT, ONE_F_ONE_B, Options
+from tfplace.simulation.options import BY_USE, DEFAULT, GPIPE, ONE_F_ONE_B, Options
 from tfplace.testing.problems import make_problem, make_topology
 
 
@@ -50,3 +55,26 @@ def test_an_answer_has_the_cost_and_the_timeline_of_its_order(pipeline):
     assert (placement.phases is None) == (placement.order == FREE)
     assert placement.cost.key == key(problem, placement.op_device, placement.order)
     assert placement.timeline().finish_s.max() == placement.cost.step_s
+
+
+@pytest.mark.parametrize("order", [FREE, BY_USE, GPIPE, ONE_F_ONE_B])
+def test_a_placement_is_simulated_in_its_own_order_and_devices_alone_in_the_best(pipeline, order, tmp_path):
+    problem, op_device = pipeline
+    simulator = Simulator(problem, Options(phase_orders=(order,)))
+    _, phases = simulator.phases(op_device)
+    found = search_placement(problem, placer="single", budget=10, baselines=())
+    cost = simulator.devices(op_device)
+    placement = dataclasses.replace(found, op_device=op_device, phases=phases, order=order, cost=cost)
+    placement.save(tmp_path / "placement.json")
+    for source in (placement, tmp_path / "placement.json"):
+        assert tfplace.simulate(problem, source).key == cost.key
+    assert sum(one.seconds for one in waits(placement)) == pytest.approx(cost.step_s)
+    best = min(key(problem, op_device, one) for one in DEFAULT.phase_orders)
+    assert tfplace.simulate(problem, placement.devices).key == best
+
+
+def test_what_is_measured_without_phases_is_simulated_without_phases(pipeline):
+    problem, _ = pipeline
+    measured = search_placement(problem, placer="data_parallel", budget=10, baselines=(), evaluator=Measuring(problem))
+    assert measured.order == FREE
+    assert measured.predicted.key == key(problem, measured.op_device, FREE)

@@ -93,7 +93,8 @@ def search_placement(
         check_controllers(placer, evaluator.source)
     if init is not None:
         method.starts = (start_from(init, problem, seed, evaluator),)
-    simulator = None if evaluator.source == SIMULATED else Simulator(problem)
+    # Evaluators other than the simulator run steps without phases, and so does their answer.
+    simulator = None if evaluator.source == SIMULATED else Simulator(problem, DEFAULT.in_order(FREE))
     asked = wanted.record()
     if settings is not None:
         asked["settings"] = repr(settings)

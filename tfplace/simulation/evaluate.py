@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -203,12 +202,8 @@ class Simulator(Evaluator):
 def timeline_of(
     problem: Problem, op_device: ArrayLike, options: Options = DEFAULT, *, order: str | None = None
 ) -> Timeline:
-    """When everything happens with op v on device `op_device[v]`; [V] indices; in an order of phases, or the best.
-
-    An order of another name is one's own, and simulated as the best of those that the simulator knows.
-    """
-    options = options if order not in PHASE_ORDERS else replace(options, phase_orders=(order,))
-    return Simulator(problem, options).timeline(op_device)
+    """When everything happens with op v on device `op_device[v]`; [V] indices; see `Options.in_order` for `order`."""
+    return Simulator(problem, options.in_order(order)).timeline(op_device)
 
 
 def simulate_devices(problem: Problem, devices: Mapping[str, str], options: Options = DEFAULT) -> StepCost:

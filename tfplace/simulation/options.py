@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfplace.core.placement import FREE
 from tfplace.errors import InputError, UnknownNameError
@@ -65,6 +65,15 @@ class Options:
             raise InputError(f"parallel {self.parallel!r}", "at least 1 op at once")
         if not self.cheap_s >= 0:
             raise InputError(f"cheap_s {self.cheap_s!r}", "seconds of at least 0")
+
+    def in_order(self, phase_order: str | None) -> Options:
+        """The same, but with one order of phases, as a placement has it.
+
+        Args:
+          phase_order: such as `Placement.order`. One of another name is one's own: the simulator knows no rule for it
+            and keeps to the best of `phase_orders`, as it does with None.
+        """
+        return self if phase_order not in PHASE_ORDERS else replace(self, phase_orders=(phase_order,))
 
 
 DEFAULT = Options()
