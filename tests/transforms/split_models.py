@@ -83,6 +83,23 @@ def transformer() -> Any:
     return compiled(keras.Model(ids, L.Dense(5)(x)), "adamw"), (numbers(20, 6), numbers(5, 6))
 
 
+class Pick(L.Layer):
+    """Some steps of each sequence, by their positions."""
+
+    def call(self, x: Any, positions: Any) -> Any:
+        return tf.gather(x, positions, batch_dims=1)
+
+
+def masked_words() -> Any:
+    """Predicts words at positions of a sequence, of which some stand twice."""
+    ids, positions = L.Input((6,), dtype="int32"), L.Input((4,), dtype="int32")
+    x = L.Conv1D(8, 3, padding="same")(L.Embedding(20, 8)(ids))
+    return compiled(keras.Model([ids, positions], L.Dense(5)(Pick()(x, positions))), "adam"), (
+        (numbers(20, 6), numbers(6, 4)),
+        numbers(5, 4),
+    )
+
+
 def masked_sequences() -> Any:
     """Losses over the steps that are not padding, of which slices have different numbers."""
     model = keras.Sequential(

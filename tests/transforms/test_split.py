@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfplace
-from tests.transforms.splitting import difference, split_outputs
+from tests.transforms.splitting import SLICES, copies, difference, split_outputs
 from tfplace.errors import InputError, SourceError, SplitError
 from tfplace.transforms.split import split_source
 
@@ -51,6 +52,48 @@ def test_the_pieces_of_an_input_together_are_the_batch():
     assert len(cut) == 1
     assert graph.slices.sizes == (3, 1, 2)
     assert difference(X, pieces[0]) == ""
+
+
+def gathered_gradient(x, positions, *, batch_dims=1):
+    """Of a lookup, with regard to what is looked up."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = tf.reduce_sum(tf.tanh(tf.gather(x, positions, batch_dims=batch_dims)))
+    return tape.gradient(loss, x)
+
+
+def scatter(x, positions):
+    """Adds rows at positions in all of the batch, which may be of any example."""
+    return tf.math.unsorted_segment_sum(tf.reshape(x[:, :2], [-1]), tf.reshape(positions, [-1]), 4 * len(x))
+
+
+def scatter_ahead(x, positions):
+    """Adds rows in the example, or in the next one where the position is the last of those that are looked up."""
+    rows, ids = tf.gather(x[0], positions), positions + 4 * tf.range(len(x), dtype=tf.int64)[:, None]
+    return tf.math.unsorted_segment_sum(tf.reshape(rows * x[:, :2], [-1]), tf.reshape(ids, [-1]), 4 * len(x))
+
+
+@pytest.mark.parametrize("slices", SLICES, ids=str)
+@pytest.mark.parametrize(
+    ("function", "x", "positions", "per_slice"),
+    [
+        (gathered_gradient, (6, 5), (6, 3), True),
+        (gathered_gradient, (6, 5, 2), (6, 3, 2), True),
+        (functools.partial(gathered_gradient, batch_dims=2), (6, 4, 5), (6, 4, 3), False),
+        (lambda x, at: gathered_gradient(x, at + 1), (6, 6), (6, 3), True),
+        (scatter, (6, 5), (6, 2), False),
+        (scatter_ahead, (6, 5), (6, 2), False),
+    ],
+)
+def test_rows_are_added_by_slices_where_each_example_has_segments_of_its_own(function, x, positions, per_slice, slices):
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=x), rng.integers(0, 5, positions)]
+    given[1][-1] = 0
+    graph, (out,) = split_outputs(tf.function(function), given, slices, {0: 0, 1: 0})
+    assert difference(function(*map(tf.constant, given)), out) == ""
+    (op,) = {o for o in graph.slices.original if o.endswith("UnsortedSegmentSum")}
+    assert (copies(graph, op) > 0) == per_slice
+    assert (op not in graph.slices.gathered) == per_slice
 
 
 def test_one_slice_is_the_whole_batch():

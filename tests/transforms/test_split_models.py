@@ -20,6 +20,7 @@ EXACT = {
     "lstm": 1e-12,
     "transformer": 1e-11,
     "masked_sequences": 1e-12,
+    "masked_words": 1e-12,
     "in_batch_negatives": 1e-12,
     "mixture_of_experts": 1e-12,
     "several_outputs": 1e-12,
@@ -38,7 +39,13 @@ PACKED = {(name, slices) for name in EXACT for slices in (3, UNEVEN)}
 """What is tried with small tensors packed; other numbers of slices are without."""
 
 QUICK = {("mlp", UNEVEN), ("masked_sequences", UNEVEN), ("several_outputs", UNEVEN), ("regularized", 3)}
-QUICK |= {("in_batch_negatives", UNEVEN), ("mixture_of_experts", 2), ("clipped_in_step", UNEVEN), ("module", 4)}
+QUICK |= {
+    ("masked_words", UNEVEN),
+    ("in_batch_negatives", UNEVEN),
+    ("mixture_of_experts", 2),
+    ("clipped_in_step", UNEVEN),
+    ("module", 4),
+}
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from tfplace.errors import SplitError
 from tfplace.extraction.loops import frames
 from tfplace.extraction.nodes import Nodes
 from tfplace.extraction.tf_internals import op_def
+from tfplace.transforms.own_segments import SEGMENT_SUM, keeps_to_examples
 from tfplace.transforms.sharding import RULES
 from tfplace.transforms.sharding.elementwise import extensive_result
 from tfplace.transforms.sharding.layout import size_arithmetic
@@ -291,6 +292,7 @@ class _Propagation:
             [self._two.known(u, slot) for u, slot in inputs],
             batch=self._two.batches[0],
             local=self._local[v],
+            own_segments=kind == SEGMENT_SUM and keeps_to_examples(self._two, v),
         )
         result = RULES[kind](view) if kind in RULES else None
         if result is None:
@@ -327,12 +329,15 @@ def names_in(scopes: Collection[str]) -> Callable[[str], bool]:
 
 
 def _agree(sharding: Sharding, view: TensorView) -> bool:
-    """Whether a tensor's shapes with two batch sizes are such as its division says; lists show none."""
+    """Whether a tensor's shapes with two batch sizes are such as its division says; lists show none.
+
+    Sizes of unknown rank are refused: they may be made of numbers of examples, which have the batch's axis.
+    """
     if view.dtype == "variant":
         return True
     if sharding.is_rows:
         return view.varying == (sharding.axis,) and view.even
-    return sharding.kind is Kind.SIZE or not view.varying
+    return not view.varying and (sharding.kind is not Kind.SIZE or view.rank is not None)
 
 
 def _views(two: TwoSizes, v: int) -> list[TensorView]:

@@ -15,6 +15,7 @@ from grappler_bridge.item import TensorProperties
 from tfplace.extraction.nodes import parse_input
 from tfplace.extraction.shapes import Properties
 from tfplace.transforms.graph_writer import GraphWriter
+from tfplace.transforms.own_segments import SEGMENT_SUM
 from tfplace.transforms.packing import Packing
 from tfplace.transforms.propagation import Division
 from tfplace.transforms.resharding import Resharding
@@ -170,6 +171,8 @@ class _Slicer:
                 node.attr["seed2"].i += _SEED_STEP * k
         if node.op in COUNTED and self._division.outputs[v][0].is_rows:
             texts[2] = self._counter(v, k, texts[2])
+        if node.op == SEGMENT_SUM and self._division.outputs[v][0].is_rows and self._division.readings[v][1].is_rows:
+            texts[1] = self._own_segments(v, k, texts[1])
         del node.input[:]
         node.input.extend([*texts, *self._controls(v, k)])
 
@@ -201,6 +204,18 @@ class _Slicer:
         name = f"{self._held.copy_name(v, k)}/counter"
         by = self._out.constant(f"{name}/skip", original, skip, k, beside=parse_input(counter)[0])
         return self._out.op("AddV2", name, original, (counter, by), [TensorProperties(tf.uint64, (2,), None)], k=k)
+
+    def _own_segments(self, v: int, k: int, ids: str) -> str:
+        """Numbers of segments of the batch as those of the slice, which are fewer by the ones before it."""
+        shape = self._two.shapes(v, 0)[0]
+        assert shape is not None  # its first axis is the batch's
+        if k == 0:
+            return ids
+        like = self._held.properties(*self._nodes.data_inputs[v][1], k)
+        before = np.array(shape[0] // self._two.batches[0] * self._starts[k], like.dtype.as_numpy_dtype)
+        name, original = f"{self._held.copy_name(v, k)}/segments", self._nodes.names[v]
+        first = self._out.constant(f"{name}/before", original, before, k, beside=parse_input(ids)[0])
+        return self._out.op("Sub", name, original, (ids, first), [like], k=k)
 
     def _controls(self, v: int, k: int | None) -> list[str]:
         """Control inputs of an op: of the same slice where there is one, else of all."""

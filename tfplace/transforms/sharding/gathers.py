@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfplace.transforms.sharding.op_view import OpView
 from tfplace.transforms.sharding.registry import Result, rule
-from tfplace.transforms.sharding.state import SUM, Kind
+from tfplace.transforms.sharding.state import SUM, Kind, rows
 
 
 @rule("GatherV2", "Gather", "ResourceGather")
@@ -42,9 +42,11 @@ def gather_nd(op: OpView) -> Result:
 
 @rule("UnsortedSegmentSum")
 def segment_sum(op: OpView) -> Result:
-    """Sums over rows; slices' sums are terms."""
+    """Sums over rows; slices' sums are terms, or the slice's rows where each example has segments of its own."""
     data, ids, number = op.ins
     rank = op.rank(1)
+    if op.own_segments and number.kind is Kind.SIZE:
+        return (data,) if data == ids == rows(0) else None
     if not data.is_rows or not number.is_whole or rank is None or data.extensive:
         return None
     if ids == data and data.axis < rank:

@@ -45,6 +45,7 @@ class OpView:
       values: elements of each input, with the whole batch and with the other one, where they are known before the run.
       batch: examples of the whole batch.
       local: whether statistics over the batch are to be the slice's own here.
+      own_segments: of a sum over rows of a number, whether it adds rows to segments of their own examples.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class OpView:
         *,
         batch: int,
         local: bool = False,
+        own_segments: bool = False,
     ) -> None:
         self.node = node
         self.inputs = inputs
@@ -65,6 +67,7 @@ class OpView:
         self.values = values
         self.batch = batch
         self.local = local
+        self.own_segments = own_segments
 
     @property
     def type(self) -> str:
