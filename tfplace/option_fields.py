@@ -159,7 +159,8 @@ class Options:
           InputError: there is one.
         """
         for name, declared in self.declared().items():
-            if getattr(self, name) == "":
+            value = getattr(self, name)
+            if isinstance(value, str) and not value:
                 expected = declared.spec.form or "a text"
                 raise InputError(self.spelled(name), f"{expected}, or no {name}", "Is a variable unset?")
 

@@ -55,14 +55,25 @@ def test_differences_of_unknown_kinds_are_refused():
 
 @pytest.mark.parametrize(
     ("given", "found"),
-    [(None, None), (1, None), (np.int64(1), None), (4, 4), ((12, 4), (12, 4)), ([np.int32(3)], (3,))],
+    [
+        (None, None),
+        (1, None),
+        (np.int64(1), None),
+        (4, 4),
+        ((12, 4), (12, 4)),
+        ([np.int32(3)], (3,)),
+        (np.array([2, 1]), (2, 1)),
+    ],
 )
 def test_what_users_ask_for_is_in_numbers_of_python(given, found):
     assert checked_slices(given) == found
     assert checked_slices(checked_slices(given)) == found
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "4", "", (), (3, 0), (3, 1.0), [True, 2]])
+ARRAYS = np.array(2), np.array([]), np.array([2.0, 2.0]), np.array([[2, 2]]), np.array([True])
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "4", "", (), (3, 0), (3, 1.0), [True, 2], *ARRAYS])
 def test_what_is_no_number_of_slices_is_refused(wrong):
     with pytest.raises(SplitError) as refused:
         checked_slices(wrong)

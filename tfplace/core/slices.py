@@ -99,11 +99,11 @@ class Slices:
         return f"{len(self.sizes)} slice{'s' if len(self.sizes) > 1 else ''} of {each}: {self.verdict}"
 
 
-def checked_slices(slices: int | str | Sequence[int] | None) -> int | tuple[int, ...] | None:
+def checked_slices(slices: int | str | Sequence[int] | IntArray | None) -> int | tuple[int, ...] | None:
     """How a batch is to be split, as Python's own numbers: how many slices, or examples of each.
 
     Args:
-      slices: what a user gave; None and 1 leave the batch whole.
+      slices: what a user gave, also of numpy's integers; None and 1 leave the batch whole.
 
     Returns:
       None for a whole batch.
@@ -114,10 +114,11 @@ def checked_slices(slices: int | str | Sequence[int] | None) -> int | tuple[int,
     >>> checked_slices(1), checked_slices(4), checked_slices([12, 4])
     (None, 4, (12, 4))
     """
-    numbers: Sequence[object] = slices if isinstance(slices, Sequence) else [1 if slices is None else slices]
+    given = slices.tolist() if isinstance(slices, np.ndarray) and slices.ndim == 1 else slices
+    numbers: Sequence[object] = given if isinstance(given, Sequence) else [1 if given is None else given]
     counts = [int(n) for n in numbers if isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1]
     if not counts or len(counts) < len(numbers):
         raise SplitError(f"slices={slices!r}", "how many slices, or the number of examples of each")
-    if isinstance(slices, Sequence):
+    if isinstance(given, Sequence):
         return tuple(counts)
     return None if counts == [1] else counts[0]

@@ -76,7 +76,8 @@ def checked_split(options: _Splitting) -> _Splitting:
     Raises:
       InputError: an option is wrong.
     """
-    if options.slices == AUTO and isinstance(options, SearchOptions):
+    # An array is compared with a text element by element.
+    if isinstance(options.slices, str) and options.slices == AUTO and isinstance(options, SearchOptions):
         return replace(options)
     _parsed(options, "slices", checked_slices)
     if options.batch_norm not in BATCH_NORMS:
