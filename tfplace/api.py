@@ -62,7 +62,7 @@ def place(
         from tfplace.search.over_slices import place_over_slices
 
         return place_over_slices(
-            lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes)),
+            lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes), some_slices=True),
             lambda problem, options: place_problem(problem, options, batch),
             asked,
         )
@@ -70,8 +70,8 @@ def place(
     return place_problem(problem, asked, batch)
 
 
-def _asked_problem(source: Any, batch: Any, asked: ProblemOptions) -> Problem:
-    """What checked options say is placed."""
+def _asked_problem(source: Any, batch: Any, asked: ProblemOptions, *, some_slices: bool = False) -> Problem:
+    """What checked options say is placed; see `problem_of`."""
     return problem_of(
         source,
         asked.topology,
@@ -82,6 +82,7 @@ def _asked_problem(source: Any, batch: Any, asked: ProblemOptions) -> Problem:
         slices=checked_slices(asked.slices),
         batch_norm=asked.batch_norm,
         pack=asked.pack,
+        some_slices=some_slices,
     )
 
 

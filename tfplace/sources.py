@@ -243,8 +243,12 @@ def problem_of(
     slices: int | Sequence[int] | None = None,
     batch_norm: str = PER_SLICE,
     pack: bool = False,
+    some_slices: bool = False,
 ) -> Problem:
-    """What is placed; see `tfplace.place`."""
+    """What is placed; see `tfplace.place`.
+
+    With `some_slices` this is one of several numbers of slices that are tried, and rules may name slices that it lacks.
+    """
     from tfplace.group.dnn_partitioning import is_workload, load_workload
 
     if checked_slices(slices) is not None:
@@ -258,6 +262,8 @@ def problem_of(
         _nothing_beside(**given, profile=profile, slices=checked_slices(slices))
         return source
     graph = graph_of(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
+    if some_slices and constraints is not None:
+        constraints = constraints.without_missing_slices(graph)
     return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 import tfplace
 from tests.placers.test_data_parallel import split_step
+from tfplace.core.constraints import match_ops
 from tfplace.core.placement import UNSPLIT
-from tfplace.errors import InfeasibleError, InputError, SplitError
+from tfplace.errors import ConstraintError, InfeasibleError, InputError, SplitError
 from tfplace.options import SearchOptions
 from tfplace.search.over_slices import place_over_slices
 from tfplace.search.place import search_placement
@@ -126,12 +127,31 @@ def test_the_best_until_an_interruption_or_an_answer_that_does_not_fit_is_kept(l
     assert any(note.startswith("interrupted") for note in placement.notes) == (last == 1)
 
 
-def test_a_model_is_placed_in_as_many_slices_as_are_best():
+def placed_model(budget, **options):
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     batch = np.zeros((8, 64), np.float32), np.zeros((8, 1), np.float32)
-    placement = tfplace.place(model, "2xP100", batch=batch, slices="auto", budget="300 evaluations", progress=False)
+    return tfplace.place(model, "2xP100", batch=batch, slices="auto", budget=budget, progress=False, **options)
+
+
+def test_a_model_is_placed_in_as_many_slices_as_are_best():
+    placement = placed_model("300 evaluations")
     assert placement.cost.step_s <= min(cost.step_s for cost in placement.baselines.values())
+
+
+def test_rules_on_ops_of_slices_hold_where_there_are_such():
+    rules = tfplace.Constraints(pin={"slice1/*": "GPU:1"}, colocate=[["slice3/*"]])
+    placement = placed_model("8 evaluations", placer="data_parallel", constraints=rules)
+    graph = placement.problem.graph
+    pinned = {placement.devices[graph.op_names[v]] for v in match_ops("slice1/*", graph) if not graph.replicable[v]}
+    assert pinned == {"GPU:1"}
+
+
+@pytest.mark.parametrize("pattern", ["slice4/*", "slice1/none/*", "none/*"])
+def test_rules_that_match_nothing_in_any_number_of_slices_are_refused(pattern):
+    with pytest.raises(ConstraintError) as refused:
+        placed_model("8 evaluations", placer="data_parallel", constraints=tfplace.Constraints(pin={pattern: "GPU:1"}))
+    assert repr(pattern) in refused.value.received
 
 
 @pytest.mark.parametrize("beside", [{"run_dir": "run"}, {"init": "heft"}, {"evaluator": "measured"}])

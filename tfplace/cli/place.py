@@ -127,7 +127,7 @@ def _search_slices(flags: PlaceFlags, stages: Stages, result: _Result, *, gpus: 
 
     def read(sizes: Sizes) -> Problem:
         stages.stage("the whole step" if sizes is None else f"slices {sizes}")
-        problem, _ = read_problem(replace(flags, slices=sizes), stages, gpus=gpus)
+        problem, _ = read_problem(replace(flags, slices=sizes), stages, gpus=gpus, some_slices=True)
         stages.stage("searching")
         return problem
 

@@ -33,13 +33,14 @@ def checked(flags: _Flags) -> _Flags:
     return flags
 
 
-def read_problem(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[Problem, Any]:
+def read_problem(flags: ProblemFlags, stages: Stages, *, gpus: bool, some_slices: bool = False) -> tuple[Problem, Any]:
     """The problem, of the model's graph or of a file, and the batch of a step, None if that is not known.
 
     Args:
       flags: checked.
       stages: is told what goes on.
       gpus: whether TensorFlow is to see this machine's.
+      some_slices: as of `tfplace.sources.problem_of`.
 
     Raises:
       SourceError, InputError: what the flags name is no model, or is a problem that other flags would change.
@@ -47,12 +48,12 @@ def read_problem(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[Pr
     read, batch = _read(flags, stages, gpus=gpus)
     topology, rules, limits = flags.known_topology, flags.constraints, flags.max_memory
     if isinstance(read, OpGraph):
-        from tfplace.sources import formulate
+        from tfplace.sources import problem_of
 
         stages.stage("estimating costs")
         if topology is None:
             load_tensorflow(gpus=True)
-        problem = formulate(read, topology, constraints=rules, max_memory=limits, profile=flags.profile)
+        problem = problem_of(read, topology, None, rules, limits, profile=flags.profile, some_slices=some_slices)
         if topology is None:
             stages.note(f"{_guessed(problem.topology)}; `tfplace calibrate --local` measures them")
         return problem, batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ConstraintError, near_names
@@ -56,6 +56,21 @@ class Constraints:
                 hint = f"forbid={{'*': {device!r}}} (--forbid='*={device}') keeps all ops off it."
                 raise ConstraintError(f"max_memory of 0 bytes for {device!r}", "more than 0 bytes", hint)
 
+    @property
+    def patterns(self) -> frozenset[str]:
+        """Those of all rules on ops."""
+        return frozenset((*self.pin, *self.forbid, *(pattern for patterns in self.colocate for pattern in patterns)))
+
+    def without_missing_slices(self, graph: OpGraph) -> Constraints:
+        """The same rules but for patterns of slices' ops, such as "slice1/*", that match nothing in a graph."""
+        missing = {p for p in self.patterns if _OF_SLICES.match(p) and not _named(p, graph)}
+        return replace(
+            self,
+            pin={pattern: device for pattern, device in self.pin.items() if pattern not in missing},
+            forbid={pattern: devices for pattern, devices in self.forbid.items() if pattern not in missing},
+            colocate=[[pattern for pattern in patterns if pattern not in missing] for patterns in self.colocate],
+        )
+
 
 _FORMS = {
     "pin": "pin={pattern: device}",
@@ -71,6 +86,7 @@ def _names(devices: object) -> bool:
 LAYER = "layer:"
 """Before the name of a layer, where a pattern of op names may be. TensorFlow's op names have no colon."""
 
+_OF_SLICES = re.compile(r"slice[\d*?\[]")
 _WILDCARD = re.compile(r"[*?]|\[[^\]]*\]")
 _NEAR = 5
 
@@ -88,8 +104,7 @@ def match_ops(pattern: str, graph: OpGraph) -> list[int]:
     if pattern.startswith(LAYER):
         found = {v for name in match_layers(pattern, graph) for v in graph.layers[name].tolist()}
         return sorted(v for v in found if not graph.replicable[v])
-    names = zip(graph.op_names, graph.base_names, strict=True)
-    ops = [i for i, both in enumerate(names) if any(fnmatch.fnmatchcase(name, pattern) for name in {*both})]
+    ops = _named(pattern, graph)
     if not ops:
         near = _near_ops(pattern, graph.op_names)
         hint = "Near names: " + ", ".join(near) if near else f"The first op is {graph.op_names[0]!r}."
@@ -97,6 +112,12 @@ def match_ops(pattern: str, graph: OpGraph) -> list[int]:
             f"a constraint on {pattern!r}, which matches no op", "a pattern that matches op names", hint
         )
     return ops
+
+
+def _named(pattern: str, graph: OpGraph) -> list[int]:
+    """Indices of the ops that a pattern means by name."""
+    names = zip(graph.op_names, graph.base_names, strict=True)
+    return [i for i, both in enumerate(names) if any(fnmatch.fnmatchcase(name, pattern) for name in {*both})]
 
 
 def match_layers(pattern: str, graph: OpGraph) -> list[str]:

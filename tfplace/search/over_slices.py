@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tfplace.core.constraints import match_ops
 from tfplace.core.placement import UNSPLIT, Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
@@ -51,7 +52,7 @@ def place_over_slices(
     Searches of slices start, among others, from the whole step's placement. Devices of unlike speeds are also tried
     with a slice for each that has its share of the examples. One device gets the whole step if that fits. A placer
     of split steps only gets no whole step. Baselines on one device are those of the whole step, if that was placed.
-    `notes` tell what each number of slices came to.
+    Rules on ops of a slice hold where there is such a slice. `notes` tell what each number of slices came to.
 
     Args:
       read: the problem in such slices, None for the whole step. Raises SplitError where the batch has too few examples.
@@ -61,6 +62,7 @@ def place_over_slices(
     Raises:
       InfeasibleError: nothing fits with any number of slices.
       SplitError: the step cannot be split, and the placer needs slices.
+      ConstraintError: a rule matches no op with any number of slices.
     """
     run = _Run(read, search, options)
     try:
@@ -77,6 +79,7 @@ def place_over_slices(
             for k in _TO_FIT:
                 if run.try_sizes(k) is None:
                     break
+        run.check_rules()
         run.go_on()
     except KeyboardInterrupt:
         if not run.found:
@@ -141,6 +144,8 @@ class _Run:
         self.found: dict[Sizes, Placement] = {}
         self.interrupted = False
         self._failed: InfeasibleError | SplitError | None = None
+        self._unmatched = frozenset() if options.constraints is None else options.constraints.patterns
+        self._last: Problem | None = None
         self._searches = 0
         self._log: list[str] = []
 
@@ -154,6 +159,8 @@ class _Run:
             self._failed = self._failed or error
             self._log.append(f"{_named(sizes)}: {error}")
             return None
+        self._unmatched -= problem.constraints.patterns
+        self._last = problem
         if sizes is None and PLACERS[self._options.placer].needs_slices:
             return problem
         wanted = self._with(_SCOUTING / _SCOUTS if self._warm else 1 / _MOST)
@@ -167,6 +174,16 @@ class _Run:
             self._failed = self._failed or error
             self._log.append(f"{_named(sizes)} does not fit")
         return problem
+
+    def check_rules(self) -> None:
+        """Refuses rules that matched no op in anything that was read.
+
+        Raises:
+          ConstraintError: there is one.
+        """
+        if self._last is not None and not self.interrupted:
+            for pattern in sorted(self._unmatched):
+                match_ops(pattern, self._last.graph)
 
     def go_on(self) -> None:
         """Spends the rest on the best."""
