@@ -1,0 +1,100 @@
+"""Ways to run a model's training step, timed in turns."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import statistics
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+import tfplace
+from research.benchmarks.never_slower.models import MODELS
+from research.benchmarks.never_slower.page import PLAIN
+from tfplace.keras import PlacementCallback
+
+COMPILED = "plain, compiled"
+"""Keras's own step with jit_compile=True."""
+
+PLACED = {"placed": {}}
+"""Name -> keyword arguments of `tfplace.apply` and `PlacementCallback`: a placed step that is compared."""
+
+WARMUP = 3
+"""Turns before those that count."""
+ROUNDS, BATCHES = 6, 12
+"""Of `fit` that count, and batches in each."""
+
+
+def measure_model(name, turns):
+    """Everything about one model: seconds by way to run its step, called alone and in `fit`."""
+    model, batch = MODELS[name]()
+    graph = tfplace.extract(model, batch)
+    placement = tfplace.place(graph, placer="single", progress=False)
+    if {*placement.devices.values()} != {"CPU:0"}:
+        raise SystemExit(f"received a machine with {placement.device_names}; expected one with CPU:0 alone.")
+    given = tf.nest.map_structure(tf.constant, batch)
+    autograph = not type(model).__module__.startswith("keras.")  # as each package's own train function has it
+    steps = {
+        PLAIN: tf.function(model.train_step, autograph=autograph),
+        COMPILED: tf.function(model.train_step, autograph=autograph, jit_compile=True),
+    }
+    placed = {way: tfplace.apply(graph, placement, **options) for way, options in PLACED.items()}
+    called = take_turns({way: _call(step, given) for way, step in (steps | placed).items()}, turns)
+    for step in placed.values():
+        step.restore()
+    return {"model": name, "ops": graph.num_ops, "called": called, "fit": fit_in_turns(model, batch)}
+
+
+def _call(step, batch):
+    return lambda: tf.nest.map_structure(lambda tensor: tensor.numpy(), step(batch))  # waits for the results
+
+
+def take_turns(steps, turns):
+    """Way -> the wall and processor seconds of each turn; in a turn every step runs once."""
+    rng = random.Random(0)
+    found = {way: {"wall_s": [], "processor_s": []} for way in steps}
+    for turn in range(-WARMUP, turns):
+        for way in rng.sample(list(steps), len(steps)):
+            began, used = time.perf_counter(), time.process_time()
+            steps[way]()
+            if turn >= 0:
+                found[way]["wall_s"].append(time.perf_counter() - began)
+                found[way]["processor_s"].append(time.process_time() - used)
+    return found
+
+
+def fit_in_turns(model, batch):
+    """Way -> the median wall and processor seconds of a batch, of each round of `fit`."""
+    x, y = tf.nest.map_structure(lambda part: np.concatenate([part] * BATCHES), batch)
+    examples = len(tf.nest.flatten(y)[0]) // BATCHES
+    placing = {way: [PlacementCallback(placer="single", verbose=0, **options)] for way, options in PLACED.items()}
+    found = {way: {"wall_s": [], "processor_s": []} for way in (PLAIN, *PLACED)}
+    for turn in range(-1, ROUNDS):
+        for way, seconds in found.items():
+            clock = _clock(model)
+            callbacks = [*placing.get(way, []), clock]
+            model.fit(x, y, batch_size=examples, shuffle=False, verbose=0, callbacks=callbacks)
+            if turn >= 0:
+                for kind, seen in clock.seen.items():
+                    later = seen[1:]  # the first batch is traced and placed
+                    seconds[kind].append(statistics.median(b - a for a, b in itertools.pairwise(later)))
+    return found
+
+
+def _clock(model):
+    """A callback of the model's own Keras that notes when each batch begins."""
+    package = sys.modules[type(model).__module__.partition(".")[0]]
+
+    class Clock(package.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.seen = {"wall_s": [], "processor_s": []}
+
+        def on_train_batch_begin(self, batch, logs=None):
+            self.seen["wall_s"].append(time.perf_counter())
+            self.seen["processor_s"].append(time.process_time())
+
+    return Clock()
