@@ -11,6 +11,7 @@ import pytest
 from research import split_placers
 from research.benchmarks import grouping, growth
 from research.benchmarks.dnn_partitioning import run as workloads
+from research.benchmarks.never_slower.page import text as step_against_plain
 from research.benchmarks.slices_running.page import text as split_steps
 from research.claims.claims import CLAIMS
 from research.claims.recheck import Judged, judged_tables
@@ -63,6 +64,7 @@ TABLES = {
         "cost-errors": lambda: benchmark("cost_errors"),
         "fidelity": lambda: fidelity_tables(data("fidelity")),
         "memory": lambda: benchmark("memory"),
+        "never-slower": lambda: step_against_plain(data("never_slower")),
         "op-costs": lambda: benchmark("op_costs"),
         "pipeline-orders": lambda: benchmark("pipeline_orders"),
         "slices-running": lambda: split_steps(data("slices_running")),

@@ -35,6 +35,8 @@ flags.register_validator("models", lambda names: set(names) <= set(MODELS), f"ex
 
 
 def measure(_):
+    from research.benchmarks.never_slower.running import measure_model
+
     out = Path(flags.FLAGS["out"].value)
     found = {one["model"]: one for one in json.loads(out.read_text())["models"]} if out.exists() else {}
     how = {
@@ -43,16 +45,11 @@ def measure(_):
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
     }
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        for one in pool.imap(_in_child, [(name, _TURNS.value) for name in _MODELS.value], chunksize=1):
-            found[one["model"]] = one | {"how": how}
+        for name in _MODELS.value:
+            one = pool.apply(measure_model, (name, _TURNS.value))
+            found[name] = one | {"how": how}
             print(text({"models": [one]}), file=sys.stderr, flush=True)
     return {"models": [found[name] for name in MODELS if name in found]}
-
-
-def _in_child(asked):
-    from research.benchmarks.never_slower.running import measure_model
-
-    return measure_model(*asked)
 
 
 if __name__ == "__main__":
