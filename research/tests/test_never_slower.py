@@ -14,7 +14,7 @@ def text_of(*models):
 
 def test_in_each_turn_every_step_runs_once_and_warm_up_does_not_count():
     calls = []
-    found = take_turns({way: lambda way=way: calls.append(way) for way in "ab"}, 4)
+    found = take_turns({way: lambda way=way: calls.append(way) for way in "ab"}, 4, least_s=0)
     assert [len(found[way]["wall_s"]) for way in "ab"] == [len(found[way]["processor_s"]) for way in "ab"] == [4, 4]
     assert [sorted(calls[i : i + 2]) for i in range(0, len(calls), 2)] == [["a", "b"]] * (WARMUP + 4)
 

@@ -6,7 +6,7 @@ every op placed on CPU:0. Then `fit` runs in turns plainly and with a PlacementC
 Keras's own work between steps. Beside the wall clock stands the processor time of the whole process, which other
 programs on the machine disturb less.
 
-    python -m research.benchmarks.never_slower                        # some twenty minutes
+    python -m research.benchmarks.never_slower                        # some half an hour
     python -m research.benchmarks.never_slower --page=docs/fidelity.md
     python -m research.benchmarks.never_slower --models=gpt,lstm      # what is kept of the others stays
 """

@@ -24,8 +24,10 @@ PLACED = {"placed": {}}
 
 WARMUP = 3
 """Turns before those that count."""
-ROUNDS, BATCHES = 6, 12
-"""Of `fit` that count, and batches in each."""
+LEAST_S = 8.0
+"""Seconds for which turns are taken, if there are enough by then: short steps are disturbed the most."""
+ROUNDS, BATCHES = 7, (12, 150)
+"""Of `fit` that count, and the fewest and the most batches in each, by how many take a second."""
 
 
 def measure_model(name, turns):
@@ -45,31 +47,34 @@ def measure_model(name, turns):
     called = take_turns({way: _call(step, given) for way, step in (steps | placed).items()}, turns)
     for step in placed.values():
         step.restore()
-    return {"model": name, "ops": graph.num_ops, "called": called, "fit": fit_in_turns(model, batch)}
+    batches = int(np.clip(1 / statistics.median(called[PLAIN]["wall_s"]), *BATCHES))
+    return {"model": name, "ops": graph.num_ops, "called": called, "fit": fit_in_turns(model, batch, batches)}
 
 
 def _call(step, batch):
     return lambda: tf.nest.map_structure(lambda tensor: tensor.numpy(), step(batch))  # waits for the results
 
 
-def take_turns(steps, turns):
-    """Way -> the wall and processor seconds of each turn; in a turn every step runs once."""
-    rng = random.Random(0)
+def take_turns(steps, turns, least_s=LEAST_S):
+    """Way -> the wall and processor seconds of each turn, of which there are `turns` or more; every step runs once."""
+    for step in [*steps.values()] * WARMUP:
+        step()
+    rng, started = random.Random(0), time.perf_counter()
     found = {way: {"wall_s": [], "processor_s": []} for way in steps}
-    for turn in range(-WARMUP, turns):
+    for turn in itertools.count():
+        if turn >= turns and time.perf_counter() - started > least_s:
+            return found
         for way in rng.sample(list(steps), len(steps)):
             began, used = time.perf_counter(), time.process_time()
             steps[way]()
-            if turn >= 0:
-                found[way]["wall_s"].append(time.perf_counter() - began)
-                found[way]["processor_s"].append(time.process_time() - used)
-    return found
+            found[way]["wall_s"].append(time.perf_counter() - began)
+            found[way]["processor_s"].append(time.process_time() - used)
 
 
-def fit_in_turns(model, batch):
+def fit_in_turns(model, batch, batches):
     """Way -> the median wall and processor seconds of a batch, of each round of `fit`."""
-    x, y = tf.nest.map_structure(lambda part: np.concatenate([part] * BATCHES), batch)
-    examples = len(tf.nest.flatten(y)[0]) // BATCHES
+    x, y = tf.nest.map_structure(lambda part: np.concatenate([part] * batches), batch)
+    examples = len(tf.nest.flatten(y)[0]) // batches
     placing = {way: [PlacementCallback(placer="single", verbose=0, **options)] for way, options in PLACED.items()}
     found = {way: {"wall_s": [], "processor_s": []} for way in (PLAIN, *PLACED)}
     for turn in range(-1, ROUNDS):
