@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfplace.core.compilation import AUTO as AUTO_COMPILE
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
@@ -272,21 +273,25 @@ def apply(
     batch: Any = None,
     *,
     devices: Mapping[str, str] | None = None,
+    compile: str = AUTO_COMPILE,
 ) -> Placed:
-    """Makes the program run as placed, op by op.
+    """Makes the program run as placed.
 
     Args:
       source: an extracted `OpGraph` (nothing is traced again) or anything `extract` takes (with `batch`).
       placement: from `place`, or a file of one.
       batch: as in `extract`.
       devices: placement's device name -> TensorFlow device name on this machine; by default the same names.
+      compile: "none" runs ops one by one, with the same numbers to the bit as the step itself without XLA; "xla"
+        compiles the ops of each device in clusters; "auto" compiles where the program asks for it with jit_compile.
 
     Returns:
       A callable that takes what the source's step takes and returns what it returns. Variables are moved to their
       devices; `.restore()` moves them back; `.replace(placement)` re-places without a new trace or import.
 
     Raises:
-      ApplyError: this machine lacks a device of the placement (lists what it has), or the source cannot be run.
+      ApplyError: this machine lacks a device of the placement (lists what it has), or XLA, or the source cannot be run.
+      InputError: no such `compile`.
       PlacementError: the placement is for another graph (says what differs), or no file of one.
     """
     from tfplace.execution.placed import apply_placement
@@ -294,7 +299,7 @@ def apply(
 
     placement = Placement.load(placement)  # at once: reading a model takes longer
     graph = graph_of(source, batch)
-    placed = apply_placement(graph, Placement.load(placement, graph=graph), devices=devices)
+    placed = apply_placement(graph, Placement.load(placement, graph=graph), devices=devices, compile=compile)
     warn_of_xla(graph)
     return placed
 

@@ -241,7 +241,9 @@ class PlacementCallback(_Hooks):
         self._say(self.placement.summary())
         if (shared := shared_line(self.placement, self._devices)) != shared_line(self.placement):
             self._say(shared)  # devices that only the mapping makes one
-        self._placed = apply_placement(self.graph, self.placement, devices=self._devices)
+        self._placed = apply_placement(
+            self.graph, self.placement, devices=self._devices, compile=self._options.compile
+        )
         return self._placed
 
     def _read(self, spec: Any, data: Any, slices: int | str | Sequence[int] | None) -> OpGraph:
@@ -303,7 +305,9 @@ class PlacementCallback(_Hooks):
             sizes = whole if self.graph.slices is None else sizes_alike(self.graph.slices.sizes, whole[0])
             graph = self._split(data, sizes)
             placement = placement_for_other_batch(self.placement, self.graph, graph)
-            self._others[shapes] = apply_placement(graph, placement, devices=self._devices)
+            self._others[shapes] = apply_placement(
+                graph, placement, devices=self._devices, compile=self._options.compile
+            )
         other = self._others[shapes]
         if not other.stands:
             other.replace(other.placement)

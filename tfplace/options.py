@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
+from tfplace.core.compilation import AUTO as AUTO_COMPILE
+from tfplace.core.compilation import COMPILATIONS
 from tfplace.core.constraints import Constraints
 from tfplace.core.engine import Controllers
 from tfplace.core.evaluator import Evaluator
@@ -164,6 +166,13 @@ class ProblemOptions(SplitOptions):
         "Time to search, such as 30s or 2min, or a number of simulated placements, such as '500 evaluations'",
         form="BUDGET",
         recorded=False,
+    )
+    compile: str = option(
+        AUTO_COMPILE,
+        f"How the step is run: {', '.join(COMPILATIONS)}; xla compiles the ops of each device in clusters, auto does "
+        "what the model's jit_compile asks for",
+        page="compiling.md",
+        form="NAME",
     )
     progress: Callable[..., None] | bool = option(
         True,

@@ -23,6 +23,9 @@ from tfplace.registry import SERVICES
 FREE = "free"
 """The order of a placement without phases: what is ready runs."""
 
+BY_USE = "by_use"
+"""The order in which variables are read as the forward pass comes to need them; see `tfplace.simulation.phases`."""
+
 _OF_ANOTHER = (
     "step time, memory, bound and baselines are as they were found, with other costs, limits or rules than those it is "
     "loaded for; tfplace.simulate(problem, placement) tells them anew"

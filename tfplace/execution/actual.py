@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfplace.core.graph import OpGraph
+from tfplace.execution.clusters import Clusters
 from tfplace.execution.devices import canonical, short
 
 # TensorFlow's partitioner puts these with the ops they steer, wherever they were asked to be.
@@ -42,12 +43,14 @@ class ActualPlacement:
       moved: ops that ran elsewhere than asked, or not at all.
       arguments: argument op -> device its data was on when the program was called; TensorFlow reads it from there.
       copies: constants that were copied to several devices -> the further devices.
+      clusters: what was compiled, and what was not and why; None for a step that ran op by op.
     """
 
     devices: Mapping[str, str]
     moved: tuple[Moved, ...]
     arguments: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    clusters: Clusters | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -59,6 +62,8 @@ class ActualPlacement:
         devices = f"{len(self.counts)} device{'s' if len(self.counts) != 1 else ''}"
         lines = [f"{len(self.devices)} ops ran on {devices}"]
         lines += [f"  {device}: {count} ops" for device, count in self.counts.items()]
+        if self.clusters is not None:
+            lines += self.clusters.lines()
         by_reason: dict[str, list[Moved]] = {}
         for moved in self.moved:
             by_reason.setdefault(moved.reason, []).append(moved)
@@ -85,6 +90,7 @@ def compare(
     fixed: Mapping[str, str],
     arguments: Iterable[str],
     copies: Mapping[str, str],
+    clusters: Clusters | None = None,
 ) -> ActualPlacement:
     """Sets what was asked against what ran.
 
@@ -96,6 +102,7 @@ def compare(
       fixed: op -> why it could not be where it was asked to be.
       arguments: ops that stand for arguments.
       copies: copied constant -> its constant.
+      clusters: what was compiled.
     """
     fed = set(arguments)
     copied: dict[str, list[str]] = {}
@@ -112,6 +119,7 @@ def compare(
         moved=tuple(moved),
         arguments={op: _name(ran[op], names) for op in graph.op_names if op in fed and op in ran},
         copies={op: tuple(devices) for op, devices in copied.items()},
+        clusters=clusters,
     )
 
 

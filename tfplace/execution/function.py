@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +11,9 @@ import tensorflow as tf
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
 from tfplace.execution.actual import nodes_by_device
+from tfplace.execution.cluster_calls import CallGraph
+from tfplace.execution.clusters import Cluster
+from tfplace.execution.compilation import refusal_of
 from tfplace.execution.devices import canonical
 from tfplace.execution.graph import Constants, FunctionGraph
 from tfplace.execution.variables import Variables
@@ -50,8 +54,10 @@ class FunctionProgram:
         self._positions = tuple(flat.concrete.function_type.parameters)
         self._placed_on: Mapping[str, str] = {}
         self._waits = NO_WAITS
+        self._clusters: Sequence[Cluster] | None = None
         self.placed = False
         self._function: Any = None
+        self._called: CallGraph | None = None
         self._ran: dict[str, str] | None = None
 
     @property
@@ -59,8 +65,10 @@ class FunctionProgram:
         """Copied constant -> the constant."""
         return self._graph.devices.copies
 
-    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
-        """Puts ops and variables on devices, and has ops wait as told; nothing is traced or imported.
+    def place(
+        self, devices: Mapping[str, str], waits: Waits = NO_WAITS, clusters: Sequence[Cluster] | None = None
+    ) -> None:
+        """Puts ops and variables on devices, and has ops wait as told; nothing is traced, and without clusters imported.
 
         A function that was on these devices with these waits before is taken again, as it has the state of kernels that
         draw numbers.
@@ -72,14 +80,22 @@ class FunctionProgram:
         try:
             self._variables.move(devices)
             moved = True
-            if self._function is None or (devices, waits) != (self._placed_on, self._waits):
-                self._function, self._ran = self._graph.function(devices, waits), None
-                self._placed_on, self._waits = devices, waits
+            if self._function is None or (devices, waits, clusters) != (self._placed_on, self._waits, self._clusters):
+                self._placed_on, self._waits, self._clusters = devices, waits, clusters
+                self._make()
         except BaseException as error:
             if moved or not isinstance(error, Exception):  # an interrupt may leave a part of them moved
                 self.restore()
             raise
         self.placed = True
+
+    def _make(self) -> None:
+        """The function as placed, which has not run yet."""
+        self._function, self._called, self._ran = None, None, None
+        if self._clusters is None:
+            self._function = self._graph.function(self._placed_on, self._waits)
+        else:
+            self._function, self._called = self._graph.compiled_function(self._placed_on, self._waits, self._clusters)
 
     def restore(self) -> None:
         """Moves the variables back to where they were before any program moved them."""
@@ -96,6 +112,7 @@ class FunctionProgram:
 
         Raises:
           ApplyError: another program has moved the variables since `place`, or it is called while TensorFlow traces.
+          CompilationError: XLA refuses a cluster; the variables are as they were before the step.
         """
         if not tf.executing_eagerly():
             raise ApplyError(
@@ -110,16 +127,37 @@ class FunctionProgram:
             if self._ran is not None:
                 return self._call(args, kwargs)
             if self._function is None:
-                self._function = self._graph.function(self._placed_on, self._waits)
+                self._make()
             graphs: list[Any] = []
             try:
-                with tf_internals.collect_function_graphs(graphs):
+                with self._undone(), tf_internals.collect_function_graphs(graphs):
                     result = self._call(args, kwargs)
             except BaseException:
                 self._function = None  # TensorFlow tells where ops run at a function's first call only
                 raise
-            self._ran = _where(graphs, self._flat.input_names, {*self._placed_on})
+            if self._called is None:
+                self._ran = _where(graphs, self._flat.input_names, {*self._placed_on})
+            else:
+                nodes = {*self._placed_on, *self._called.calls.values()}
+                self._ran = self._called.ran(_where(graphs, self._flat.input_names, nodes))
             return result
+
+    @contextlib.contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Puts the variables back if XLA refuses a cluster, as others may have run by then."""
+        if self._called is None:
+            yield
+            return
+        before = [(variable, variable.numpy()) for variable in self._held.values() if variable.is_initialized()]
+        try:
+            yield
+        except tf.errors.OpError as error:
+            refusal = refusal_of(error, self._called)
+            if refusal is None:
+                raise
+            for variable, value in before:
+                variable.assign(value)
+            raise refusal from error
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Calls the function; what it was not traced for is said without the values, which may be large."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfplace.core.graph import OpGraph
+from tfplace.execution.cluster_calls import CallGraph, with_calls
+from tfplace.execution.clusters import Cluster
 from tfplace.execution.control_edges import ControlEdges
 from tfplace.execution.control_flow import control_flow, idle_constants
 from tfplace.execution.waits import NO_WAITS, Waits
@@ -112,7 +114,8 @@ class FunctionGraph:
 
     def __init__(self, flat: FlatFunction, op_names: Collection[str], constants: Constants) -> None:
         self.flat = flat  # owns the captured variables
-        self._graph = tf_internals.import_function_graph(flat.graph_def, f"placed_{flat.concrete.graph.name}")
+        self._name = f"placed_{flat.concrete.graph.name}"
+        self._graph = tf_internals.import_function_graph(flat.graph_def, self._name)
         tf_internals.complete_function_graph(
             self._graph, flat.concrete, flat.input_names, flat.output_names, flat.control_outputs
         )
@@ -127,3 +130,26 @@ class FunctionGraph:
         """
         self.devices.assign(devices, waits)
         return tf_internals.function_of_graph(self._graph, self.flat.concrete)
+
+    def compiled_function(
+        self, devices: Mapping[str, str], waits: Waits, clusters: Sequence[Cluster]
+    ) -> tuple[Any, CallGraph]:
+        """The same function with calls in place of clusters, and its graph.
+
+        Args:
+          devices: op name -> TensorFlow device, for every op.
+          waits: what ops wait for besides their inputs.
+          clusters: ops that are compiled together.
+        """
+        self.devices.assign(devices, waits)
+        flat = self.flat
+        called = with_calls(self._graph, clusters, flat.output_names)
+        graph = tf_internals.import_function_graph(called.graph_def, f"compiled_{self._name}")
+        tf_internals.complete_function_graph(
+            graph,
+            flat.concrete,
+            flat.input_names,
+            [called.tensor(name) for name in flat.output_names],
+            list(dict.fromkeys(called.calls.get(name, name) for name in flat.control_outputs)),
+        )
+        return tf_internals.function_of_graph(graph, flat.concrete), called

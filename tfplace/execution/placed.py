@@ -1,14 +1,19 @@
-"""Placed: a program that runs op by op where a placement says."""
+"""Placed: a program that runs where a placement says, op by op or compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfplace.core.arrays import IntArray
+from tfplace.core.compilation import NONE, XLA
 from tfplace.core.graph import OpGraph
-from tfplace.core.placement import Placement
+from tfplace.core.placement import BY_USE, Placement
 from tfplace.errors import ApplyError, PlacementError
 from tfplace.execution.actual import ActualPlacement, compare
+from tfplace.execution.clusters import Clusters, find_clusters
+from tfplace.execution.compilation import CompilationError, is_compiled
 from tfplace.execution.devices import map_devices
 from tfplace.execution.phases import phase_waits
 from tfplace.execution.program import Program
@@ -29,14 +34,23 @@ class Placed:
       program: what runs it.
       placement: where.
       devices: placement device -> TensorFlow device; others keep their name.
+      compile: see `tfplace.apply`.
     """
 
     def __init__(
-        self, graph: OpGraph, program: Program, placement: Placement, devices: Mapping[str, str] | None = None
+        self,
+        graph: OpGraph,
+        program: Program,
+        placement: Placement,
+        devices: Mapping[str, str] | None = None,
+        *,
+        compile: str = NONE,
     ) -> None:
         self.graph = graph
         self._program = program
         self._map = dict(devices or {})
+        self._compile = compile
+        self._refused: dict[str, str] = {}  # op -> why XLA could not compile it
         self.replace(placement)
 
     @property
@@ -50,12 +64,19 @@ class Placed:
         return self._devices
 
     @property
+    def clusters(self) -> Clusters | None:
+        """What is compiled, and what is not and why; None if it runs op by op."""
+        return self._clusters
+
+    @property
     def stands(self) -> bool:
         """Whether it can be called: not restored, and its variables not moved by another placed program since."""
         return self._program.placed and self._program.stands
 
     def replace(self, placement: Placement) -> None:
-        """Runs with another placement from the next call on; nothing is traced or imported again.
+        """Runs with another placement from the next call on; nothing is traced again.
+
+        Of a compiled step, clusters that are as they were are not compiled again.
 
         Raises:
           PlacementError: it is for another graph, or parts ops that share a resource.
@@ -67,12 +88,28 @@ class Placed:
         names = map_devices(used, self._map)
         asked = {op: names[device] for op, device in placement.devices.items()}
         devices = asked | {op: device for op, (device, _) in self._program.fixed.items()}
-        self._program.place(devices, self._waits(placement, names))
+        compiled = is_compiled(self.graph, self._compile, {names[name] for name in used})
+        # The order by use is of single ops: clusters would be cut into as many as it has phases.
+        phases = None if compiled and placement.order == BY_USE else placement.phases
+        devices_of = [names.get(name, name) for name in placement.device_names]
+        waits = phase_waits(self.graph, placement.op_device, phases, devices_of)
+        clusters = self._find_clusters(placement.op_device, devices_of, phases, waits) if compiled else None
+        self._program.place(devices, waits, None if clusters is None else clusters.clusters)
+        self._clusters = clusters
         self._placement, self._names, self._asked, self._devices = placement, names, asked, devices
 
-    def _waits(self, placement: Placement, names: Mapping[str, str]) -> Waits:
-        devices = [names.get(name, name) for name in placement.device_names]
-        return phase_waits(self.graph, placement.op_device, placement.phases, devices)
+    def _find_clusters(
+        self, op_device: IntArray, devices: Sequence[str], phases: IntArray | None, waits: Waits
+    ) -> Clusters | None:
+        found = find_clusters(self.graph, op_device, devices, phases=phases, waits=waits, without=self._refused)
+        if self._compile == XLA and not found.clusters:
+            raise ApplyError(
+                f"compile={XLA!r} for {self.graph.name!r}, none of whose ops can be compiled: "
+                + ", ".join(f"{count} {why}" for why, count in found.reasons.items()),
+                "ops that XLA knows",
+                f"Run it op by op: compile={NONE!r}.",
+            )
+        return found if found.clusters else None
 
     def restore(self) -> None:
         """Moves the variables back to where they were before any program was placed.
@@ -94,7 +131,19 @@ class Placed:
                 "a program that is placed",
                 "Place it again with .replace(placement), or call the model itself.",
             )
-        return self._program(*args, **kwargs)
+        while True:
+            try:
+                return self._program(*args, **kwargs)
+            except CompilationError as refusal:
+                self._leave_out(refusal)
+
+    def _leave_out(self, refusal: CompilationError) -> None:
+        """Goes on without the ops that XLA refuses, or op by op if it does not say which."""
+        if refusal.ops <= self._refused.keys():
+            warnings.warn(f"{self.graph.name} runs op by op, as XLA refuses it: {refusal.reason}", stacklevel=4)
+            self._compile = NONE
+        self._refused |= dict.fromkeys(refusal.ops, "refused by XLA")
+        self.replace(self._placement)
 
     def load(self, values: Mapping[str, Any]) -> None:
         """Graph files only: sets variables, op name -> value.
@@ -144,6 +193,7 @@ class Placed:
             fixed={op: why for op, (_, why) in self._program.fixed.items()},
             arguments=self._program.arguments,
             copies=self._program.copies,
+            clusters=self._clusters,
         )
 
     def __repr__(self) -> str:
@@ -151,15 +201,18 @@ class Placed:
         return f"Placed({self.graph.name!r}, {state})"
 
 
-def apply_placement(graph: OpGraph, placement: Placement, *, devices: Mapping[str, str] | None = None) -> Placed:
+def apply_placement(
+    graph: OpGraph, placement: Placement, *, devices: Mapping[str, str] | None = None, compile: str = NONE
+) -> Placed:
     """Makes an extracted graph run as placed; see `tfplace.apply`.
 
     Raises:
-      ApplyError: the graph has no TensorFlow program behind it, or this machine lacks a device.
+      ApplyError: the graph has no TensorFlow program behind it, or this machine lacks a device, or XLA.
+      InputError: no such `compile`.
       PlacementError: the placement is for another graph.
     """
     placement.check_graph(graph)
-    return Placed(graph, _program(graph), placement, devices)
+    return Placed(graph, _program(graph), placement, devices, compile=compile)
 
 
 def _program(graph: OpGraph) -> Program:

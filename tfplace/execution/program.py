@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from tfplace.execution.clusters import Cluster
 from tfplace.execution.waits import NO_WAITS, Waits
 
 
@@ -23,8 +24,13 @@ class Program(Protocol):
     def copies(self) -> Mapping[str, str]:
         """Copied constant -> the constant."""
 
-    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
-        """Puts every op on its device (full names), and the state with it; ops wait as told, and for nothing else."""
+    def place(
+        self, devices: Mapping[str, str], waits: Waits = NO_WAITS, clusters: Sequence[Cluster] | None = None
+    ) -> None:
+        """Puts every op on its device (full names), and the state with it; ops wait as told, and for nothing else.
+
+        Clusters are compiled at the next call; with None nothing is.
+        """
 
     def restore(self) -> None:
         """Puts the state back where it was before the first `place` of any program."""
@@ -38,7 +44,11 @@ class Program(Protocol):
         """Whether the state is where the last `place` has put it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs one step."""
+        """Runs one step.
+
+        Raises:
+          CompilationError: XLA refuses a cluster; the state is as it was before the step.
+        """
 
     def ran(self) -> Mapping[str, str] | None:
         """Op -> full name of the device it ran on at the first call since `place`; None before it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,9 @@ import tensorflow as tf
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError, near_names
 from tfplace.execution.actual import nodes_by_device
+from tfplace.execution.cluster_calls import CallGraph, graph_with_calls
+from tfplace.execution.clusters import Cluster
+from tfplace.execution.compilation import refusal_of
 from tfplace.execution.graph import Constants, DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
 from tfplace.execution.waits import NO_WAITS, Waits
@@ -38,7 +41,9 @@ class SessionProgram:
         with self._graph.as_default():
             tf.import_graph_def(origin.graph_def, name="")
         self._devices = DeviceGraph(self._graph, graph.op_names, Constants.of(graph))
-        self._state = SessionState(self._graph, list(graph.op_names))
+        self._base_state = SessionState(self._graph, list(graph.op_names))
+        self._run_graph, self._state = self._graph, self._base_state
+        self._called: CallGraph | None = None
         self._results = origin.outputs or tuple(_values(self._graph, origin.fetches))
         self._session: Any = None
         self._values: dict[str, Any] | None = None
@@ -49,22 +54,30 @@ class SessionProgram:
         """Copied constant -> the constant."""
         return self._devices.copies
 
-    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
+    def place(
+        self, devices: Mapping[str, str], waits: Waits = NO_WAITS, clusters: Sequence[Cluster] | None = None
+    ) -> None:
         """Puts ops on devices, has them wait as told, and opens a session on them with the variables' present values.
 
         If that fails, the session before it goes on as it was.
         """
         values = self._present_values()
         self._devices.assign(devices, waits)
-        self._state.assign(devices)
-        session = tf.compat.v1.Session(graph=self._graph, config=session_config())
+        self._base_state.assign(devices)
+        graph, called, state = self._graph, None, self._base_state
+        if clusters is not None:
+            graph, called = graph_with_calls(self._graph, clusters, self._results)
+            state = SessionState(graph, list(self._base_state.names))
+            state.assign(devices)
+        session = tf.compat.v1.Session(graph=graph, config=session_config())
         try:
-            self._state.write(session, values)
+            state.write(session, values)
         except BaseException:
             session.close()
             raise
         self._close()
         self._session, self._ran = session, None
+        self._run_graph, self._called, self._state = graph, called, state
 
     @property
     def placed(self) -> bool:
@@ -112,24 +125,37 @@ class SessionProgram:
         Raises:
           ApplyError: a placeholder that is not there or is not given, a value of another shape, or a variable without
             one.
+          CompilationError: XLA refuses a cluster; the variables are as they were before the step.
         """
         feed = self._feed(feeds, named)
-        ops = [self._graph.get_operation_by_name(name) for name in self._origin.fetches]
-        fetch = {"results": {name: name for name in self._results}, "ops": ops}
+        calls = {} if self._called is None else self._called.calls
+        ops = [self._run_graph.get_operation_by_name(calls.get(name, name)) for name in self._origin.fetches]
+        fetch = {"results": {name: self._result(name) for name in self._results}, "ops": ops}
+        before = self._present_values() if self._ran is None and self._called is not None else {}
         metadata = tf.compat.v1.RunMetadata() if self._ran is None else None
         options = tf.compat.v1.RunOptions(output_partition_graphs=True) if self._ran is None else None
         try:
             out = self._session.run(fetch, feed, options, metadata)
         except tf.errors.FailedPreconditionError as error:
             raise self._uninitialised(error) from error
+        except tf.errors.OpError as error:
+            refusal = None if self._called is None else refusal_of(error, self._called)
+            if refusal is None:
+                raise
+            self._state.write(self._session, before)
+            raise refusal from error
         if metadata is not None:
-            self._ran = nodes_by_device(metadata.partition_graphs)
+            nodes = nodes_by_device(metadata.partition_graphs)
+            self._ran = nodes if self._called is None else self._called.ran(nodes)
         results: dict[str, Any] = out["results"]
         return results
 
     def ran(self) -> Mapping[str, str] | None:
         """Op -> full device name at the first call since `place`; None before it."""
         return self._ran
+
+    def _result(self, name: str) -> Any:
+        return name if self._called is None else self._called.tensor(name if ":" in name else f"{name}:0")
 
     def _feed(self, feeds: Any, named: Mapping[str, Any]) -> dict[Any, Any]:
         if feeds is not None and not isinstance(feeds, Mapping):
@@ -149,7 +175,7 @@ class SessionProgram:
                 raise ApplyError(f"an array of shape {array.shape} for {name!r}", f"shape {tensor.shape}")
             feed[tensor] = array
         given = {tensor.op.name for tensor in feed}
-        needed = [n for n in self._origin.inputs if self._graph.get_operation_by_name(n).type == "Placeholder"]
+        needed = [n for n in self._origin.inputs if self._run_graph.get_operation_by_name(n).type == "Placeholder"]
         if missing := [name for name in needed if name not in given]:
             raise ApplyError(
                 f"a call without {', '.join(map(repr, missing))}", f"values for {', '.join(map(repr, needed))}"
@@ -178,7 +204,7 @@ class SessionProgram:
             raise ApplyError(
                 f"a feed for {name!r}", f"placeholders of the graph: {', '.join(self._origin.inputs) or 'none'}"
             )
-        return self._graph.get_tensor_by_name(f"{op}:0")
+        return self._run_graph.get_tensor_by_name(f"{op}:0")
 
     def _present_values(self) -> dict[str, Any]:
         if self._session is not None:

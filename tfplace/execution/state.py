@@ -23,6 +23,7 @@ class SessionState:
     """
 
     def __init__(self, graph: Any, op_names: list[str]) -> None:
+        self.graph = graph
         self._reads: dict[str, Any] = {}
         self._defined: dict[str, Any] = {}
         self._writes: dict[str, Any] = {}

@@ -31,6 +31,7 @@ class FunctionOrigin:
       shapes: argument op -> concrete shape, where the trace left dimensions open.
       model: the Keras model whose step it is, or None.
       owner: whatever else owns the captured variables and must live as long as the graph.
+      jit_compile: whether the program asks XLA to compile the step.
     """
 
     flat: FlatFunction
@@ -38,6 +39,7 @@ class FunctionOrigin:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     model: Any = None
     owner: Any = None
+    jit_compile: bool = False
 
     def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
         """The step as a MetaGraphDef: captured variables are `VarHandleOp`s, captured tensors constants."""
@@ -70,12 +72,11 @@ def graph_from_function(
       owner: whatever else owns the captured variables.
 
     Raises:
-      SourceError: shapes for another number of arguments, or a function that XLA is to compile.
+      SourceError: shapes for another number of arguments.
     """
-    refuse_xla(concrete, description)
     flat = flatten(concrete)
     given = shapes_by_name(argument_ops(flat), shapes)
-    origin = FunctionOrigin(flat, description, given, model, owner)
+    origin = FunctionOrigin(flat, description, given, model, owner, asks_for_xla(concrete, model))
     return graph_of_flat(flat, name=name, origin=origin, batch_size=_batch_size(flat, given))
 
 
@@ -105,19 +106,12 @@ def graph_of_flat(
     )
 
 
-def refuse_xla(concrete: Any, description: str) -> None:
-    """Refuses a function that XLA is to compile.
-
-    Raises:
-      SourceError: it is.
-    """
+def asks_for_xla(concrete: Any, model: Any = None) -> bool:
+    """Whether a traced function, or the Keras model whose step it is, has jit_compile=True."""
     attributes = concrete.function_def.attr
     if "_XlaMustCompile" in attributes and attributes["_XlaMustCompile"].b:
-        raise SourceError(
-            f"{description} with jit_compile=True, which XLA makes one program for one device",
-            "a function whose ops TensorFlow runs one by one",
-            "Trace it with tf.function(step, jit_compile=False); functions that it calls may keep jit_compile=True.",
-        )
+        return True
+    return model is not None and bool(getattr(model, "jit_compile", False))
 
 
 def captures(flat: FlatFunction) -> list[tuple[Any, str]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tfplace.core.placement import FREE
+from tfplace.core.placement import BY_USE, FREE
 from tfplace.errors import InputError, UnknownNameError
 
 ORDERS = ("fifo", "lifo", "inline", "random", "critical_path")
 OVERHEAD_ORDERS = ("first", "in turn", "preempt")
-BY_USE, GPIPE, ONE_F_ONE_B = "by_use", "gpipe", "1f1b"
+GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
 PHASE_ORDERS = (FREE, BY_USE, GPIPE, ONE_F_ONE_B)
 
 

@@ -22,7 +22,7 @@ from tfplace.extraction.function import (
     captured_variables,
     captures,
     graph_of_flat,
-    refuse_xla,
+    asks_for_xla,
     standalone,
 )
 from tfplace.extraction.nodes import Nodes, parse_input
@@ -78,7 +78,11 @@ def _split(step: Step, slices: int | Sequence[int], batch_axis: Axes, batch_norm
     division, scopes = _divided(two, batch_norm, whole)
     sliced = slice_step(two, division, sizes, whole.output_names, whole.control_outputs, pack=pack)
     origin = FunctionOrigin(
-        _flat(whole, sliced), f"{step.description}, {len(sizes)} slices", {}, step.model, step.owner
+        _flat(whole, sliced),
+        f"{step.description}, {len(sizes)} slices",
+        model=step.model,
+        owner=step.owner,
+        jit_compile=asks_for_xla(whole.concrete, step.model),
     )
     graph = graph_of_flat(origin.flat, name=step.name, origin=origin, properties=sliced.properties, batch_size=examples)
     return dataclasses.replace(graph, slices=_slices(graph, sliced, sizes, scopes))
@@ -118,7 +122,6 @@ def sizes_alike(sizes: Sequence[int], examples: int) -> tuple[int, ...]:
 
 def _trace(step: Step, specs: Any) -> FlatFunction:
     concrete = step.trace(specs)
-    refuse_xla(concrete, step.description)
     flat = flatten(concrete)
     hoist_reads(flat.graph_def)
     merged = merge_reads(flat.graph_def, [parse_input(name)[0] for name in flat.output_names])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
+from tfplace.execution.cluster_calls import graph_with_calls
+from tfplace.execution.clusters import Cluster
 from tfplace.execution.graph import Constants, DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
 from tfplace.execution.waits import NO_WAITS, Waits
@@ -58,10 +60,11 @@ class StepGraph:
         self._values = self._first_values() | given
 
     def _import(self) -> None:
-        self.tf_graph = tf.Graph()
+        self._plain = self.tf_graph = tf.Graph()
         with self.tf_graph.as_default():
             tf.import_graph_def(self._graph_def, name="")
         self._state = SessionState(self.tf_graph, [node.name for node in self._graph_def.node if node.name != STEP_OP])
+        self._calls: Mapping[str, str] = {}
         ops = [*self.graph.op_names, *self._fed.values()]
         # an argument that may be copied would be a constant; here it is a variable
         self._devices = DeviceGraph(self.tf_graph, ops, Constants.of(self.graph, without=self._fed))
@@ -89,13 +92,15 @@ class StepGraph:
     @property
     def targets(self) -> list[Any]:
         """The ops that make one step; each device then ends on its own, without a last meeting."""
-        return [self.op(name) for name in self.graph.fetches]
+        return [self.op(name) for name in dict.fromkeys(self._calls.get(name, name) for name in self.graph.fetches)]
 
     def op(self, name: str) -> Any:
         """The op called `name`."""
         return self.tf_graph.get_operation_by_name(name)
 
-    def place(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> None:
+    def place(
+        self, devices: Mapping[str, str], waits: Waits = NO_WAITS, clusters: Sequence[Cluster] | None = None
+    ) -> None:
         """Puts every op, with its variables and arguments, on its device.
 
         An argument of a type that variables of the device cannot have (integers and texts on a GPU) is read on the
@@ -104,10 +109,17 @@ class StepGraph:
         Args:
           devices: op name -> full TensorFlow device, for every op.
           waits: what ops wait for besides their inputs.
+          clusters: what XLA compiles, at the first step; None for nothing.
         """
         held = {name: _host_unless(types, devices[name]) for name, types in self._fed_types.items()}
         everywhere = {**devices, **held, **{self._fed[name]: device for name, device in held.items()}}
         self._devices.assign(everywhere, waits)
+        self.tf_graph, self._calls = self._plain, {}
+        if clusters is not None:
+            self.tf_graph, called = graph_with_calls(self._plain, clusters, ())
+            self._calls = called.calls
+        if self._state.graph is not self.tf_graph:
+            self._state = SessionState(self.tf_graph, list(self._state.names))
         self._state.assign(everywhere)
 
     def write(self, session: Any) -> None:
