@@ -241,9 +241,7 @@ class PlacementCallback(_Hooks):
         self._say(self.placement.summary())
         if (shared := shared_line(self.placement, self._devices)) != shared_line(self.placement):
             self._say(shared)  # devices that only the mapping makes one
-        self._placed = apply_placement(
-            self.graph, self.placement, devices=self._devices, compile=self._options.compile
-        )
+        self._placed = apply_placement(self.graph, self.placement, devices=self._devices, compile=self._options.compile)
         return self._placed
 
     def _read(self, spec: Any, data: Any, slices: int | str | Sequence[int] | None) -> OpGraph:

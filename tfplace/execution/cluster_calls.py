@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.execution.clusters import Cluster
+from tfplace.execution.function_def import FunctionWriter
 from tfplace.extraction.nodes import parse_input
-
-_NAMES_ONLY = ("_class", "_output_shapes")
-"""Attributes that name other nodes, or say what XLA finds out."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +61,13 @@ def with_calls(graph: Any, clusters: Sequence[Cluster], kept: Sequence[str]) -> 
     constants: dict[str, str] = {}
     numbered: dict[str, dict[str, list[str]]] = {}
     for cluster in clusters:
-        function = _Function(graph, nodes, cluster, calls, outputs.get(cluster.name, ()))
-        functions.setdefault(function.name, function.definition)
-        constants |= dict.fromkeys(function.constants, cluster.name)
-        for op, number in function.number.items():
-            numbered.setdefault(function.name, {}).setdefault(number, []).append(op)
+        function = _function(graph, nodes, cluster, calls, outputs.get(cluster.name, ()))
+        constants |= dict.fromkeys(function.writer.constants, cluster.name)
+        for definition, numbers in (*function.writer.parts, (function.writer.definition, function.writer.number)):
+            functions.setdefault(definition.signature.name, definition)
+            of_ops = numbered.setdefault(definition.signature.name, {})
+            for op, number in numbers.items():
+                of_ops.setdefault(number, []).append(op)
         out.node.append(_call(cluster, function, calls, tensors))
     out.library.function.extend(functions.values())
     for node in graph_def.node:
@@ -103,113 +102,69 @@ def _outputs(graph_def: Any, calls: Mapping[str, str], kept: Sequence[str]) -> d
     return {call: list(names) for call, names in out.items()}
 
 
+@dataclass(frozen=True)
 class _Function:
     """The function of a cluster.
 
     Attributes:
       name: by its content.
-      definition: the `FunctionDef`.
-      inputs: tensor "op:k" that it is given -> its number.
-      constants: that it has copies of.
-      number: op -> its name in the function.
+      writer: what has written it.
       controls: ops outside that its ops wait for.
       types: (types of inputs, types of outputs), as enums.
     """
 
-    def __init__(
-        self, graph: Any, nodes: Mapping[str, Any], cluster: Cluster, calls: Mapping[str, str], outputs: Sequence[str]
-    ) -> None:
-        self._graph = graph
-        self.definition = tf.compat.v1.GraphDef().library.function.add()
-        self.inputs: dict[str, int] = {}
-        self.controls: dict[str, None] = {}
-        self.constants: dict[str, None] = {}
-        self.number: dict[str, str] = {}
-        signature = self.definition.signature
-        for name in cluster.ops:
-            self._add(nodes, name, calls, cluster.name)
-        for k, name in enumerate(outputs):
-            op, slot = parse_input(name)
-            signature.output_arg.add(name=f"r{k}", type=self._type(name))
-            self.definition.ret[f"r{k}"] = self._inside(op, slot)
-        for name, k in self.inputs.items():
-            signature.input_arg.add(name=f"a{k}", type=self._type(name))
-        for name in cluster.ops:
-            op = graph.get_operation_by_name(name)
-            if op.op_def.is_stateful and op.type != "ReadVariableOp":
-                self.definition.control_ret[self.number[name]] = self.number[name]
-                signature.control_output.append(self.number[name])
-        signature.is_stateful = True
-        self.definition.attr["_XlaMustCompile"].b = True
-        content = self.definition.SerializeToString(deterministic=True)
-        signature.name = self.name = f"tfplace_{hashlib.sha256(content).hexdigest()[:24]}"
-        self.types = ([arg.type for arg in signature.input_arg], [arg.type for arg in signature.output_arg])
-
-    def _add(self, nodes: Mapping[str, Any], name: str, calls: Mapping[str, str], own: str) -> None:
-        inputs: list[str] = []
-        controls: dict[str, None] = {}
-        for one in nodes[name].input:
-            op, k = parse_input(one)
-            is_own, is_constant = calls.get(op) == own, nodes[op].op == "Const"
-            if k >= 0 and is_own:
-                inputs.append(self._inside(op, k))
-            elif k >= 0 and is_constant:
-                inputs.append(self._constant(nodes[op]))
-            elif k >= 0:
-                inputs.append(f"a{self.inputs.setdefault(f'{op}:{k}', len(self.inputs))}")
-            if k < 0 or (is_constant and not is_own):
-                for before in _awaited(nodes, op) if not is_own else (op,):
-                    if calls.get(before) == own:
-                        controls[f"^{self.number[before]}"] = None
-                    else:
-                        self.controls[before] = None
-        node = self.definition.node_def.add()
-        node.CopyFrom(nodes[name])
-        node.name = self.number[name] = f"n{len(self.number)}"
-        node.device = ""
-        for attribute in _NAMES_ONLY:
-            node.attr.pop(attribute, None)
-        del node.input[:]
-        node.input.extend([*inputs, *controls])
-
-    def _constant(self, node: Any) -> str:
-        """The output of a copy of a constant."""
-        if node.name not in self.number:
-            self.constants[node.name] = None
-            self.number[node.name] = f"n{len(self.number)}"
-            copy = self.definition.node_def.add(name=self.number[node.name], op="Const")
-            copy.attr["dtype"].CopyFrom(node.attr["dtype"])
-            copy.attr["value"].CopyFrom(node.attr["value"])
-        return f"{self.number[node.name]}:output:0"
-
-    def _inside(self, op: str, k: int) -> str:
-        """An output of an op of the function, as functions write it: by the output's name."""
-        made = self._graph.get_operation_by_name(op)
-        for arg in made.op_def.output_arg:
-            if arg.type_list_attr:
-                count = len(made.get_attr(arg.type_list_attr))
-            else:
-                count = int(made.get_attr(arg.number_attr)) if arg.number_attr else 1
-            if k < count:
-                return f"{self.number[op]}:{arg.name}:{k}"
-            k -= count
-        raise AssertionError(f"{op} has no such output")
-
-    def _type(self, name: str) -> int:
-        kind: int = self._graph.get_tensor_by_name(name).dtype.base_dtype.as_datatype_enum
-        return kind
+    name: str
+    writer: FunctionWriter
+    controls: tuple[str, ...]
+    types: tuple[list[int], list[int]]
 
 
-def _awaited(nodes: Mapping[str, Any], op: str) -> list[str]:
-    """What an op waits for that waits for `op`: of a constant what that waits for, since it is copied."""
-    if nodes[op].op != "Const":
-        return [op]
-    return [before for one in nodes[op].input for before in _awaited(nodes, parse_input(one)[0])]
+def _function(
+    graph: Any, nodes: Mapping[str, Any], cluster: Cluster, calls: Mapping[str, str], outputs: Sequence[str]
+) -> _Function:
+    writer = FunctionWriter(graph, nodes)
+    outside: dict[str, None] = {}
+
+    def controls(ops: Sequence[str]) -> list[str]:
+        """Ops of the cluster that these wait for; those outside are noted."""
+        waited = [before for op in ops for before in _waited_for(nodes, op, calls)]
+        outside.update(dict.fromkeys(before for before in waited if calls.get(before) != cluster.name))
+        return [before for before in waited if calls.get(before) == cluster.name]
+
+    loop_of = {op: loop for loop in cluster.loops for op in loop.ops}
+    for op in cluster.ops:
+        loop = loop_of.get(op)
+        if loop is None:
+            writer.add(op, controls([op]))
+        elif op == loop.ops[0]:
+            writer.add_loop(loop, controls(loop.enters))
+    always = [op for op in cluster.ops if op not in loop_of and _must_run(graph.get_operation_by_name(op))]
+    results = [writer.read(*parse_input(name)) for name in outputs]
+    types = writer.types_of(outputs)
+    name = writer.finish(results, types, always=always, compiled=True)
+    return _Function(name, writer, tuple(outside), (writer.types_of(list(writer.inputs)), types))
+
+
+def _must_run(op: Any) -> bool:
+    return bool(op.op_def.is_stateful) and op.type != "ReadVariableOp"
+
+
+def _waited_for(nodes: Mapping[str, Any], op: str, calls: Mapping[str, str]) -> list[str]:
+    """What an op waits for without reading it: a constant that is copied is not, but what it waits for is."""
+    out = []
+    for one in nodes[op].input:
+        before, k = parse_input(one)
+        is_copied = nodes[before].op == "Const" and (op not in calls or calls.get(before) != calls[op])
+        if is_copied:
+            out += _waited_for(nodes, before, calls)
+        elif k < 0:
+            out.append(before)
+    return out
 
 
 def _call(cluster: Cluster, function: _Function, calls: Mapping[str, str], tensors: Mapping[str, str]) -> Any:
     node = tf.compat.v1.NodeDef(name=cluster.name, op="StatefulPartitionedCall", device=cluster.device)
-    node.input.extend(tensors.get(name, name).removesuffix(":0") for name in function.inputs)
+    node.input.extend(tensors.get(name, name).removesuffix(":0") for name in function.writer.inputs)
     node.input.extend(dict.fromkeys(f"^{calls.get(op, op)}" for op in function.controls))
     node.attr["Tin"].list.type.extend(function.types[0])
     node.attr["Tout"].list.type.extend(function.types[1])

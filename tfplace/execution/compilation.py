@@ -83,5 +83,3 @@ def refusal_of(error: tf.errors.OpError, called: CallGraph) -> CompilationError 
     ops = frozenset(op for numbered in functions for number, ops in numbered.items() if number in named for op in ops)
     lines = [line.strip() for line in message.splitlines() if line.strip() and "stack traces" not in line]
     return CompilationError(ops, " ".join(lines[:2])[:300] if lines else type(error).__name__)
-
-

@@ -68,7 +68,9 @@ class FunctionProgram:
     def place(
         self, devices: Mapping[str, str], waits: Waits = NO_WAITS, clusters: Sequence[Cluster] | None = None
     ) -> None:
-        """Puts ops and variables on devices, and has ops wait as told; nothing is traced, and without clusters imported.
+        """Puts ops and variables on devices, and has ops wait as told; nothing is traced.
+
+        Without clusters nothing is imported.
 
         A function that was on these devices with these waits before is taken again, as it has the state of kernels that
         draw numbers.

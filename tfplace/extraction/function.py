@@ -12,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
-from tfplace.errors import SourceError
 from tfplace.extraction import tf_internals
 from tfplace.extraction.batch import check_shape, shapes_by_name
 from tfplace.extraction.flatten import FlatFunction, flatten

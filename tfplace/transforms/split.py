@@ -19,10 +19,10 @@ from tfplace.extraction.flatten import FlatFunction, flatten
 from tfplace.extraction.function import (
     FunctionOrigin,
     argument_ops,
+    asks_for_xla,
     captured_variables,
     captures,
     graph_of_flat,
-    asks_for_xla,
     standalone,
 )
 from tfplace.extraction.nodes import Nodes, parse_input
