@@ -67,3 +67,6 @@ TensorListLength TensorListPopBack TensorListPushBack TensorListReserve TensorLi
 TensorListStack
 """)
 """Op types on lists of tensors, which can be part of a cluster that has all ops on the list."""
+
+EMPTY_LISTS = frozenset({"EmptyTensorList", "TensorListReserve"})
+"""Op types that make a list without tensors: of a constant size they are as good as constants."""

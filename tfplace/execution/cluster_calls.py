@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.execution.clusters import Cluster
-from tfplace.execution.function_def import FunctionWriter
+from tfplace.execution.function_def import FunctionWriter, is_copied
 from tfplace.extraction.nodes import parse_input
 
 
@@ -19,13 +19,15 @@ class CallGraph:
 
     Attributes:
       graph_def: with a library of the clusters' functions.
-      calls: op -> the call that it is in; of a constant that became a part of several, one of those.
+      calls: op -> the call that it is in.
+      copies: constant or empty list -> the calls that have a copy.
       tensors: "op:k" of an op in a cluster -> the call's output "call:k"; of those that are read outside.
       numbered: function -> number of an op in it -> the ops that it stands for, one for each call.
     """
 
     graph_def: Any
     calls: Mapping[str, str]
+    copies: Mapping[str, Sequence[str]]
     tensors: Mapping[str, str]
     numbered: Mapping[str, Mapping[str, list[str]]]
 
@@ -33,17 +35,24 @@ class CallGraph:
         """The tensor that is read now in place of "op:k"."""
         return self.tensors.get(name, name)
 
-    def ran(self, nodes: Mapping[str, str]) -> dict[str, str]:
-        """Op -> device, from that of nodes of the graph: ops in a call are where the call is."""
-        return {**nodes, **{op: nodes[call] for op, call in self.calls.items() if call in nodes}}
+    def ran(self, nodes: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+        """Op -> device, from that of nodes of the graph: ops in a call are where the call is.
+
+        Of what was copied to several devices that counts where it was asked to be, if it was there at all.
+        """
+        out = {**nodes, **{op: nodes[call] for op, call in self.calls.items() if call in nodes}}
+        for op, calls in self.copies.items():
+            devices = dict.fromkeys(nodes[call] for call in calls if call in nodes)
+            if devices and op not in nodes:
+                out[op] = asked[op] if asked.get(op) in devices else next(iter(devices))
+        return out
 
 
 def with_calls(graph: Any, clusters: Sequence[Cluster], kept: Sequence[str]) -> CallGraph:
     """Puts each cluster into a function, and a call of it in its place.
 
     A function is named by what it does: ops are numbered, not named, so that equal clusters, be it of two slices or of
-    two placements, are one function, which a device compiles once. A constant that a cluster reads becomes a part of
-    it, as XLA has to know sizes and axes when it compiles.
+    two placements, are one function, which a device compiles once.
 
     Args:
       graph: a TensorFlow graph whose ops have devices.
@@ -58,11 +67,12 @@ def with_calls(graph: Any, clusters: Sequence[Cluster], kept: Sequence[str]) -> 
     out = tf.compat.v1.GraphDef(versions=graph_def.versions)
     out.library.CopyFrom(graph_def.library)
     functions: dict[str, Any] = {}
-    constants: dict[str, str] = {}
+    copies: dict[str, list[str]] = {}
     numbered: dict[str, dict[str, list[str]]] = {}
     for cluster in clusters:
         function = _function(graph, nodes, cluster, calls, outputs.get(cluster.name, ()))
-        constants |= dict.fromkeys(function.writer.constants, cluster.name)
+        for op in function.writer.copies:
+            copies.setdefault(op, []).append(cluster.name)
         for definition, numbers in (*function.writer.parts, (function.writer.definition, function.writer.number)):
             functions.setdefault(definition.signature.name, definition)
             of_ops = numbered.setdefault(definition.signature.name, {})
@@ -75,7 +85,7 @@ def with_calls(graph: Any, clusters: Sequence[Cluster], kept: Sequence[str]) -> 
             new = out.node.add()
             new.CopyFrom(node)
             _redirect(new, calls, tensors)
-    return CallGraph(out, constants | calls, tensors, numbered)
+    return CallGraph(out, calls, copies, tensors, numbered)
 
 
 def graph_with_calls(graph: Any, clusters: Sequence[Cluster], kept: Sequence[str]) -> tuple[Any, CallGraph]:
@@ -154,8 +164,7 @@ def _waited_for(nodes: Mapping[str, Any], op: str, calls: Mapping[str, str]) -> 
     out = []
     for one in nodes[op].input:
         before, k = parse_input(one)
-        is_copied = nodes[before].op == "Const" and (op not in calls or calls.get(before) != calls[op])
-        if is_copied:
+        if is_copied(nodes, before) and (op not in calls or calls.get(before) != calls[op]):
             out += _waited_for(nodes, before, calls)
         elif k < 0:
             out.append(before)

@@ -11,7 +11,8 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.core.xla_ops import COMPILABLE, LISTS
-from tfplace.execution.control_flow import control_flow, idle_constants
+from tfplace.execution.control_flow import control_flow
+from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied, merged
 from tfplace.execution.devices import short
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.execution.while_loops import LOOP_OPS, WhileLoop, loops_of, while_loop
@@ -21,8 +22,6 @@ FEWEST_OPS = 4
 
 _FREE = frozenset({"Const", "Identity", "NoOp", "PreventGradient", "ReadVariableOp", "StopGradient"})
 _ALSO_OF_LISTS = frozenset({"AddN", "Identity", "ZerosLike"})
-_GIVEN = frozenset({"_Arg", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable"})
-"""Arguments and state: nothing runs there."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,6 @@ class Clusters:
         return lines + ([f"  left out: {', '.join(reasons[:limit])}{rest}"] if reasons else [])
 
 
-NO_CLUSTERS = Clusters()
-
-
 def find_clusters(
     graph: OpGraph,
     op_device: IntArray,
@@ -87,13 +83,9 @@ def find_clusters(
 ) -> Clusters:
     """Parts ops into clusters so that no cluster waits for itself.
 
-    Ops that can be compiled have a label: their device, their slice of the batch and their phase. The level of an op is
-    the most changes of label on a path to it, so it never falls along an edge, and rises between ops of two labels. Ops
-    of one label and level are a cluster: an edge between two clusters goes up a level, so no cycle can arise. Ops
-    of two slices are kept apart, as one slice would else wait for the data of the other.
-
-    XLA's own clustering (`MarkForCompilationPass`) merges along edges as long as no cycle arises; with several devices
-    it leaves many small ones.
+    What is compiled together has one device, one slice of the batch and one phase; see `merged`. Ops of two slices are
+    kept apart, as one slice would else wait for the data of the other. XLA's own clustering (`MarkForCompilationPass`)
+    leaves many small clusters where a step has several devices.
 
     Args:
       graph: [V] ops.
@@ -104,25 +96,21 @@ def find_clusters(
       without: further ops that are to be left out -> why.
     """
     flow = control_flow(graph)
-    why = _why_not(graph, ~flow.always_ends & (flow.loop < 0)) | dict(without or {})
+    alone = copied(graph) | np.array([kind in GIVEN for kind in graph.op_types], bool)
+    why = _why_not(graph, alone, ~flow.always_ends & (flow.loop < 0)) | dict(without or {})
     loops = _loops(graph, flow.loop, op_device, why)
+    known = Dependencies.of(graph, waits)
+    order = known.order()
     while True:
-        labels = _labels(graph, op_device, phases, why)
-        place, levels = _levels(graph, flow.loop, labels, waits)
-        _bring_lists(graph, flow.loop, labels, levels)
-        members: dict[tuple[int, int], list[int]] = {}
-        for v in sorted(range(graph.num_ops), key=lambda v: (place[v], v)):
-            if labels[v] >= 0:
-                members.setdefault((levels[v], labels[v]), []).append(v)
-        if not (parted := _parted_lists(graph, {v: key for key, ops in members.items() for v in ops})):
+        blocks = _blocks(graph, known, order, _labels(graph, op_device, phases, alone, why))
+        if not (parted := _parted_lists(graph, blocks)):
             break
         for v in parted:
             loop = loops.pop(int(flow.loop[v]), None)
-            why |= dict.fromkeys(
-                (graph.op_names[v],) if loop is None else loop.ops, "with lists that are read elsewhere"
-            )
+            names = (graph.op_names[v],) if loop is None else loop.ops
+            why |= dict.fromkeys(names, "with lists that are read elsewhere")
     out: list[Cluster] = []
-    for _, ops in sorted(members.items()):
+    for ops in _members(known, order, blocks):
         if sum(graph.op_types[v] not in _FREE for v in ops) < FEWEST_OPS:
             why |= {graph.op_names[v]: f"fewer than {FEWEST_OPS} ops together" for v in ops}
             continue
@@ -132,12 +120,31 @@ def find_clusters(
     return Clusters(tuple(out), why)
 
 
-def _why_not(graph: OpGraph, in_branch: BoolArray) -> dict[str, str]:
+def _blocks(graph: OpGraph, known: Dependencies, order: Sequence[int], labels: Sequence[int]) -> list[int]:
+    """[V] ops of one number can be compiled together; -1 for those that cannot be compiled."""
+    label = [*labels, *[-1] * (len(known.before) - len(labels))]
+    levels = changes(known.before, order, label)
+    _bring_lists(graph, known, label, levels)
+    block = merged(known.before, order, label, levels)
+    return [block[v] if labels[i] >= 0 else -1 for i, v in enumerate(known.vertex.tolist())]
+
+
+def _members(known: Dependencies, order: Sequence[int], blocks: Sequence[int]) -> list[list[int]]:
+    """The ops of each block, in topological order, those of a loop together."""
+    place = {v: i for i, v in enumerate(order)}
+    out: dict[int, list[int]] = {}
+    for v in sorted(range(len(blocks)), key=lambda v: (place[int(known.vertex[v])], v)):
+        if blocks[v] >= 0:
+            out.setdefault(blocks[v], []).append(v)
+    return list(out.values())
+
+
+def _why_not(graph: OpGraph, alone: BoolArray, in_branch: BoolArray) -> dict[str, str]:
     """Op -> why it cannot be part of a cluster, loops left out."""
     kept = {body.op for body in graph.bodies}
     why: dict[str, str] = {}
     for v, (name, kind) in enumerate(zip(graph.op_names, graph.op_types, strict=True)):
-        if graph.replicable[v] or kind in _GIVEN or kind in LOOP_OPS:
+        if alone[v] or kind in LOOP_OPS:
             continue
         tensors = [*graph.inputs[v], *range(graph.op_tensors[v], graph.op_tensors[v + 1])]
         types = {graph.tensor_dtype[t] for t in tensors}
@@ -171,87 +178,41 @@ def _loops(graph: OpGraph, loop: IntArray, op_device: IntArray, why: dict[str, s
     return out
 
 
-def _bring_lists(graph: OpGraph, loop: IntArray, labels: Sequence[int], levels: list[int]) -> None:
+def _bring_lists(graph: OpGraph, known: Dependencies, label: Sequence[int], levels: list[int]) -> None:
     """Raises the levels of ops that make lists to those of their first readers, as lists cannot leave a cluster."""
+    alone = np.bincount(known.vertex, minlength=len(label)) == 1
     readers: dict[int, list[int]] = {}
     for u, v in _list_edges(graph):
-        if loop[u] < 0 and labels[u] >= 0:
-            readers.setdefault(u, []).append(v)
+        if alone[known.vertex[u]] and label[u] >= 0:
+            readers.setdefault(u, []).append(int(known.vertex[v]))
     for u, read_by in sorted(readers.items(), reverse=True):
-        if all(labels[v] == labels[u] for v in read_by):
+        if all(label[v] == label[u] for v in read_by):
             levels[u] = max(levels[u], min(levels[v] for v in read_by))
 
 
 def _list_edges(graph: OpGraph) -> list[tuple[int, int]]:
-    """(producer, reader) of each edge that carries a list."""
+    """(producer, reader) of each edge that carries a list that is not copied."""
     variant = np.array([dtype == "variant" for dtype in graph.tensor_dtype], bool)
+    is_copied = copied(graph)
     edges = zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), graph.edge_tensor.tolist(), strict=True)
-    return [(u, v) for u, v, t in edges if t >= 0 and variant[t]]
+    return [(u, v) for u, v, t in edges if t >= 0 and variant[t] and not is_copied[u]]
 
 
-def _parted_lists(graph: OpGraph, cluster: Mapping[int, tuple[int, int]]) -> list[int]:
-    """Ops that share a list of tensors with one that is not in the same cluster, which `cluster` says of ops."""
-    parted = [(u, v) for u, v in _list_edges(graph) if cluster.get(u) != cluster.get(v)]
-    return [v for v in dict.fromkeys(end for pair in parted for end in pair) if v in cluster]
+def _parted_lists(graph: OpGraph, blocks: Sequence[int]) -> list[int]:
+    """Ops of a block that share a list of tensors with one that is not in the block."""
+    parted = [(u, v) for u, v in _list_edges(graph) if blocks[u] != blocks[v]]
+    return [v for v in dict.fromkeys(end for pair in parted for end in pair) if blocks[v] >= 0]
 
 
-def _labels(graph: OpGraph, op_device: IntArray, phases: IntArray | None, without: Collection[str]) -> list[int]:
+def _labels(
+    graph: OpGraph, op_device: IntArray, phases: IntArray | None, alone: BoolArray, why: Collection[str]
+) -> list[int]:
     """[V] what may be compiled together: ops of one number, none of -1."""
     slice_of = np.full(graph.num_ops, -1) if graph.slices is None else graph.slices.slice_of
     phase = np.full(graph.num_ops, -1) if phases is None else phases
     number: dict[tuple[int, ...], int] = {}
-    out = []
     keys = zip(op_device.tolist(), slice_of.tolist(), phase.tolist(), strict=True)
-    for v, key in enumerate(keys):
-        alone = graph.op_names[v] in without or graph.replicable[v] or graph.op_types[v] in _GIVEN
-        out.append(-1 if alone else number.setdefault(key, len(number)))
-    return out
-
-
-def _levels(graph: OpGraph, loop: IntArray, labels: Sequence[int], waits: Waits) -> tuple[list[int], list[int]]:
-    """[V] a topological order, and [V] the most changes of label on a path to each op, by edges and waits.
-
-    An outermost loop is as one op, since what leaves it may come from anything that enters, by a later turn.
-    """
-    joints = {name: graph.num_ops + i for i, name in enumerate(waits.joints)}
-    label = [*labels, *[-1] * len(joints)]
-    first = {one: v for v, one in reversed([*enumerate(loop.tolist())])}
-    stands_for = [v if one < 0 else first[one] for v, one in enumerate(loop.tolist())]
-    before: list[set[int]] = [set() for _ in label]
-    for v, awaited in enumerate(_awaited(graph)):
-        before[stands_for[v]].update(stands_for[u] for u in awaited)
-    index = graph.index
-    for name, after in waits.after.items():
-        v = joints[name] if name in joints else stands_for[index[name]]
-        before[v].update(joints[u] if u in joints else stands_for[index[u]] for u in after)
-    place, level = _longest_paths(before, label)
-    return [place[v] for v in stands_for], [level[v] for v in stands_for]
-
-
-def _longest_paths(before: Sequence[set[int]], label: Sequence[int]) -> tuple[list[int], list[int]]:
-    """A topological order of an acyclic graph, and the most changes of label on a path to each vertex."""
-    place, level, count = [-1] * len(label), [-1] * len(label), 0
-    for root in range(len(label)):
-        todo = [root]
-        while todo:
-            v = todo[-1]
-            unknown = [u for u in before[v] if place[u] < 0 and u != v]
-            if unknown:
-                todo += unknown
-                continue
-            todo.pop()
-            if place[v] < 0:
-                place[v], count = count, count + 1
-                level[v] = max((level[u] + (label[u] != label[v]) for u in before[v] if u != v), default=0)
-    return place, level
-
-
-def _awaited(graph: OpGraph) -> list[list[int]]:
-    """[V] what each op reads or waits for that runs: of a copied constant, which each reader has, what that does."""
-    idle = idle_constants(graph, control_flow(graph))
-    out: list[list[int]] = [[] for _ in range(graph.num_ops)]
-    edges = zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), graph.edge_back.tolist(), strict=True)
-    for u, v, back in sorted(edges, key=lambda edge: edge[1]):
-        if not back and not idle[v] and graph.op_types[u] not in _GIVEN:
-            out[v] += out[u] if graph.replicable[u] else [u]
-    return out
+    return [
+        -1 if alone[v] or graph.op_names[v] in why else number.setdefault(key, len(number))
+        for v, key in enumerate(keys)
+    ]

@@ -141,7 +141,7 @@ class FunctionProgram:
                 self._ran = _where(graphs, self._flat.input_names, {*self._placed_on})
             else:
                 nodes = {*self._placed_on, *self._called.calls.values()}
-                self._ran = self._called.ran(_where(graphs, self._flat.input_names, nodes))
+                self._ran = self._called.ran(_where(graphs, self._flat.input_names, nodes), self._placed_on)
             return result
 
     @contextlib.contextmanager

@@ -8,11 +8,23 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfplace.core.xla_ops import EMPTY_LISTS
 from tfplace.execution.while_loops import WhileLoop
 from tfplace.extraction.nodes import parse_input
 
 _NAMES_ONLY = ("_class", "_output_shapes")
 """Attributes that name other nodes, or say what XLA finds out."""
+
+
+def is_copied(nodes: Mapping[str, Any], op: str) -> bool:
+    """Whether a function has a copy of an op instead of its result as an input: a constant, or a list without tensors.
+
+    XLA has to know sizes and axes when it compiles, and no list enters a function.
+    """
+    if nodes[op].op == "Const":
+        return True
+    read = [parse_input(one) for one in nodes[op].input]
+    return nodes[op].op in EMPTY_LISTS and all(nodes[u].op == "Const" for u, k in read if k >= 0)
 
 
 class FunctionWriter:
@@ -27,7 +39,7 @@ class FunctionWriter:
     Attributes:
       definition: the `FunctionDef`.
       inputs: tensor "op:k" that the function is given -> its number.
-      constants: ops that it has copies of.
+      copies: constants and empty lists that it has copies of.
       number: op -> its name in the function.
       parts: functions that it calls, each with the numbers of its ops.
     """
@@ -38,7 +50,7 @@ class FunctionWriter:
         self._known: dict[str, str] = {}  # tensor "op:k" -> what it is in the function
         self.definition = tf.compat.v1.GraphDef().library.function.add()
         self.inputs: dict[str, int] = {}
-        self.constants: dict[str, None] = {}
+        self.copies: dict[str, None] = {}
         self.number: dict[str, str] = {}
         self.parts: list[tuple[Any, Mapping[str, str]]] = []
 
@@ -47,22 +59,21 @@ class FunctionWriter:
         self._known[tensor] = f"a{self.inputs.setdefault(tensor, len(self.inputs))}"
 
     def read(self, op: str, k: int) -> str:
-        """A tensor as the function's ops read it; one that it does not have becomes an input, or a copied constant."""
+        """A tensor as the function's ops read it; one that it does not have becomes an input, or is copied."""
         tensor = f"{op}:{k}"
         if tensor not in self._known:
             if op in self.number:
                 self._known[tensor] = f"{self.number[op]}:{self._output(op, k)}"
-            elif self._nodes[op].op == "Const":
-                self._copy_constant(op)
+            elif is_copied(self._nodes, op):
+                self.copies[op] = None
+                self._known[tensor] = f"{self._write(op)}:{self._output(op, k)}"
             else:
                 self.give(tensor)
         return self._known[tensor]
 
     def add(self, op: str, controls: Sequence[str] = ()) -> None:
         """Writes an op, with the ops of the function that it waits for."""
-        inputs = [self.read(*parse_input(one)) for one in self._nodes[op].input if not one.startswith("^")]
-        node = self._copy(op)
-        node.input.extend([*inputs, *dict.fromkeys(f"^{self.number[before]}" for before in controls)])
+        self.number[op] = self._write(op, controls)
 
     def add_loop(self, loop: WhileLoop, controls: Sequence[str] = ()) -> None:
         """Writes a loop as one op."""
@@ -101,11 +112,11 @@ class FunctionWriter:
         todo = [op]
         while todo:
             at = todo[-1]
-            if at in given or at in self.number or self._nodes[at].op == "Const":
+            if at in given or at in self.number or is_copied(self._nodes, at):
                 todo.pop()
                 continue
             before = [parse_input(one)[0] for one in self._nodes[at].input if not one.startswith("^")]
-            missing = [u for u in before if not (u in given or u in self.number or self._nodes[u].op == "Const")]
+            missing = [u for u in before if not (u in given or u in self.number or is_copied(self._nodes, u))]
             if missing:
                 todo += missing
             else:
@@ -143,23 +154,20 @@ class FunctionWriter:
         """Types of tensors "op:k", as enums."""
         return [self._type(tensor) for tensor in tensors]
 
-    def _copy(self, op: str) -> Any:
+    def _write(self, op: str, controls: Sequence[str] = ()) -> str:
+        """The new name of an op."""
+        inputs = [self.read(*parse_input(one)) for one in self._nodes[op].input if not one.startswith("^")]
         node = self.definition.node_def.add()
         node.CopyFrom(self._nodes[op])
-        node.name = self.number[op] = f"n{len(self.definition.node_def) - 1}"
+        node.name = f"n{len(self.definition.node_def) - 1}"
         node.device = ""
         node.ClearField("experimental_debug_info")  # which has names
         for attribute in _NAMES_ONLY:
             node.attr.pop(attribute, None)
         del node.input[:]
-        return node
-
-    def _copy_constant(self, op: str) -> None:
-        node = self.definition.node_def.add(name=f"n{len(self.definition.node_def)}", op="Const")
-        for attribute in ("dtype", "value"):
-            node.attr[attribute].CopyFrom(self._nodes[op].attr[attribute])
-        self.constants[op] = None
-        self._known[f"{op}:0"] = f"{node.name}:output:0"
+        node.input.extend([*inputs, *dict.fromkeys(f"^{self.number[before]}" for before in controls)])
+        name: str = node.name
+        return name
 
     def _output(self, op: str, k: int) -> str:
         """Output k as functions write it: by the name of what the op gives."""

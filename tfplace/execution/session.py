@@ -44,6 +44,7 @@ class SessionProgram:
         self._base_state = SessionState(self._graph, list(graph.op_names))
         self._run_graph, self._state = self._graph, self._base_state
         self._called: CallGraph | None = None
+        self._placed_on: Mapping[str, str] = {}
         self._results = origin.outputs or tuple(_values(self._graph, origin.fetches))
         self._session: Any = None
         self._values: dict[str, Any] | None = None
@@ -77,7 +78,7 @@ class SessionProgram:
             raise
         self._close()
         self._session, self._ran = session, None
-        self._run_graph, self._called, self._state = graph, called, state
+        self._run_graph, self._called, self._state, self._placed_on = graph, called, state, devices
 
     @property
     def placed(self) -> bool:
@@ -146,7 +147,7 @@ class SessionProgram:
             raise refusal from error
         if metadata is not None:
             nodes = nodes_by_device(metadata.partition_graphs)
-            self._ran = nodes if self._called is None else self._called.ran(nodes)
+            self._ran = nodes if self._called is None else self._called.ran(nodes, self._placed_on)
         results: dict[str, Any] = out["results"]
         return results
 

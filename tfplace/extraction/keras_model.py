@@ -78,9 +78,9 @@ def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> An
         return model.distribute_strategy.run(step, args=(data,)) if autograph else step(data)
 
     with tracing(f"a step of model {model.name!r} for a batch of specs {short(data_spec)}"):
-        return tf.function(
-            keras_step, autograph=autograph, jit_compile=bool(model.jit_compile)
-        ).get_concrete_function(data_spec)
+        return tf.function(keras_step, autograph=autograph, jit_compile=bool(model.jit_compile)).get_concrete_function(
+            data_spec
+        )
 
 
 def check_model(model: Any, *, training: bool) -> None:
