@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO, checked_slices
 from tfplace.core.topology import Topology
 from tfplace.errors import ApplyError
+from tfplace.formatting import format_seconds
 from tfplace.option_fields import described
 from tfplace.options import FitOptions, SearchOptions
 
@@ -143,7 +145,7 @@ class PlacementCallback(_Hooks):
             other.restore()
             raise ApplyError("two PlacementCallbacks in one fit", "one", "Take one of them out of callbacks=.")
         self.restore()  # what a fit that failed outside of a step has left
-        check_placeable(self.model)
+        check_placeable(self.model, self._options.compile)
         self._check_devices()
         if self.model.train_function is not self._own_function:
             self._placed = None  # another model, or compiled again
@@ -214,7 +216,12 @@ class PlacementCallback(_Hooks):
         placed = self._place(data, iterator)
         self._active = True
         warn_of_xla(placed.graph, self._without_xla.aside if self._without_xla else ())
+        if placed.clusters is not None:
+            self._say(f"compiling {placed.clusters}; the first step takes longer for it")
+        began = time.monotonic()
         logs = placed(data)
+        if placed.clusters is not None:
+            self._say(f"compiled, with the first step, in {format_seconds(time.monotonic() - began)}")
         self._say(placed.actual().summary())
         return logs
 

@@ -58,6 +58,16 @@ def test_trains_as_the_plain_session_does_across_placements(graph, plain_losses)
     np.testing.assert_allclose(losses, plain_losses, rtol=1e-5)
 
 
+def test_a_compiled_step_trains_as_the_plain_session_does(graph, plain_losses):
+    placed = tfplace.apply(graph, placement_on(graph, DEVICES, np.zeros(colocate(graph).num_units, int)), compile="xla")
+    losses = [placed({"x": X})["loss:0"] for _ in range(3)]
+    placed.replace(random_placement(graph, DEVICES, seed=1))
+    losses += [placed({"x": X})["loss:0"] for _ in range(3)]
+    np.testing.assert_allclose(losses, plain_losses, rtol=1e-5)
+    compiled = [op for cluster in placed.clusters.clusters for op in cluster.ops]
+    assert all(placed.actual().devices[op] == placed.placement.devices[op] for op in compiled)
+
+
 def test_phases_change_no_numbers_and_go_again(graph, plain_losses):
     free = random_placement(graph, DEVICES, seed=0)
     phases = np.ones(graph.num_ops, np.int32)

@@ -70,3 +70,35 @@ TensorListStack
 
 EMPTY_LISTS = frozenset({"EmptyTensorList", "TensorListReserve"})
 """Op types that make a list without tensors: of a constant size they are as good as constants."""
+
+COMPILE_TIME: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(_words("All Any ArgMax ArgMin Cumprod Cumsum CumulativeLogsumexp ExpandDims Max Mean Min"), (1,)),
+    **dict.fromkeys(_words("BroadcastTo EmptyTensorList MirrorPad MirrorPadGrad OneHot Pad PadV2 Prod Reshape"), (1,)),
+    **dict.fromkeys(_words("ResizeBilinear ResizeNearestNeighbor ReverseV2 Sum Tile TopKV2 Transpose"), (1,)),
+    **dict.fromkeys(_words("ConjugateTranspose InTopKV2 TensorListFromTensor TensorListStack"), (1,)),
+    **dict.fromkeys(_words("Concat ConcatOffset Empty Fill Split"), (0,)),
+    **dict.fromkeys(_words("StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniform"), (0,)),
+    **dict.fromkeys(_words("StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2"), (0,)),
+    **dict.fromkeys(_words("StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2"), (0,)),
+    **dict.fromkeys(_words("StatelessTruncatedNormal StatelessTruncatedNormalV2"), (0,)),
+    **dict.fromkeys(_words("GatherV2 ScatterNd UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd"), (2,)),
+    **dict.fromkeys(_words("LinSpace SegmentMaxV2 SegmentMinV2 SegmentProdV2 SegmentSumV2 Slice"), (2,)),
+    **dict.fromkeys(_words("UnsortedSegmentSum"), (2,)),
+    **dict.fromkeys(_words("Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput"), (0,)),
+    **dict.fromkeys(_words("Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter"), (1,)),
+    **dict.fromkeys(_words("AvgPoolGrad AvgPool3DGrad"), (0,)),
+    "ConcatV2": (-1,),
+    "DynamicStitch": (0,),
+    "Range": (0, 1, 2),
+    "SplitV": (1, 2),
+    "StridedSlice": (3,),
+    "StridedSliceGrad": (0, 3),
+    "TensorListReserve": (0, 1),
+}
+"""Op type -> inputs, such as sizes and axes, that XLA has to know when it compiles.
+
+Of those that depend on data it takes the values as a part of what it compiles, and so compiles anew for other values.
+"""
+
+SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size", "VariableShape"})
+"""Op types whose results are known when XLA compiles, whatever they read."""

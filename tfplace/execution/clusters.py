@@ -10,7 +10,7 @@ import numpy as np
 
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import OpGraph
-from tfplace.core.xla_ops import COMPILABLE, LISTS
+from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, LISTS, SHAPES
 from tfplace.execution.control_flow import control_flow
 from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied, merged
 from tfplace.execution.devices import short
@@ -59,13 +59,17 @@ class Clusters:
         """Why ops were left out -> how many, most first."""
         return dict(Counter(self.left_out.values()).most_common())
 
+    def __str__(self) -> str:
+        count, ops = len(self.clusters), sum(len(cluster.ops) for cluster in self.clusters)
+        return f"{ops:,} ops in {count} cluster{'s' * (count != 1)}"
+
     def lines(self, limit: int = 4) -> list[str]:
         """How many ops are compiled on each device, and what runs op by op, as text; at most `limit` reasons."""
         ops, count = Counter[str](), Counter[str]()
         for cluster in self.clusters:
             ops[cluster.device] += len(cluster.ops)
             count[cluster.device] += 1
-        lines = [f"compiled by XLA: {ops.total()} ops; op by op: {len(self.left_out)}"]
+        lines = [f"compiled by XLA: {self}; op by op: {len(self.left_out):,}"]
         lines += [f"  {short(d)}: {ops[d]} ops in {count[d]} cluster{'s' * (count[d] > 1)}" for d in sorted(ops)]
         reasons = [f"{number} {why}" for why, number in self.reasons.items()]
         rest = f", {len(reasons) - limit} more reasons" if len(reasons) > limit else ""
@@ -141,7 +145,7 @@ def _members(known: Dependencies, order: Sequence[int], blocks: Sequence[int]) -
 
 def _why_not(graph: OpGraph, alone: BoolArray, in_branch: BoolArray) -> dict[str, str]:
     """Op -> why it cannot be part of a cluster, loops left out."""
-    kept = {body.op for body in graph.bodies}
+    kept, static = {body.op for body in graph.bodies}, _static(graph)
     why: dict[str, str] = {}
     for v, (name, kind) in enumerate(zip(graph.op_names, graph.op_types, strict=True)):
         if alone[v] or kind in LOOP_OPS:
@@ -156,7 +160,18 @@ def _why_not(graph: OpGraph, alone: BoolArray, in_branch: BoolArray) -> dict[str
             why[name] = "tensors of unknown rank"
         elif in_branch[v]:
             why[name] = "in a branch"
+        elif not all(static[graph.inputs[v][i]] for i in COMPILE_TIME.get(kind, ())):
+            why[name] = "of a size that depends on data"
     return why
+
+
+def _static(graph: OpGraph) -> BoolArray:
+    """[T] what depends on shapes and constants alone, as far as that is seen at once; nothing in loops does."""
+    out = np.zeros(len(graph.tensor_op), bool)
+    for v, kind in enumerate(graph.op_types):
+        known = kind == "Const" or kind in SHAPES or (len(graph.inputs[v]) > 0 and out[list(graph.inputs[v])].all())
+        out[graph.op_tensors[v] : graph.op_tensors[v + 1]] = known and kind not in LOOP_OPS
+    return out
 
 
 def _loops(graph: OpGraph, loop: IntArray, op_device: IntArray, why: dict[str, str]) -> dict[int, WhileLoop]:

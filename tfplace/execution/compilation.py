@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 
 import tensorflow as tf
@@ -55,7 +56,14 @@ def is_compiled(graph: OpGraph, wanted: str, devices: Iterable[str]) -> bool:
             "CPUs and GPUs of a TensorFlow that is built with XLA",
             f"Run op by op: compile={NONE!r}.",
         )
-    return wanted == XLA or (wanted == AUTO and asks_for_xla(graph) and not missing)
+    asked = wanted == XLA or (wanted == AUTO and asks_for_xla(graph))
+    if asked and missing:
+        warnings.warn(
+            f"{graph.name} runs op by op, though it asks for jit_compile: this TensorFlow has no XLA for "
+            f"{', '.join(missing)}.",
+            stacklevel=5,
+        )
+    return asked and not missing
 
 
 def asks_for_xla(graph: OpGraph) -> bool:

@@ -8,12 +8,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfplace.core.compilation import NONE
 from tfplace.errors import SourceError
 from tfplace.extraction.keras_model import check_model, is_own, models_sharing_layers
 
 
-def check_placeable(model: Any) -> None:
-    """Refuses a model whose training step cannot run op by op on chosen devices; warns if it loses XLA by that.
+def check_placeable(model: Any, compile: str) -> None:
+    """Refuses a model whose training step cannot run on chosen devices; warns if it loses XLA by that.
+
+    Args:
+      model: a Keras 3 or tf_keras model.
+      compile: how its step is to be run; see `tfplace.apply`.
 
     Raises:
       SourceError: run eagerly or in a session, under tf.distribute, or trained by something else than its
@@ -32,10 +37,10 @@ def check_placeable(model: Any) -> None:
             "a model whose `fit` runs train_step once for each batch",
             "Override train_step instead.",
         )
-    if model.jit_compile:
+    if model.jit_compile and compile == NONE:
         warnings.warn(
-            f"model {model.name!r} was compiled with jit_compile=True, which Keras chooses by default on a GPU. The "
-            "placed training step runs op by op, without XLA; compile with jit_compile=False to compare fairly.",
+            f"model {model.name!r} was compiled with jit_compile=True, which Keras chooses by default on a GPU. With "
+            f"compile={NONE!r} the placed training step runs op by op; leave that out to have it compiled.",
             stacklevel=5,
         )
 

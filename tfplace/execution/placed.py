@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from tfplace.core.arrays import IntArray
 from tfplace.core.compilation import NONE, XLA
 from tfplace.core.graph import OpGraph
@@ -18,6 +20,9 @@ from tfplace.execution.devices import map_devices
 from tfplace.execution.phases import phase_waits
 from tfplace.execution.program import Program
 from tfplace.execution.waits import Waits
+
+MOST_SHAPES = 8
+"""Shapes of data for which a step is compiled."""
 
 if TYPE_CHECKING:
     from tfplace.execution.session import SessionProgram
@@ -51,6 +56,7 @@ class Placed:
         self._map = dict(devices or {})
         self._compile = compile
         self._refused: dict[str, str] = {}  # op -> why XLA could not compile it
+        self._shapes: set[tuple[tuple[int, ...], ...]] = set()  # of what it was called with
         self.replace(placement)
 
     @property
@@ -131,11 +137,26 @@ class Placed:
                 "a program that is placed",
                 "Place it again with .replace(placement), or call the model itself.",
             )
+        if self._clusters is not None:
+            self._count_shapes(args, kwargs)
         while True:
             try:
                 return self._program(*args, **kwargs)
             except CompilationError as refusal:
                 self._leave_out(refusal)
+
+    def _count_shapes(self, args: Any, kwargs: Any) -> None:
+        """Goes on op by op when data have had many shapes, as XLA compiles a step anew for each."""
+        leaves = tf.nest.flatten((args, kwargs), expand_composites=True)
+        self._shapes.add(tuple(tuple(leaf.shape) for leaf in leaves if hasattr(leaf, "shape")))
+        if len(self._shapes) > MOST_SHAPES:
+            warnings.warn(
+                f"{self.graph.name} runs op by op from now on: it was given data of {len(self._shapes)} shapes, for "
+                f"each of which XLA compiles it anew. Pad them to at most {MOST_SHAPES}.",
+                stacklevel=4,
+            )
+            self._compile = NONE
+            self.replace(self._placement)
 
     def _leave_out(self, refusal: CompilationError) -> None:
         """Goes on without the ops that XLA refuses, or op by op if it does not say which."""

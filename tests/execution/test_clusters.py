@@ -1,0 +1,112 @@
+"""Clusters of a placed step: of one device each, none waiting for itself, and as few as that allows."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfplace
+from tests.execution import step_models
+from tests.execution.pipelines import pipeline
+from tests.execution.test_phases import BATCH, dense
+from tests.placing import random_placement
+from tfplace.core.xla_ops import COMPILABLE, EMPTY_LISTS, LISTS
+from tfplace.execution.clusters import find_clusters
+from tfplace.execution.dependencies import Dependencies, changes, merged
+from tfplace.execution.phases import phase_waits
+
+DEVICES = ["CPU:0", "CPU:1"]
+
+
+def contracted(known: Dependencies, block: list[int]) -> nx.DiGraph:
+    """What is before what, blocks as one."""
+    at = [("block", block[v]) if block[v] >= 0 else v for v in range(len(known.before))]
+    edges = ((at[u], at[v]) for v, before in enumerate(known.before) for u in before)
+    return nx.DiGraph((u, v) for u, v in edges if u != v)
+
+
+def assert_can_run(graph, clusters, waits):
+    known = Dependencies.of(graph, waits)
+    block = [-1] * len(known.before)
+    for number, cluster in enumerate(clusters.clusters):
+        for op in cluster.ops:
+            block[known.vertex[graph.index[op]]] = number
+    assert nx.is_directed_acyclic_graph(contracted(known, block))
+
+
+@given(st.data())
+def test_blocks_are_of_one_label_and_no_cycle_goes_through_them(data):
+    count = data.draw(st.integers(1, 14))
+    before = [
+        frozenset(data.draw(st.sets(st.integers(0, v - 1), max_size=3))) if v else frozenset() for v in range(count)
+    ]
+    label = data.draw(st.lists(st.integers(-1, 2), min_size=count, max_size=count))
+    known = Dependencies(np.arange(count), tuple(before))
+    order = known.order()
+    block = merged(before, order, label, changes(before, order, label))
+    assert [one < 0 for one in block] == [one < 0 for one in label]
+    assert len({(block[v], label[v]) for v in range(count)}) == len(set(block))
+    assert nx.is_directed_acyclic_graph(contracted(known, block))
+
+
+def test_blocks_of_one_label_are_joined_where_nothing_else_lies_between():
+    before = [frozenset[int]()] * 2 + [frozenset({0}), frozenset({1, 2}), frozenset({3})]
+    label = [0, 1, 1, 1, 0]  # 0 -> 2 -> 3 -> 4 and 1 -> 3
+    block = merged(before, range(5), label, changes(before, range(5), label))
+    assert block[1] == block[2] == block[3]
+    assert block[0] != block[4]  # what comes between would wait for itself
+
+
+@pytest.mark.parametrize("name", ["inception_like", "lstm_while"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_op_is_in_one_cluster_of_its_device_or_left_out_for_a_reason(name, seed):
+    source, batches = step_models.build(name)
+    graph = tfplace.extract(source, batches[0])
+    placement = random_placement(graph, DEVICES, seed)
+    found = find_clusters(graph, placement.op_device, DEVICES)
+    for cluster in found.clusters:
+        assert {placement.devices[op] for op in cluster.ops} == {cluster.device}
+    compiled = [op for cluster in found.clusters for op in cluster.ops]
+    assert len(set(compiled)) == len(compiled)
+    rest = {*graph.op_names} - {*compiled, *found.left_out}
+    kinds = {graph.op_types[graph.index[op]] for op in rest}
+    assert kinds <= {"Const", "Placeholder", "_Arg", *EMPTY_LISTS}
+    assert_can_run(graph, found, phase_waits(graph, placement.op_device, None, DEVICES))
+
+
+@pytest.mark.parametrize("order", ["gpipe", "1f1b"])
+def test_phases_of_a_pipeline_are_clusters_of_their_own(order):
+    graph = tfplace.extract(dense(), BATCH, slices=4)
+    placement = pipeline(graph, ("first", "second"), order)
+    names = list(placement.device_names)
+    waits = phase_waits(graph, placement.op_device, placement.phases, names)
+    found = find_clusters(graph, placement.op_device, names, phases=placement.phases, waits=waits)
+    of = {op: int(placement.phases[graph.index[op]]) for cluster in found.clusters for op in cluster.ops}
+    assert all(len({of[op] for op in cluster.ops}) == 1 for cluster in found.clusters)
+    assert_can_run(graph, found, waits)
+
+
+def test_a_loop_on_one_device_is_in_a_cluster_and_one_on_two_is_left_out():
+    source, batches = step_models.build("lstm_while")
+    source.jit_compile = True  # so that lists have a constant size
+    graph = tfplace.extract(source, batches[0])
+    here = np.zeros(graph.num_ops, np.int32)
+    (cluster,) = find_clusters(graph, here, DEVICES).clusters
+    assert len(cluster.loops) == 4
+    inside = [v for v, trips in enumerate(graph.trips) if trips > 1 and not graph.replicable[v]]
+    apart = here.copy()
+    apart[inside[::2]] = 1
+    left_out = find_clusters(graph, apart, DEVICES).left_out
+    assert all(graph.op_names[v] in left_out for v in inside)
+
+
+def test_what_can_be_compiled_is_what_tensorflow_has_kernels_for():
+    from tensorflow.python.framework import kernels
+
+    tf.function(lambda x: x + 1, jit_compile=True)(1.0)  # which has XLA register its own
+    known = {k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type == "XLA_CPU_JIT"}
+    assert known >= COMPILABLE | LISTS
