@@ -100,5 +100,5 @@ COMPILE_TIME: dict[str, tuple[int, ...]] = {
 Of those that depend on data it takes the values as a part of what it compiles, and so compiles anew for other values.
 """
 
-SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size", "VariableShape"})
+SHAPES = _words("Rank Shape ShapeN Size TensorListElementShape TensorListLength VariableShape")
 """Op types whose results are known when XLA compiles, whatever they read."""

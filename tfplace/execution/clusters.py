@@ -10,10 +10,11 @@ import numpy as np
 
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import OpGraph
-from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, LISTS, SHAPES
+from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, LISTS
 from tfplace.execution.control_flow import control_flow
 from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied, merged
 from tfplace.execution.devices import short
+from tfplace.execution.static import static_tensors
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.execution.while_loops import LOOP_OPS, WhileLoop, loops_of, while_loop
 
@@ -145,7 +146,7 @@ def _members(known: Dependencies, order: Sequence[int], blocks: Sequence[int]) -
 
 def _why_not(graph: OpGraph, alone: BoolArray, in_branch: BoolArray) -> dict[str, str]:
     """Op -> why it cannot be part of a cluster, loops left out."""
-    kept, static = {body.op for body in graph.bodies}, _static(graph)
+    kept, static = {body.op for body in graph.bodies}, static_tensors(graph)
     why: dict[str, str] = {}
     for v, (name, kind) in enumerate(zip(graph.op_names, graph.op_types, strict=True)):
         if alone[v] or kind in LOOP_OPS:
@@ -165,15 +166,6 @@ def _why_not(graph: OpGraph, alone: BoolArray, in_branch: BoolArray) -> dict[str
     return why
 
 
-def _static(graph: OpGraph) -> BoolArray:
-    """[T] what depends on shapes and constants alone, as far as that is seen at once; nothing in loops does."""
-    out = np.zeros(len(graph.tensor_op), bool)
-    for v, kind in enumerate(graph.op_types):
-        known = kind == "Const" or kind in SHAPES or (len(graph.inputs[v]) > 0 and out[list(graph.inputs[v])].all())
-        out[graph.op_tensors[v] : graph.op_tensors[v + 1]] = known and kind not in LOOP_OPS
-    return out
-
-
 def _loops(graph: OpGraph, loop: IntArray, op_device: IntArray, why: dict[str, str]) -> dict[int, WhileLoop]:
     """The outermost loops that can be compiled; the ops of the others are added to `why`."""
     out = {}
@@ -185,11 +177,9 @@ def _loops(graph: OpGraph, loop: IntArray, op_device: IntArray, why: dict[str, s
         elif any(name in why for name in names):
             found = "in a loop with others that cannot be compiled"
         if isinstance(found, str):
-            why |= dict.fromkeys(names, found)
+            why |= dict.fromkeys(names, found) | {name: why[name] for name in names if name in why}
         else:
             out[one] = found
-            for name in names:
-                why.pop(name, None)
     return out
 
 
