@@ -91,6 +91,7 @@ CHANGES = {
     "slices": {"slices": (12, 4)},
     "batch_norm": {"slices": 2, "batch_norm": "synchronized"},
     "pack": {"slices": 2, "pack": True},
+    "compile": {"compile": "xla"},
 }
 ELSEWHERE = {"topology", "profile", "constraints", "max_memory", "budget", "evaluator", "objective", "init"}
 """A run directory records what comes of these: the problem's fingerprint, the evaluator's own words and so on."""

@@ -122,6 +122,14 @@ class ProblemOptions(SplitOptions):
         form="FILE",
         recorded=False,
     )
+    compile: str = option(
+        AUTO_COMPILE,
+        f"How the step is run: {', '.join(COMPILATIONS)}; xla compiles the ops of each device in clusters, auto does "
+        "what the model's jit_compile asks for",
+        page="compiling.md",
+        form="NAME",
+        recorded=lambda options: None if options.compile == AUTO_COMPILE else options.compile,
+    )
     constraints: Constraints | None = option(
         None,
         "`tfplace.Constraints`: pin, forbid and colocate ops or layers by name, keep memory free",
@@ -166,13 +174,6 @@ class ProblemOptions(SplitOptions):
         "Time to search, such as 30s or 2min, or a number of simulated placements, such as '500 evaluations'",
         form="BUDGET",
         recorded=False,
-    )
-    compile: str = option(
-        AUTO_COMPILE,
-        f"How the step is run: {', '.join(COMPILATIONS)}; xla compiles the ops of each device in clusters, auto does "
-        "what the model's jit_compile asks for",
-        page="compiling.md",
-        form="NAME",
     )
     progress: Callable[..., None] | bool = option(
         True,

@@ -193,11 +193,18 @@ def test_distribution_strategies_are_refused():
 
 
 @pytest.mark.filterwarnings("default")
-def test_jit_compile_is_said_plainly():
+def test_a_model_with_jit_compile_that_is_to_run_op_by_op_is_warned_of():
     model = make_model("keras", jit_compile=True)
-    with pytest.warns(UserWarning, match="without XLA"):
-        history = fit(model, callback())
+    with pytest.warns(UserWarning, match="compile='none'"):
+        history = fit(model, callback(compile="none"))
     assert np.isfinite(history["loss"]).all()
+
+
+def test_a_model_with_jit_compile_stays_compiled():
+    plain, model = make_model("keras", jit_compile=True), make_model("keras", jit_compile=True)
+    mine = callback()
+    np.testing.assert_allclose(fit(model, mine)["loss"], fit(plain)["loss"], rtol=1e-4)
+    assert mine.actual.clusters.clusters
 
 
 @pytest.mark.slow
