@@ -257,14 +257,18 @@ class PlacementCallback(_Hooks):
         from tfplace.extraction.function import graph_from_function
         from tfplace.extraction.keras_model import trace_keras_step
 
+        assert self._without_xla is not None
         if (wanted := checked_slices(slices)) is not None:
             return self._split(data, wanted)
         name = self.model.name
-        concrete = trace_keras_step(self.model, spec, training=True)
-        description = f"Keras model {name!r}, training step"
-        return graph_from_function(
-            concrete, name=name, description=description, shapes=shapes_of(data), model=self.model
-        )
+        with self._without_xla.reading(self.model, self._options.compile):
+            return graph_from_function(
+                trace_keras_step(self.model, spec, training=True),
+                name=name,
+                description=f"Keras model {name!r}, training step",
+                shapes=shapes_of(data),
+                model=self.model,
+            )
 
     def _split(self, data: Any, slices: int | Sequence[int]) -> OpGraph:
         """The training step in slices of the batch `data`, which is left whole if it has fewer examples than slices."""
@@ -276,9 +280,11 @@ class PlacementCallback(_Hooks):
         if isinstance(slices, int):
             examples = batch_size(as_specs(data))
             slices = (examples,) if examples < slices else slice_sizes(slices, examples)
-        if len(slices) == 1:
-            return extract_source(self.model, data, training=True)
-        return split_source(self.model, data, slices, batch_norm=self._batch_norm, pack=self._pack, training=True)
+        assert self._without_xla is not None
+        with self._without_xla.reading(self.model, self._options.compile):
+            if len(slices) == 1:
+                return extract_source(self.model, data, training=True)
+            return split_source(self.model, data, slices, batch_norm=self._batch_norm, pack=self._pack, training=True)
 
     @property
     def _by_shape(self) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from tfplace.core.compilation import NONE
+from tfplace.core.compilation import AUTO, NONE, XLA
 from tfplace.errors import SourceError
 from tfplace.extraction.keras_model import check_model, is_own, models_sharing_layers
 
@@ -77,6 +78,21 @@ class WithoutXla:
                 one._jit_compile = False
         if model.train_function is None:
             model.make_train_function()
+
+    @contextlib.contextmanager
+    def reading(self, model: Any, compile: str) -> Iterator[None]:
+        """While the step of a model is traced, which is another trace for XLA.
+
+        Args:
+          model: one of those.
+          compile: how the step is to be run; see `tfplace.apply`.
+        """
+        before = model._jit_compile
+        model._jit_compile = compile == XLA or (compile == AUTO and any(model is one for one, _ in self._kept))
+        try:
+            yield
+        finally:
+            model._jit_compile = before
 
     @property
     def aside(self) -> list[Any]:
