@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from tfplace.core.arrays import IntArray
@@ -13,12 +15,15 @@ _REDUCES = 8
 """An op that takes more than so many times the bytes that it gives belongs where they come from."""
 
 
+@functools.lru_cache(maxsize=1)
 def weights_of_ops(graph: OpGraph) -> IntArray:
     """[V] the variable, by the op that makes its handle, that each op which stands once goes with; else -1.
 
     Slots go with their weight. Of an op that several variables are made of, or that is made of several, it is the one
     that it gives most bytes, or takes most from. What takes far more than it gives, such as the square of a gradient
     for the norm of all, goes with what it takes.
+
+    Kept, since several placers ask for one graph, and this takes a second for a large one.
     """
     assert graph.slices is not None
     slots, once = slots_of(graph), graph.slices.slice_of < 0

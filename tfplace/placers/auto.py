@@ -171,7 +171,7 @@ class _Portfolio:
         begun = len(self.found)
         for name in members if self.learned else [name for name in members if name != POLICY]:
             ran = len(self.found) > begun  # one always runs: what was given may be far from what suits the problem
-            if self.found and (self.settled() or (ran and self.context.spent >= _CONSTRUCTION)):
+            if self.found and (self.settled() or self.context.spent >= (_CONSTRUCTION if ran else 1.0)):
                 break
             part = (_CONSTRUCTION - self.context.spent) / (1 - self.context.spent) if ran else 1.0
             try:

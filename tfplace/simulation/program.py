@@ -6,6 +6,7 @@ tens of thousands of ops that saves half the time, which goes into waiting for m
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -247,6 +248,15 @@ class Scratch(NamedTuple):
 
 def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
     """Lays a problem out for the kernel."""
+    return _laid_out(problem, options.order, options.seed, options.cheap_s)
+
+
+@functools.lru_cache(maxsize=2)
+def _laid_out(problem: Problem, order: str, seed: int, cheap_s: float) -> Program:
+    """Kept, since many ask for one problem, and this takes a second for a large graph.
+
+    Two are kept, as placers see a problem without the devices on which a unit never fits.
+    """
     graph, topology = problem.graph, problem.topology
     messages = find_messages(graph)
     keep = ~graph.edge_back & ~graph.replicable[graph.edge_src] & ~graph.replicable[graph.edge_dst]
@@ -268,8 +278,8 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
         channels=np.array(topology.channels, np.int32, order="C"),
         limit=np.array(problem.memory_limit, np.int64),
         host=_hosts(problem),
-        rank=integers(_ranks(problem, options)),
-        cheap=_cheap(problem, options.cheap_s),
+        rank=integers(_ranks(problem, order, seed)),
+        cheap=_cheap(problem, cheap_s),
         part=parts.part,
         group=parts.group,
         rest=np.zeros((0, len(topology.devices))),
@@ -325,11 +335,11 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
     )
 
 
-def _ranks(problem: Problem, options: Options) -> NDArray[np.integer]:
+def _ranks(problem: Problem, order: str, seed: int) -> NDArray[np.integer]:
     """[V] at random; or by the seconds that remain after each op: of each, the least of any device."""
     graph = problem.graph
-    if options.order != "critical_path":
-        return np.random.default_rng(options.seed).permutation(graph.num_ops)
+    if order != "critical_path":
+        return np.random.default_rng(seed).permutation(graph.num_ops)
     seconds = np.where(graph.replicable, 0.0, problem.costs.compute_s.min(axis=1))
     remain: FloatArray = np.zeros(graph.num_ops)
     edges = np.flatnonzero(~graph.edge_back)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -41,11 +42,14 @@ def stretches_for(devices: int) -> int:
     return 400 if devices <= 8 else 200
 
 
+@functools.lru_cache(maxsize=1)
 def make_line(problem: Problem, slices: Slices, most: int) -> Line:
     """The line of a problem in at most so many stretches.
 
     A message counts at every cut between its maker and its last reader. Stretches are alike in seconds and number of
     places, but end where the fewest bytes cross.
+
+    Kept, since several placers ask for one problem, and this takes seconds for a large graph.
     """
     place = forward_places(problem, slices)
     share, count = len(slices.sizes), int(place.max(initial=0)) + 1
