@@ -11,15 +11,16 @@ import numpy as np
 from tfplace.core.constraints import match_ops
 from tfplace.core.placement import UNSPLIT, Placement
 from tfplace.core.problem import Problem
-from tfplace.core.stepcost import StepCost
+from tfplace.core.stepcost import STEP_TIME, StepCost
 from tfplace.errors import InfeasibleError, SplitError
 from tfplace.formatting import format_seconds
-from tfplace.local_search.devices import compute_devices, settle
+from tfplace.local_search.devices import compute_devices
 from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.place import placement_of, was_interrupted
-from tfplace.simulation.evaluate import Simulator
+from tfplace.search.clock import Clock
+from tfplace.search.place import was_interrupted
+from tfplace.search.slice_starts import USUAL, slice_starts
 
 Sizes = int | tuple[int, ...] | None
 """How many slices, or the examples of each; None for the whole step."""
@@ -34,7 +35,10 @@ _MOST = 4
 """Short searches: devices of unlike speeds have one more, and so has one device where nothing fits."""
 
 _TO_FIT = (2, 4, 8)
-"""Slices that one device is tried with where the whole batch does not fit: they run one after the other."""
+"""Slices that are tried where the whole batch does not fit one device, or no number that suits several devices does."""
+
+_LEAST_S = 1e-3
+"""Seconds of a search for which there is no time any more: it evaluates what it starts from."""
 
 _STOPPED = "interrupted before all of the budget was spent; this is the best until then"
 
@@ -49,10 +53,13 @@ def place_over_slices(
 ) -> Placement:
     """The best placement of the whole step, or of it in as many slices as devices compute, or in twice as many.
 
-    Searches of slices start, among others, from the whole step's placement. Devices of unlike speeds are also tried
-    with a slice for each that has its share of the examples. One device gets the whole step if that fits. A placer
-    of split steps only gets no whole step. Baselines on one device are those of the whole step, if that was placed.
-    Rules on ops of a slice hold where there is such a slice. `notes` tell what each number of slices came to.
+    Devices of unlike speeds are also tried with a slice for each that has its share of the examples, and other numbers
+    where none of these fits. One device gets the whole step if that fits. A placer of split steps only gets no whole
+    step. Baselines on one device are those of the whole step, if that was placed. Rules on ops of a slice hold where
+    there is such a slice. `notes` tell what each number of slices came to.
+
+    Searches of slices start from the best of `slice_starts`. These are made however short the budget is, of which they
+    are a part, so that no answer is worse than any of them.
 
     Args:
       read: the problem in such slices, None for the whole step. Raises SplitError where the batch has too few examples.
@@ -68,6 +75,7 @@ def place_over_slices(
     try:
         whole = run.try_sizes(None)
         devices = 1 if whole is None else len(compute_devices(whole))
+        fits = devices == 1 and bool(run.found)
         if devices > 1:
             one_each = run.try_sizes(devices)
             if one_each is not None:  # a step without so many slices has no more of them either
@@ -75,9 +83,10 @@ def place_over_slices(
                 if shares is not None:
                     run.try_sizes(shares)
                 run.try_sizes(2 * devices)
-        elif not run.found:
+            fits = one_each is None or any(sizes is not None for sizes in run.found)
+        if not fits:
             for k in _TO_FIT:
-                if run.try_sizes(k) is None:
+                if k not in (devices, 2 * devices) and run.try_sizes(k) is None:
                     break
         run.check_rules()
         run.go_on()
@@ -113,17 +122,6 @@ def shares_of_devices(problem: Problem) -> tuple[int, ...] | None:
     return None if found == tuple(sorted(slices.sizes, reverse=True)) else found
 
 
-def copied_to_slices(whole: Placement, problem: Problem) -> Placement:
-    """A placement of the whole step for the step in slices: each op is where the op is that it copies."""
-    slices = problem.graph.slices
-    assert slices is not None
-    device = dict(zip(whole.op_names, whole.op_device.tolist(), strict=True))
-    wanted = problem.gather(np.array([device.get(name, 0) for name in slices.original], np.int32))
-    units = settle(problem, wanted)
-    cost = Simulator(problem)(units)
-    return placement_of(problem, units, cost, bound_s=0.0, placer=whole.placer, seed=whole.seed, baselines={})
-
-
 class _Run:
     """What has been tried so far.
 
@@ -146,7 +144,8 @@ class _Run:
         self._failed: InfeasibleError | SplitError | None = None
         self._unmatched = frozenset() if options.constraints is None else options.constraints.patterns
         self._last: Problem | None = None
-        self._searches = 0
+        self._total: float = self._budget.seconds or self._budget.evaluations or 0
+        self._left = self._total
         self._log: list[str] = []
 
     def try_sizes(self, sizes: Sizes) -> Problem | None:
@@ -163,17 +162,39 @@ class _Run:
         self._last = problem
         if sizes is None and PLACERS[self._options.placer].needs_slices:
             return problem
-        wanted = self._with(_SCOUTING / _SCOUTS if self._warm else 1 / _MOST)
-        self._searches += 1
-        if self._warm and sizes is not None and None in self.found:
-            wanted = replace(wanted, init=copied_to_slices(self.found[None], problem))
+        warm = sizes is not None and self._warm
+        start, spent = self._start(problem) if warm else (None, 0.0)
+        if start is not None and self._fits(start):
+            self.found[sizes] = start
+        planned, most = (_SCOUTING / _SCOUTS, self._left / 2) if self._warm else (1 / _MOST, self._left)
+        wanted = self._with(min(planned * self._total - spent, most), start)
         try:
             self._keep(sizes, self._search(problem, wanted))
-            self._log.append(f"{_named(sizes)} {format_seconds(self.found[sizes].cost.step_s)}")
         except InfeasibleError as error:
             self._failed = self._failed or error
-            self._log.append(f"{_named(sizes)} does not fit")
+        self._log.append(f"{_named(sizes)} {self._told(sizes, start)}")
         return problem
+
+    def _start(self, problem: Problem) -> tuple[Placement | None, float]:
+        """The best placement to start from, and what finding it took of the budget."""
+        clock, comparable = Clock(), self._options.objective == STEP_TIME
+        starts = slice_starts(problem, self.found.get(None), self._options.seed, USUAL if comparable else ())
+        spent = clock.seconds if self._budget.seconds is not None else float(starts.evaluations)
+        self._left -= spent
+        return min(starts.placements, key=lambda start: start.cost.key, default=None), spent
+
+    def _fits(self, start: Placement) -> bool:
+        """Whether it could be the answer."""
+        return start.cost.feasible and start.cost.objective == self._options.objective
+
+    def _told(self, sizes: Sizes, start: Placement | None) -> str:
+        """What slices came to, and from what."""
+        if sizes not in self.found:
+            return "does not fit"
+        told = format_seconds(self.found[sizes].cost.step_s)
+        if start is None or start.placer not in USUAL or not self._fits(start):
+            return told
+        return f"{told} (from {start.placer} {format_seconds(start.cost.step_s)})"
 
     def check_rules(self) -> None:
         """Refuses rules that matched no op in anything that was read.
@@ -187,13 +208,12 @@ class _Run:
 
     def go_on(self) -> None:
         """Spends the rest on the best."""
-        if not self._warm or not self.found or self.interrupted:
+        if not self._warm or not self.found or self.interrupted or self._left <= 0:
             return
         sizes, best = self._best()
         assert best.problem is not None
-        rest = 1 - self._searches * _SCOUTING / _SCOUTS
         with contextlib.suppress(InfeasibleError):  # the search's best may fit in no order that a program can keep to
-            self._keep(sizes, self._search(best.problem, replace(self._with(rest), init=best)))
+            self._keep(sizes, self._search(best.problem, self._with(self._left, best)))
 
     def answer(self) -> Placement:
         """The best of all, with what the others came to.
@@ -219,19 +239,23 @@ class _Run:
         return {f"{name}{UNSPLIT}": cost for name, cost in alone.items()} | others
 
     def _keep(self, sizes: Sizes, placement: Placement) -> None:
+        """Keeps the better of two placements, with what the later search has to say."""
         self.interrupted |= was_interrupted(placement)
-        if sizes not in self.found or placement.cost.key < self.found[sizes].cost.key:
-            self.found[sizes] = placement
+        known = self.found.get(sizes)
+        if known is not None and known.cost.key < placement.cost.key:
+            better = {name: getattr(known, name) for name in ("op_device", "phases", "order", "cost")}
+            placement = replace(placement, **better)
+        self.found[sizes] = placement
 
     def _best(self) -> tuple[Sizes, Placement]:
         """The fewest slices of several that are equal, as these were tried first."""
         return min(self.found.items(), key=lambda item: item[1].cost.key)
 
-    def _with(self, part: float) -> SearchOptions:
-        """The options with a part of the budget."""
-        seconds, evaluations = self._budget.seconds, self._budget.evaluations
-        budget = part * seconds if seconds is not None else max(int(part * (evaluations or 1)), 1)
-        return replace(self._options, slices=None, budget=budget)
+    def _with(self, amount: float, init: Placement | None = None) -> SearchOptions:
+        """The options with so much of the budget, in its unit, which is taken from what is left of it."""
+        budget = max(amount, _LEAST_S) if self._budget.seconds is not None else max(int(amount), 1)
+        self._left -= budget
+        return replace(self._options, slices=None, budget=budget, init=init)
 
 
 def _named(sizes: Sizes) -> str:

@@ -1,0 +1,78 @@
+"""Where searches of a step in slices start: what users would take without one, and the whole step's placement."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray
+from tfplace.core.placement import Placement
+from tfplace.core.problem import Problem
+from tfplace.local_search.devices import settle
+from tfplace.registry import PLACERS
+from tfplace.search.place import placement_of
+from tfplace.search.starts import quickly_placed
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import PHASE_ORDERS, Options
+
+USUAL = ("data_parallel", "one_f_one_b", "gpipe")
+"""Placers of split steps that do not search."""
+
+_IN_ANY_ORDER = Options(phase_orders=PHASE_ORDERS)
+"""Searches leave out the order of `gpipe`, which is seldom the best and takes as long to simulate as the others."""
+
+
+class Starts(NamedTuple):
+    """What a search may start from.
+
+    Attributes:
+      placements: each in its best order of phases; not all of them need to fit.
+      evaluations: that they took.
+    """
+
+    placements: list[Placement]
+    evaluations: int
+
+
+def slice_starts(problem: Problem, whole: Placement | None, seed: int, names: Sequence[str] = USUAL) -> Starts:
+    """What placers make of a step in slices, and the placement of the whole step, if there is one.
+
+    A placer that fails is passed over, as in `auto`.
+
+    Args:
+      problem: the step in slices.
+      whole: a placement of the step that is not split.
+      seed: of the placers' random choices.
+      names: of the placers.
+    """
+    simulator = Simulator(problem, _IN_ANY_ORDER)
+    found = {} if whole is None else {whole.placer: _copied(whole, problem)}
+    for name in names:
+        with contextlib.suppress(Exception):
+            found[name] = quickly_placed(problem, PLACERS[name](), seed, simulator)
+    placements = [
+        placement_of(
+            problem,
+            units,
+            simulator(units),
+            bound_s=0.0,
+            placer=name,
+            seed=seed,
+            baselines={},
+            options=_IN_ANY_ORDER,
+        )
+        for name, units in found.items()
+    ]
+    return Starts(placements, simulator.calls)
+
+
+def _copied(whole: Placement, problem: Problem) -> IntArray:
+    """[U] each op of the step in slices where the op of the whole step is that it copies."""
+    slices = problem.graph.slices
+    assert slices is not None
+    device = dict(zip(whole.op_names, whole.op_device.tolist(), strict=True))
+    wanted = problem.gather(np.array([device.get(name, 0) for name in slices.original], np.int32))
+    return settle(problem, wanted)
