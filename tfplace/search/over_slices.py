@@ -18,7 +18,6 @@ from tfplace.local_search.devices import compute_devices
 from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.clock import Clock
 from tfplace.search.place import was_interrupted
 from tfplace.search.slice_starts import USUAL, slice_starts
 
@@ -177,9 +176,9 @@ class _Run:
 
     def _start(self, problem: Problem) -> tuple[Placement | None, float]:
         """The best placement to start from, and what finding it took of the budget."""
-        clock, comparable = Clock(), self._options.objective == STEP_TIME
-        starts = slice_starts(problem, self.found.get(None), self._options.seed, USUAL if comparable else ())
-        spent = clock.seconds if self._budget.seconds is not None else float(starts.evaluations)
+        names = USUAL if self._options.objective == STEP_TIME else ()
+        starts = slice_starts(problem, self.found.get(None), self._options.seed, names)
+        spent = starts.seconds if self._budget.seconds is not None else float(starts.evaluations)
         self._left -= spent
         return min(starts.placements, key=lambda start: start.cost.key, default=None), spent
 

@@ -13,6 +13,7 @@ from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.local_search.devices import settle
 from tfplace.registry import PLACERS
+from tfplace.search.clock import Clock
 from tfplace.search.place import placement_of
 from tfplace.search.starts import quickly_placed
 from tfplace.simulation.evaluate import Simulator
@@ -31,10 +32,12 @@ class Starts(NamedTuple):
     Attributes:
       placements: each in its best order of phases; not all of them need to fit.
       evaluations: that they took.
+      seconds: that they took; laying the problem out for the simulator is left out, as it is of searches.
     """
 
     placements: list[Placement]
     evaluations: int
+    seconds: float
 
 
 def slice_starts(problem: Problem, whole: Placement | None, seed: int, names: Sequence[str] = USUAL) -> Starts:
@@ -49,6 +52,7 @@ def slice_starts(problem: Problem, whole: Placement | None, seed: int, names: Se
       names: of the placers.
     """
     simulator = Simulator(problem, _IN_ANY_ORDER)
+    clock = Clock()
     found = {} if whole is None else {whole.placer: _copied(whole, problem)}
     for name in names:
         with contextlib.suppress(Exception):
@@ -66,7 +70,7 @@ def slice_starts(problem: Problem, whole: Placement | None, seed: int, names: Se
         )
         for name, units in found.items()
     ]
-    return Starts(placements, simulator.calls)
+    return Starts(placements, simulator.calls, clock.seconds)
 
 
 def _copied(whole: Placement, problem: Problem) -> IntArray:
