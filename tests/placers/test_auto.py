@@ -84,6 +84,14 @@ def test_a_time_budget_is_kept():
     assert context.best is not None
 
 
+def test_no_member_begins_when_the_budget_is_spent(monkeypatch):
+    problem, begun = random_problem(np.random.default_rng(7), 60, 4, ties=False), []
+    monkeypatch.setattr("tfplace.placers.auto._run", lambda placer, share, name, origin: begun.append(name))
+    run = _Portfolio(Search(problem, Budget(evaluations=1), 0).context("auto"))
+    run.construct([np.zeros(problem.num_units, np.int32)])
+    assert not begun
+
+
 def test_stops_at_the_bound():
     """A chain cannot be quicker than on one device."""
     graph = make_graph({f"x{i}": 8 for i in range(30)}, [f"x{i} -> x{i + 1}" for i in range(29)])

@@ -12,16 +12,35 @@ from tfplace.core.constraints import match_ops
 from tfplace.core.placement import UNSPLIT
 from tfplace.errors import ConstraintError, InfeasibleError, InputError, SplitError
 from tfplace.options import SearchOptions
+from tfplace.registry import PLACERS
+from tfplace.search import over_slices
 from tfplace.search.over_slices import place_over_slices
 from tfplace.search.place import search_placement
+from tfplace.search.slice_starts import USUAL, slice_starts
+from tfplace.search.starts import quickly_placed
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import Options
 from tfplace.testing.problems import make_problem, make_topology
 
 WORK_S = 12.0
 """Seconds of the per-example ops of the whole batch, on any device."""
 
 
-def tried(topology, seconds_of, most=64, placer="auto", *, slower=(), budget="400 evaluations", stop=None):
-    """The answer, and the numbers of slices in the order in which they were read; `stop` is told of each search."""
+def problem_in(sizes, topology, seconds_of=lambda k: WORK_S, slower=()):
+    graph = split_step(len(sizes), [2**20] * 3)
+    graph = dataclasses.replace(graph, slices=dataclasses.replace(graph.slices, sizes=sizes))
+    share = np.append(np.array(sizes) / sum(sizes) / 3, 0.0)[graph.slices.slice_of]
+    seconds = share * seconds_of(len(sizes)) + 1e-6
+    return make_problem(graph, topology, seconds[:, None] * np.array(slower or [1.0] * len(topology.devices)))
+
+
+def tried(topology, seconds_of, most=64, placer="auto", *, slower=(), budget="400 evaluations", stop=None, unfit=()):
+    """The answer, and the numbers of slices in the order in which they were read.
+
+    Args:
+      stop: is told of each search.
+      unfit: numbers of slices that fit no device.
+    """
     numbers, stop = [], stop or (lambda options: None)
 
     def read(k):
@@ -29,11 +48,8 @@ def tried(topology, seconds_of, most=64, placer="auto", *, slower=(), budget="40
         sizes = k if isinstance(k, tuple) else (4,) * (k or 1)
         if len(sizes) > most:
             raise SplitError(f"{k} slices of a batch of {most}", f"1 to {most} slices")
-        graph = split_step(len(sizes), [2**20] * 3)
-        graph = dataclasses.replace(graph, slices=dataclasses.replace(graph.slices, sizes=sizes))
-        share = np.append(np.array(sizes) / sum(sizes) / 3, 0.0)[graph.slices.slice_of]
-        seconds = share * seconds_of(len(sizes)) + 1e-6
-        return make_problem(graph, topology, seconds[:, None] * np.array(slower or [1.0] * len(topology.devices)))
+        problem = problem_in(sizes, topology, seconds_of, slower)
+        return dataclasses.replace(problem, memory_limit=problem.memory_limit // 2**40) if k in unfit else problem
 
     def search(problem, options):
         stop(options)
@@ -84,6 +100,32 @@ def test_one_device_takes_slices_only_where_the_whole_does_not_fit():
         tried(make_topology(1, memory=2**20), lambda k: WORK_S)
 
 
+def test_other_numbers_are_tried_where_none_that_suits_the_devices_fits():
+    assert tried(make_topology(3), lambda k: WORK_S, unfit=(3,))[1] == [None, 3, 6]
+    placement, numbers = tried(make_topology(3), lambda k: WORK_S, unfit=(None, 3, 6))
+    assert numbers == [None, 3, 6, 2, 4, 8] and slices_of(placement) in {2, 4, 8}
+
+
+@pytest.mark.parametrize("budget", ["1 evaluation", "0.001s", "400 evaluations"])
+def test_no_answer_is_worse_than_what_users_would_take(budget):
+    topology = make_topology(3)
+    placement, _ = tried(topology, lambda k: WORK_S, budget=budget)
+    for k in (3, 6):
+        problem = problem_in((4,) * k, topology)
+        for placer, order in (("data_parallel", "by_use"), ("gpipe", "gpipe"), ("one_f_one_b", "1f1b")):
+            judge = Simulator(problem, Options(phase_orders=(order,)))
+            usual = judge.key(quickly_placed(problem, PLACERS[placer](), 0, judge))
+            assert placement.cost.key <= usual
+
+
+def test_what_users_would_take_is_the_answer_where_searches_find_nothing_that_fits():
+    def stop(options):
+        raise InfeasibleError("too large", [], ())
+
+    placement, _ = tried(make_topology(3), lambda k: WORK_S, stop=stop)
+    assert placement.placer.split(" (")[0] in USUAL
+
+
 def test_a_placer_that_takes_no_start_is_run_once_for_each_number():
     placement, numbers = tried(make_topology(2), lambda k: WORK_S, placer="heft")
     assert numbers == [None, 2, 4] and placement.cost.feasible
@@ -103,8 +145,15 @@ def test_a_step_that_cannot_be_split_is_tried_once():
 
 
 @pytest.mark.parametrize("slower", [(), (1.0, 1.0, 2.0)])
-def test_all_searches_together_take_the_budget(slower):
+def test_searches_and_what_they_start_from_together_take_the_budget(slower, monkeypatch):
     parts = []
+
+    def counted(*args):
+        starts = slice_starts(*args)
+        parts.append(starts.evaluations)
+        return starts
+
+    monkeypatch.setattr(over_slices, "slice_starts", counted)
     tried(make_topology(3), lambda k: WORK_S, slower=slower, stop=lambda options: parts.append(options.budget))
     assert sum(parts) == pytest.approx(400, abs=len(parts))
 
@@ -123,7 +172,7 @@ def test_the_best_until_an_interruption_or_an_answer_that_does_not_fit_is_kept(l
             raise KeyboardInterrupt if last == 1 else InfeasibleError("too large", [], ())
 
     placement, _ = tried(make_topology(3), lambda k: WORK_S, slower=(1.0, 1.0, 2.0), stop=stop)
-    assert placement.cost.feasible and slices_of(placement) == (1 if last == 1 else 3)
+    assert placement.cost.feasible and slices_of(placement) == 3
     assert any(note.startswith("interrupted") for note in placement.notes) == (last == 1)
 
 
