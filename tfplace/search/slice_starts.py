@@ -16,6 +16,7 @@ from tfplace.registry import PLACERS
 from tfplace.search.clock import Clock
 from tfplace.search.place import placement_of
 from tfplace.search.starts import quickly_placed
+from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import PHASE_ORDERS, Options
 
@@ -32,7 +33,7 @@ class Starts(NamedTuple):
     Attributes:
       placements: each in its best order of phases; not all of them need to fit.
       evaluations: that they took.
-      seconds: that they took; laying the problem out for the simulator is left out, as it is of searches.
+      seconds: that they took, but for laying the problem out and its bound, which do not count in a search either.
     """
 
     placements: list[Placement]
@@ -51,7 +52,7 @@ def slice_starts(problem: Problem, whole: Placement | None, seed: int, names: Se
       seed: of the placers' random choices.
       names: of the placers.
     """
-    simulator = Simulator(problem, _IN_ANY_ORDER)
+    simulator, bound_s = Simulator(problem, _IN_ANY_ORDER), lower_bound(problem).seconds
     clock = Clock()
     found = {} if whole is None else {whole.placer: _copied(whole, problem)}
     for name in names:
@@ -62,7 +63,7 @@ def slice_starts(problem: Problem, whole: Placement | None, seed: int, names: Se
             problem,
             units,
             simulator(units),
-            bound_s=0.0,
+            bound_s=bound_s,
             placer=name,
             seed=seed,
             baselines={},
