@@ -109,7 +109,7 @@ def place_problem(problem: Problem, options: SearchOptions, batch: Any = None) -
         if options.tensorboard is not None:
             board = opened.enter_context(Board(options.tensorboard))
             tell, logged = board.beside(tell), board.training
-        judge, ours = _evaluator(options.evaluator, problem, options.objective, batch)
+        judge, ours = _evaluator(options.evaluator, problem, options.objective, batch, options.compile)
         if ours:
             opened.callback(judge.close)
         wanted = options.given() | {"evaluator": judge, "progress": tell}
@@ -174,7 +174,7 @@ def compare_problem(problem: Problem, options: CompareOptions, stages: Stages) -
 
 
 def _evaluator(
-    wanted: str | Evaluator | Callable[[Problem], Evaluator], problem: Problem, objective: str, batch: Any
+    wanted: str | Evaluator | Callable[[Problem], Evaluator], problem: Problem, objective: str, batch: Any, compile: str
 ) -> tuple[Evaluator, bool]:
     """The evaluator meant, and whether it was made here and so has to be closed here."""
     from tfplace.registry import EVALUATORS, OBJECTIVES
@@ -183,7 +183,7 @@ def _evaluator(
     if isinstance(wanted, str):
         check_objective(objective, wanted)
         if wanted == MEASURED:
-            return EVALUATORS[wanted](problem, batch=batch), True
+            return EVALUATORS[wanted](problem, batch=batch, compile=compile), True
         return (OBJECTIVES[objective] if wanted == SIMULATED else EVALUATORS[wanted])(problem), True
     made, ours = wanted, False
     # An evaluator can be called too, so not everything that can be called makes one.

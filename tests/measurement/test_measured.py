@@ -1,5 +1,6 @@
 """Placements measured on this process's devices."""
 
+import contextlib
 import gc
 import os
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.measurement.steps import file_problem, problem_of, two_towers
 from tfplace.core.stepcost import UNKNOWN_BYTES, FailureKind
 from tfplace.errors import ApplyError, InputError, PlacementError
 from tfplace.measurement.backends.backend import backend_devices
-from tfplace.measurement.backends.local import LocalDevices
+from tfplace.measurement.backends.local import ChainedLogicalDevices, LocalDevices
 from tfplace.measurement.protocol.measured import MeasuredEvaluator
 from tfplace.testing import make_topology
 
@@ -300,3 +301,16 @@ def test_a_search_that_measures(problem, how):
     )
     assert placement.cost.source == "measured" and placement.cost.samples is not None
     assert placement.simulated is not None
+
+
+def test_compiled_steps_are_measured_in_clusters(problem):
+    with contextlib.closing(MeasuredEvaluator(problem, compile="xla", **QUICK)) as evaluator:
+        assert evaluator(_random(problem)).step_s > 0
+        ops = evaluator._program.tf_graph.get_operations()
+    assert any("_XlaMustCompile" in op.node_def.attr for op in ops)
+
+
+def test_ops_one_after_the_other_cannot_be_compiled(problem):
+    with contextlib.closing(ChainedLogicalDevices()) as backend, pytest.raises(InputError) as refused:
+        MeasuredEvaluator(problem, backend, compile="xla", **QUICK)
+    assert "'xla'" in refused.value.received

@@ -79,7 +79,9 @@ def open_evaluator(flags: PlaceFlags, problem: Problem, batch: Any = None) -> It
             if backend is not None:
                 stack.callback(backend.close)
             limit_s = None if flags.step_timeout is None else step_timeout_s(flags.step_timeout)
-            judge: Evaluator = MeasuredEvaluator(problem, backend, batch=batch, timeout_s=limit_s)
+            judge: Evaluator = MeasuredEvaluator(
+                problem, backend, batch=batch, timeout_s=limit_s, compile=flags.compile
+            )
         else:
             make = OBJECTIVES[flags.objective] if flags.evaluator == SIMULATED else EVALUATORS[str(flags.evaluator)]
             judge = make(problem)

@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.compilation import AUTO, NONE
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, Failure, Samples, StepCost, bare, failed
 from tfplace.core.timeline import Timeline
-from tfplace.errors import ApplyError, PlacementError
+from tfplace.errors import ApplyError, InputError, PlacementError
+from tfplace.execution.clusters import find_clusters
+from tfplace.execution.compilation import is_compiled
 from tfplace.execution.waits import NO_WAITS
 from tfplace.measurement.backends.backend import Backend, backend_devices
 from tfplace.measurement.backends.chain import chained, refuse_control_flow, schedule
@@ -25,6 +28,9 @@ from tfplace.measurement.backends.stepstats import measured_timeline
 from tfplace.measurement.protocol.interference import watch_backend
 from tfplace.measurement.protocol.sampling import REPEATS, TOLERANCE, WARMUP, SplitHalf, split_half, take_samples
 from tfplace.simulation.evaluate import Simulator
+
+COMPILING_TIMEOUT_S = 600.0
+"""Seconds a compiled step may take if nothing else is said: the first compiles."""
 
 _ATTEMPTS = 3
 """Times a reference that ran, or should, is started before giving up."""
@@ -55,6 +61,7 @@ class MeasuredEvaluator(Evaluator):
       timeout_s: seconds a step may take, the first with the building of its graphs; by default the backend's.
       devices: topology's device -> device of the backend; by default those of the same names, else in the same order.
       tolerance: share of a core that others may use during a step that counts; see `Interference.share`.
+      compile: how steps run, those of the reference too; see `tfplace.apply`.
 
     Attributes:
       taken: samples of every placement that ran.
@@ -62,7 +69,8 @@ class MeasuredEvaluator(Evaluator):
         so that both tell seconds of one scale.
 
     Raises:
-      ApplyError: the step cannot run by itself, or the backend lacks a device.
+      ApplyError: the step cannot run by itself, or the backend lacks a device, or XLA.
+      InputError: no such `compile`, or one that the backend cannot do.
     """
 
     source = MEASURED
@@ -80,6 +88,7 @@ class MeasuredEvaluator(Evaluator):
         timeout_s: float | None = None,
         devices: Mapping[str, str] | None = None,
         tolerance: float = TOLERANCE,
+        compile: str = NONE,
     ) -> None:
         self.problem = problem
         self.taken: list[Samples] = []
@@ -89,6 +98,11 @@ class MeasuredEvaluator(Evaluator):
         self._protocol: dict[str, Any] = {"warmup": warmup, "repeats": repeats, "tolerance": tolerance}
         self._timeout_s = timeout_s
         self._simulator = self._chaining_order()
+        self._compiled = is_compiled(problem.graph, compile, self.device_names)
+        if self._simulator is not None and compile == AUTO:
+            self._compiled = False
+        if self._compiled and self._simulator is not None:
+            raise InputError(f"compile={compile!r} on {self.backend!r}, which runs op after op", f"compile={NONE!r}")
         self._program = StepGraph(problem.graph, batch)
         self._reference_units = self._units(reference)
         self._reference_program = self._program.twin() if self._reference_units is not None else None
@@ -195,8 +209,10 @@ class MeasuredEvaluator(Evaluator):
         names = [self.device_names[d] for d in op_device.tolist()]
         order = self._simulator
         waits = NO_WAITS if order is None else chained(schedule(order.timeline(op_device)))
-        program.place(dict(zip(self.problem.graph.op_names, names, strict=True)), waits)
-        return Running(program, self.backend, self._timeout_s)
+        clusters = find_clusters(self.problem.graph, op_device, self.device_names).clusters if self._compiled else ()
+        program.place(dict(zip(self.problem.graph.op_names, names, strict=True)), waits, clusters or None)
+        timeout_s = COMPILING_TIMEOUT_S if clusters and self._timeout_s is None else self._timeout_s
+        return Running(program, self.backend, timeout_s)
 
     # ---- measuring -----------------------------------------------------------------------------------------------
 
