@@ -7,7 +7,14 @@ import statistics
 from tfplace.comparison.tables import table
 
 PLAIN = "plain"
-"""Keras's own step with jit_compile=False, to which the others are compared."""
+"""Keras's own step with jit_compile=False."""
+
+COMPILED = "plain, compiled"
+"""Keras's own step with jit_compile=True."""
+
+PLACED_PLAIN, PLACED_COMPILED = "placed", "placed, compiled"
+OVER = {PLACED_COMPILED: COMPILED}
+"""Way -> what it is compared to; all others to the plain step."""
 
 
 def text(found):
@@ -23,12 +30,17 @@ def text(found):
         ]
         for one in found["models"]
     ]
-    return table(["model", "ops", PLAIN, *called, *(f"{way}, in fit" for way in fit)], rows)
+    heads = [*map(_called, called), *(f"{_called(way)}, in fit" for way in fit)]
+    return table(["model", "ops", PLAIN, *heads], rows)
 
 
 def _ways(models):
     """All ways but the plain one, in their order."""
     return [way for way in dict.fromkeys(way for ways in models for way in ways) if way != PLAIN]
+
+
+def _called(way):
+    return f"{way}, over {OVER[way]}" if way in OVER else way
 
 
 def _cell(found, way):
@@ -41,5 +53,6 @@ def _cell(found, way):
 
 
 def ratios(found, way, clock):
-    """Of each turn, a way's seconds over the plain one's."""
-    return [own / plain for own, plain in zip(found[way][clock], found[PLAIN][clock], strict=True)]
+    """Of each turn, a way's seconds over those of what it is compared to."""
+    other = OVER.get(way, PLAIN)
+    return [own / plain for own, plain in zip(found[way][clock], found[other][clock], strict=True)]

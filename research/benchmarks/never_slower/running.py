@@ -13,13 +13,10 @@ import tensorflow as tf
 
 import tfplace
 from research.benchmarks.never_slower.models import MODELS
-from research.benchmarks.never_slower.page import PLAIN
+from research.benchmarks.never_slower.page import COMPILED, PLACED_COMPILED, PLACED_PLAIN, PLAIN
 from tfplace.keras import PlacementCallback
 
-COMPILED = "plain, compiled"
-"""Keras's own step with jit_compile=True."""
-
-PLACED = {"placed": {}}
+PLACED = {PLACED_PLAIN: {"compile": "none"}, PLACED_COMPILED: {"compile": "xla"}}
 """Name -> keyword arguments of `tfplace.apply` and `PlacementCallback`: a placed step that is compared."""
 
 WARMUP = 3
@@ -33,22 +30,30 @@ ROUNDS, BATCHES = 7, (12, 150)
 def measure_model(name, turns):
     """Everything about one model: seconds by way to run its step, called alone and in `fit`."""
     model, batch = MODELS[name]()
-    graph = tfplace.extract(model, batch)
-    placement = tfplace.place(graph, placer="single", progress=False)
-    if {*placement.devices.values()} != {"CPU:0"}:
-        raise SystemExit(f"received a machine with {placement.device_names}; expected one with CPU:0 alone.")
     given = tf.nest.map_structure(tf.constant, batch)
     autograph = not type(model).__module__.startswith("keras.")  # as each package's own train function has it
     steps = {
         PLAIN: tf.function(model.train_step, autograph=autograph),
         COMPILED: tf.function(model.train_step, autograph=autograph, jit_compile=True),
     }
-    placed = {way: tfplace.apply(graph, placement, **options) for way, options in PLACED.items()}
+    placed = {way: _placed(model, batch, **options) for way, options in PLACED.items()}
     called = take_turns({way: _call(step, given) for way, step in (steps | placed).items()}, turns)
     for step in placed.values():
         step.restore()
     batches = int(np.clip(1 / statistics.median(called[PLAIN]["wall_s"]), *BATCHES))
-    return {"model": name, "ops": graph.num_ops, "called": called, "fit": fit_in_turns(model, batch, batches)}
+    ops = placed[PLACED_PLAIN].graph.num_ops
+    return {"model": name, "ops": ops, "called": called, "fit": fit_in_turns(model, batch, batches)}
+
+
+def _placed(model, batch, **options):
+    """The step on one CPU, traced as the way to run it wants it."""
+    model.jit_compile = options["compile"] == "xla"
+    graph = tfplace.extract(model, batch)
+    model.jit_compile = False
+    placement = tfplace.place(graph, placer="single", progress=False)
+    if {*placement.devices.values()} != {"CPU:0"}:
+        raise SystemExit(f"received a machine with {placement.device_names}; expected one with CPU:0 alone.")
+    return tfplace.apply(graph, placement, **options)
 
 
 def _call(step, batch):
@@ -76,12 +81,16 @@ def fit_in_turns(model, batch, batches):
     x, y = tf.nest.map_structure(lambda part: np.concatenate([part] * batches), batch)
     examples = len(tf.nest.flatten(y)[0]) // batches
     placing = {way: [PlacementCallback(placer="single", verbose=0, **options)] for way, options in PLACED.items()}
-    found = {way: {"wall_s": [], "processor_s": []} for way in (PLAIN, *PLACED)}
+    found = {way: {"wall_s": [], "processor_s": []} for way in (PLAIN, COMPILED, *PLACED)}
+    own = {}  # the train functions of the plain ways, which are kept
     for turn in range(-1, ROUNDS):
         for way, seconds in found.items():
             clock = _clock(model)
+            model.jit_compile = way == COMPILED
+            model.train_function = own.get(way)
             callbacks = [*placing.get(way, []), clock]
             model.fit(x, y, batch_size=examples, shuffle=False, verbose=0, callbacks=callbacks)
+            own[way] = model.train_function
             if turn >= 0:
                 for kind, seen in clock.seen.items():
                     later = seen[1:]  # the first batch is traced and placed
