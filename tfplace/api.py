@@ -80,6 +80,7 @@ def _asked_problem(source: Any, batch: Any, asked: ProblemOptions, *, some_slice
         asked.constraints,
         asked.max_memory,
         profile=asked.profile,
+        compile=asked.compile,
         slices=checked_slices(asked.slices),
         batch_norm=asked.batch_norm,
         pack=asked.pack,

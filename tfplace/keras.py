@@ -343,8 +343,16 @@ class PlacementCallback(_Hooks):
         def read(sizes: Sizes) -> Problem:
             slices = None if sizes is None else slice_sizes(sizes, batch_size(as_specs(data)))  # refuses too many
             graph = self._read(spec, data, slices)
-            rules, limits = asked.constraints, asked.max_memory
-            return problem_of(graph, asked.topology, None, rules, limits, profile=asked.profile, some_slices=True)
+            return problem_of(
+                graph,
+                asked.topology,
+                None,
+                asked.constraints,
+                asked.max_memory,
+                profile=asked.profile,
+                compile=asked.compile,
+                some_slices=True,
+            )
 
         return place_over_slices(read, place_problem, asked)
 

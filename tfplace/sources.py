@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfplace.core.compilation import COMPILATIONS, NONE, XLA
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
@@ -175,6 +176,7 @@ def formulate(
     max_memory: Mapping[str, int | str] | None = None,
     costs: CostTable | None = None,
     profile: Profile | str | Path | None = None,
+    compile: str = NONE,
 ) -> Problem:
     """Joins a graph, a topology, costs and the user's rules into what placers work on.
 
@@ -186,11 +188,12 @@ def formulate(
       costs: op seconds; by default from `profile`.
       profile: measured op times, or a file of `tfplace profile`; what it does not know, and everything without one, is
         the analytic roofline of `tfplace.cost.analytic`.
+      compile: "xla" for what ops cost in a step that XLA compiles, where those of one kernel are placed together.
 
     Raises:
       TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
-      InputError: costs and a profile, a profile of none of the devices, constraints or costs that are none, or a graph
-        most of which is inside functions that its ops keep.
+      InputError: costs and a profile, or costs and "xla"; another `compile`; a profile of none of the devices;
+        constraints or costs that are none; or a graph most of which is inside functions that its ops keep.
     """
     from tfplace.cost.analytic import analytic_costs
     from tfplace.group.problem import formulate as formulate_problem
@@ -205,8 +208,12 @@ def formulate(
         raise InputError(f"max_memory={max_memory!r}", 'a dict such as {"GPU:0": "10GiB"}')
     if max_memory:
         constraints = replace(constraints, max_memory=_overridden(topology, constraints.max_memory, max_memory))
-    if costs is not None and profile is not None:
-        raise InputError("costs and a profile", "one of the two")
+    if compile not in COMPILATIONS:
+        raise InputError(f"compile={compile!r}", f"one of {', '.join(COMPILATIONS)}")
+    if costs is not None and (profile is not None or compile == XLA):
+        raise InputError(f"costs and {'a profile' if profile is not None else f'compile={XLA!r}'}", "one of the two")
+    if compile == XLA:
+        return _formulate_compiled(graph, topology, constraints, profile)
     if profile is not None:
         from tfplace.cost.profile import Profile
         from tfplace.cost.profiled import profiled_costs
@@ -216,6 +223,20 @@ def formulate(
     if not isinstance(costs, CostTable):
         raise InputError(f"costs of type {type(costs).__name__}", "tfplace.core.costs.CostTable(compute_s, provenance)")
     return formulate_problem(graph, topology, costs, constraints)
+
+
+def _formulate_compiled(
+    graph: OpGraph, topology: Topology, constraints: Constraints, profile: Profile | str | Path | None
+) -> Problem:
+    """The problem of a step that XLA compiles."""
+    from tfplace.cost.compiled import FusedStep, compiled_costs
+    from tfplace.cost.profile import Profile
+    from tfplace.group.fused import fuse_units
+    from tfplace.group.problem import formulate as formulate_problem
+
+    step = FusedStep(graph)
+    costs = compiled_costs(step, topology, None if profile is None else Profile.load(profile))
+    return fuse_units(formulate_problem(graph, topology, costs, constraints), step.groups)
 
 
 def _overridden(
@@ -240,6 +261,7 @@ def problem_of(
     max_memory: Mapping[str, int | str] | None,
     *,
     profile: Profile | str | Path | None = None,
+    compile: str = NONE,
     slices: int | Sequence[int] | None = None,
     batch_norm: str = PER_SLICE,
     pack: bool = False,
@@ -264,7 +286,7 @@ def problem_of(
     graph = graph_of(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
     if some_slices and constraints is not None:
         constraints = constraints.without_missing_slices(graph)
-    return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile)
+    return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile, compile=compile)
 
 
 def graph_of(

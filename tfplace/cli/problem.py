@@ -53,7 +53,16 @@ def read_problem(flags: ProblemFlags, stages: Stages, *, gpus: bool, some_slices
         stages.stage("estimating costs")
         if topology is None:
             load_tensorflow(gpus=True)
-        problem = problem_of(read, topology, None, rules, limits, profile=flags.profile, some_slices=some_slices)
+        problem = problem_of(
+            read,
+            topology,
+            None,
+            rules,
+            limits,
+            profile=flags.profile,
+            compile=flags.compile,
+            some_slices=some_slices,
+        )
         if topology is None:
             stages.note(f"{_guessed(problem.topology)}; `tfplace calibrate --local` measures them")
         return problem, batch

@@ -16,7 +16,7 @@ from tfplace.cost.signature import signatures
 
 PROFILED = "profiled"
 
-_BETWEEN = "; "
+BETWEEN = "; "
 """Stands between what is said of an op's time on different devices."""
 
 
@@ -55,7 +55,7 @@ def profiled_costs(graph: OpGraph, topology: Topology, profile: Profile) -> Cost
 
 def profiled_share(costs: CostTable) -> float:
     """Fraction of all op seconds, summed over devices, of ops measured on every device."""
-    measured = np.array([all(w.startswith(PROFILED) for w in text.split(_BETWEEN)) for text in costs.provenance])
+    measured = np.array([all(w.startswith(PROFILED) for w in text.split(BETWEEN)) for text in costs.provenance])
     total = float(costs.compute_s.sum())
     return float(costs.compute_s[measured].sum()) / total if total else 1.0
 
@@ -67,6 +67,12 @@ def step_ratio(graph: OpGraph, measured: DeviceProfile) -> float | None:
         return None
     seconds, _ = _known(graph, [measured.ops.get(signature) for signature in signatures(graph)], measured)
     return float(seconds.sum()) / (step.step_s - step.empty_s)
+
+
+def overhead_of(graph: OpGraph, measured: DeviceProfile) -> float:
+    """Seconds that the executor adds to an execution of an op, as `profiled_costs` counts them."""
+    times = [measured.ops.get(signature) for signature in signatures(graph)]
+    return _overhead(graph, measured, *_kernel_s(graph, times))
 
 
 def _column(
@@ -97,17 +103,23 @@ def _column(
 
 def _known(graph: OpGraph, times: Sequence[OpTime | None], measured: DeviceProfile) -> tuple[FloatArray, BoolArray]:
     """[V] seconds of the ops that have a time, 0 for others; and which ops have one."""
+    kernel_s, here = _kernel_s(graph, times)
+    return kernel_s + graph.trips * here * _overhead(graph, measured, kernel_s, here), here
+
+
+def _kernel_s(graph: OpGraph, times: Sequence[OpTime | None]) -> tuple[FloatArray, BoolArray]:
+    """[V] seconds of all executions inside the kernels of ops that have a time, and which have one."""
     here = np.array([t is not None for t in times]) & ~graph.replicable
-    kernel_s = np.array([t.seconds if t is not None else 0.0 for t in times]) * graph.trips * here
-    return kernel_s + graph.trips * here * _overhead(graph, measured, float(kernel_s.sum()), here), here
+    return np.array([t.seconds if t is not None else 0.0 for t in times]) * graph.trips * here, here
 
 
-def _overhead(graph: OpGraph, measured: DeviceProfile, kernel_s: float, here: BoolArray) -> float:
+def _overhead(graph: OpGraph, measured: DeviceProfile, kernel_s: FloatArray, here: BoolArray) -> float:
     """Seconds the executor adds to an execution of an op of this graph."""
     step = measured.step(graph.fingerprint)
     if step is None:
         return measured.overhead_s
-    return max(0.0, (step.step_s - step.empty_s - kernel_s) / max(float(graph.trips[here].sum()), 1.0))
+    rest = step.step_s - step.empty_s - float(kernel_s.sum())
+    return max(0.0, rest / max(float(graph.trips[here].sum()), 1.0))
 
 
 def _scales(ratio: FloatArray, classes: Sequence[str]) -> dict[str, float]:
@@ -126,4 +138,4 @@ def _joined(names: Sequence[str], words: Sequence[str]) -> str:
     if len({*words}) == 1:
         return words[0]
     where = {word: ",".join(n for n, w in zip(names, words, strict=True) if w == word) for word in words}
-    return _BETWEEN.join(f"{word} on {devices}" for word, devices in where.items())
+    return BETWEEN.join(f"{word} on {devices}" for word, devices in where.items())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from tfplace.core.compilation import COMPILATIONS
 from tfplace.core.constraints import Constraints
 from tfplace.core.placement import Placement
 from tfplace.core.slices import AUTO, BATCH_NORMS, checked_slices
@@ -88,6 +89,8 @@ def checked_split(options: _Splitting) -> _Splitting:
 def _checked_problem(options: _Options) -> _Options:
     options.refuse_empty()
     options = checked_split(options)
+    if options.compile not in COMPILATIONS:
+        raise InputError(options.spelled("compile"), f"one of {', '.join(COMPILATIONS)}")
     topology = None if options.topology is None else Topology.load(options.topology)
     profile = None if options.profile is None else Profile.load(options.profile)
     if profile is not None and topology is not None:

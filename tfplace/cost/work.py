@@ -1,0 +1,90 @@
+"""What one execution of each op does: operations, and bytes read and written."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfplace.core.arrays import FloatArray, LongArray
+from tfplace.core.buffers import aliases, reads_that_copy, variable_of, writes_whole
+from tfplace.core.graph import OpGraph
+from tfplace.cost.flops import COPY, FUNCTION, NOTHING, VIEW, Op, rule_of
+
+
+class OpWork(NamedTuple):
+    """One execution of each op.
+
+    Attributes:
+      kind: [V] class, as in `tfplace.cost.flops`.
+      flops: [V] operations.
+      read_bytes: [V] read from inputs; 0 for what only names or passes on a value.
+      written_bytes: [V] written to outputs.
+      updated_bytes: [V] of variables, read and written besides.
+    """
+
+    kind: tuple[str, ...]
+    flops: FloatArray
+    read_bytes: LongArray
+    written_bytes: LongArray
+    updated_bytes: LongArray
+
+    @property
+    def traffic_bytes(self) -> LongArray:
+        """[V] all that goes through memory."""
+        return self.read_bytes + self.written_bytes + self.updated_bytes
+
+
+def op_work(graph: OpGraph) -> OpWork:
+    """Counts the work of each op.
+
+    A move that gives a view passes on a value, and a dense read of a variable whose rows are written is a copy
+    (`tfplace.core.buffers`). What keeps a function counts nothing here. What writes variables whole reads and writes
+    all of them: of an Adam update that is the weight and both slots, beside the gradient.
+
+    Args:
+      graph: [V] ops.
+    """
+    rules = [rule_of(op) for op in graph.op_types]
+    for body in graph.bodies:
+        rules[body.op] = rules[body.op] if body.graph is None else FUNCTION
+    views = np.append(aliases(graph) >= 0, True)
+    for v in range(graph.num_ops):
+        if rules[v][0] == "move" and views[graph.op_tensors[v] : graph.op_tensors[v + 1]].all():
+            rules[v] = VIEW
+    for v in reads_that_copy(graph):
+        rules[v] = COPY
+    flops = np.array([count(Op(graph, v)) for v, (_, count) in enumerate(rules)])
+    read, written = np.array([_traffic(graph, v, name) for v, (name, _) in enumerate(rules)], np.int64).T
+    return OpWork(tuple(name for name, _ in rules), flops, read, written, 2 * _updated_bytes(graph))
+
+
+def dtype_of(graph: OpGraph, v: int) -> str:
+    """The type an op computes in: that of its first output, or of its first input if it has none."""
+    first = int(graph.op_tensors[v])
+    if first < graph.op_tensors[v + 1]:
+        return graph.tensor_dtype[first]
+    return graph.tensor_dtype[graph.inputs[v][0]] if graph.inputs[v] else "float32"
+
+
+def _updated_bytes(graph: OpGraph) -> LongArray:
+    """[V] bytes of the variables that an op changes; one that is only assigned takes the memory it is given."""
+    handle, size = variable_of(graph), graph.persistent_bytes
+    out = np.zeros(graph.num_ops, np.int64)
+    for v, kind in enumerate(graph.op_types):
+        if writes_whole(kind) and kind != "AssignVariableOp":
+            out[v] = sum(int(size[handle[t]]) for t in graph.inputs[v] if handle[t] >= 0)
+    return out
+
+
+def _traffic(graph: OpGraph, v: int, name: str) -> tuple[int, int]:
+    """Bytes read and written by one execution."""
+    if name in (NOTHING, FUNCTION[0]):
+        return 0, 0
+    written = int(graph.tensor_bytes[graph.op_tensors[v] : graph.op_tensors[v + 1]].sum())
+    read = int(graph.tensor_bytes[list(graph.inputs[v])].sum()) if graph.inputs[v] else 0
+    if name == "move":
+        read = min(read, written)  # a slice or a gather reads what it writes, not all it could read
+    elif name == "copy":
+        read = written
+    return read, written
