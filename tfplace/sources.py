@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfplace.core.compilation import COMPILATIONS, NONE, XLA
+from tfplace.core.compilation import COMPILATIONS, NONE, XLA, wants_xla
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
@@ -188,7 +188,8 @@ def formulate(
       costs: op seconds; by default from `profile`.
       profile: measured op times, or a file of `tfplace profile`; what it does not know, and everything without one, is
         the analytic roofline of `tfplace.cost.analytic`.
-      compile: "xla" for what ops cost in a step that XLA compiles, where those of one kernel are placed together.
+      compile: "xla" for what ops cost in a step that XLA compiles, where those of one kernel are placed together;
+        "auto" for that if the program asks for jit_compile.
 
     Raises:
       TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
@@ -212,7 +213,7 @@ def formulate(
         raise InputError(f"compile={compile!r}", f"one of {', '.join(COMPILATIONS)}")
     if costs is not None and (profile is not None or compile == XLA):
         raise InputError(f"costs and {'a profile' if profile is not None else f'compile={XLA!r}'}", "one of the two")
-    if compile == XLA:
+    if costs is None and wants_xla(compile, graph):
         return _formulate_compiled(graph, topology, constraints, profile)
     if profile is not None:
         from tfplace.cost.profile import Profile

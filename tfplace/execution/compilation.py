@@ -8,12 +8,11 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from tfplace.core.compilation import AUTO, COMPILATIONS, NONE, XLA
+from tfplace.core.compilation import COMPILATIONS, NONE, XLA, wants_xla
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError, InputError
 from tfplace.execution.cluster_calls import CallGraph
 from tfplace.execution.devices import short
-from tfplace.extraction.function import FunctionOrigin
 
 _OF_XLA = re.compile(
     r"tf2xla|XLA|unsupported operations when trying to compile|must be a compile-time constant", re.IGNORECASE
@@ -56,7 +55,7 @@ def is_compiled(graph: OpGraph, wanted: str, devices: Iterable[str]) -> bool:
             "CPUs and GPUs of a TensorFlow that is built with XLA",
             f"Run op by op: compile={NONE!r}.",
         )
-    asked = wanted == XLA or (wanted == AUTO and asks_for_xla(graph))
+    asked = wants_xla(wanted, graph)
     if asked and missing:
         warnings.warn(
             f"{graph.name} runs op by op, though it asks for jit_compile: this TensorFlow has no XLA for "
@@ -64,11 +63,6 @@ def is_compiled(graph: OpGraph, wanted: str, devices: Iterable[str]) -> bool:
             stacklevel=5,
         )
     return asked and not missing
-
-
-def asks_for_xla(graph: OpGraph) -> bool:
-    """Whether the program that a graph came from asks for jit_compile."""
-    return isinstance(graph.origin, FunctionOrigin) and graph.origin.jit_compile
 
 
 def _without_xla(devices: Iterable[str]) -> list[str]:
