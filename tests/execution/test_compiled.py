@@ -168,6 +168,40 @@ def test_what_xla_refuses_runs_op_by_op_and_no_step_is_done_twice(monkeypatch):
     placed.restore()
 
 
+def branch(w, x):
+    taken = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.tanh(x @ w) * 2.0, lambda: x @ w - 1.0)
+    return tf.exp(tf.sin(tf.tanh(taken) + 1.0) * 0.5)
+
+
+def default(w, x):
+    total = tf.tanh(x @ w) * 2.0 + 1.0
+    mean = tf.raw_ops.PlaceholderWithDefault(input=tf.reduce_mean(total), shape=())
+    return tf.exp(tf.sin(total) * mean) + 1.0
+
+
+def lists(w, x):
+    made = tf.raw_ops.EmptyTensorList(element_shape=[3, 3], max_num_elements=4, element_dtype=tf.float32)
+    made = tf.raw_ops.TensorListPushBack(input_handle=made, tensor=tf.tanh(x @ w) * 2.0 + 1.0)
+    made, last = tf.raw_ops.TensorListPopBack(input_handle=made, element_shape=[3, 3], element_dtype=tf.float32)
+    away = tf.exp(tf.cos(tf.sin(tf.tanh(last, name="away/a"), name="away/b"), name="away/c"), name="away/d")
+    made = tf.raw_ops.TensorListPushBack(input_handle=made, tensor=away * 2.0)
+    return tf.raw_ops.TensorListPopBack(input_handle=made, element_shape=[3, 3], element_dtype=tf.float32)[1]
+
+
+@pytest.mark.parametrize("compute", [branch, default, lists])
+def test_branches_defaults_and_lists_give_what_they_give_op_by_op(compute):
+    w = tf.Variable(tf.ones((3, 3)) / 3)
+    step = tf.function(lambda x: tf.reduce_sum(compute(w, x) * 3.0))
+    x = tf.ones((3, 3))
+    graph = tfplace.extract(step, (x,))
+    units = colocate(graph)
+    device = np.zeros(units.num_units, int)
+    device[[units.unit_of[v] for v, name in enumerate(graph.op_names) if name.startswith("away")]] = 1
+    placed = tfplace.apply(graph, placement_on(graph, DEVICES, device), compile="xla")
+    np.testing.assert_allclose(placed(x), step(x), rtol=1e-5)
+    placed.restore()
+
+
 def test_many_shapes_of_data_end_compiling():
     w = tf.Variable(tf.ones((3, 3)))
     step = tf.function(lambda x: tf.reduce_sum(tf.tanh(x @ w) * 2.0 + 1.0, axis=0))

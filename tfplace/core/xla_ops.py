@@ -18,7 +18,7 @@ Abs Acos Acosh Add AddN AddV2 AdjustContrastv2 AdjustHue AdjustSaturation All An
 ArgMax ArgMin Asin Asinh AssignAddVariableOp AssignSubVariableOp AssignVariableOp Atan Atan2 Atanh AvgPool AvgPool3D
 AvgPool3DGrad AvgPoolGrad BatchMatMul BatchMatMulV2 BatchMatMulV3 BatchToSpace BatchToSpaceND BesselI0e BesselI1e
 Betainc BiasAdd BiasAddGrad BiasAddV1 Bincount Bitcast BitwiseAnd BitwiseOr BitwiseXor BroadcastArgs
-BroadcastGradientArgs BroadcastTo Bucketize Cast Ceil CheckNumerics Cholesky ClipByValue Complex ComplexAbs Concat
+BroadcastGradientArgs BroadcastTo Bucketize Cast Ceil Cholesky ClipByValue Complex ComplexAbs Concat
 ConcatOffset ConcatV2 Conj ConjugateTranspose Const Conv Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D
 Conv3DBackpropFilterV2 Conv3DBackpropInputV2 Cos Cosh Cross Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap
 DataFormatVecPermute DenseBincount DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter

@@ -11,7 +11,7 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, LISTS
-from tfplace.execution.control_flow import control_flow
+from tfplace.execution.control_flow import ControlFlow, control_flow
 from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied, merged
 from tfplace.execution.devices import short
 from tfplace.execution.static import static_tensors
@@ -21,7 +21,11 @@ from tfplace.execution.while_loops import LOOP_OPS, WhileLoop, loops_of, while_l
 FEWEST_OPS = 4
 """Clusters with fewer ops that do something run op by op: to start one costs as much as a few ops."""
 
+_REFERENCES = frozenset({"Variable", "VariableV2"})
 _FREE = frozenset({"Const", "Identity", "NoOp", "PreventGradient", "ReadVariableOp", "StopGradient"})
+_CALLS = "Cluster"
+"""How the names of calls begin."""
+
 _ALSO_OF_LISTS = frozenset({"AddN", "Identity", "ZerosLike"})
 
 
@@ -102,7 +106,7 @@ def find_clusters(
     """
     flow = control_flow(graph)
     alone = copied(graph) | np.array([kind in GIVEN for kind in graph.op_types], bool)
-    why = _why_not(graph, alone, ~flow.always_ends & (flow.loop < 0)) | dict(without or {})
+    why = _why_not(graph, alone, flow) | dict(without or {})
     loops = _loops(graph, flow.loop, op_device, why)
     known = Dependencies.of(graph, waits)
     order = known.order()
@@ -115,13 +119,16 @@ def find_clusters(
             names = (graph.op_names[v],) if loop is None else loop.ops
             why |= dict.fromkeys(names, "with lists that are read elsewhere")
     out: list[Cluster] = []
+    prefix = _CALLS
+    while any(name.startswith(prefix) for name in graph.op_names):
+        prefix += "_"
     for ops in _members(known, order, blocks):
         if sum(graph.op_types[v] not in _FREE for v in ops) < FEWEST_OPS:
             why |= {graph.op_names[v]: f"fewer than {FEWEST_OPS} ops together" for v in ops}
             continue
         inside = tuple(loops[one] for one in dict.fromkeys(flow.loop[ops].tolist()) if one in loops)
         names = tuple(graph.op_names[v] for v in ops)
-        out.append(Cluster(f"XlaCluster_{len(out)}", devices[op_device[ops[0]]], names, inside))
+        out.append(Cluster(f"{prefix}_{len(out)}", devices[op_device[ops[0]]], names, inside))
     return Clusters(tuple(out), why)
 
 
@@ -144,12 +151,14 @@ def _members(known: Dependencies, order: Sequence[int], blocks: Sequence[int]) -
     return list(out.values())
 
 
-def _why_not(graph: OpGraph, alone: BoolArray, in_branch: BoolArray) -> dict[str, str]:
+def _why_not(graph: OpGraph, alone: BoolArray, flow: ControlFlow) -> dict[str, str]:
     """Op -> why it cannot be part of a cluster, loops left out."""
     kept, static = {body.op for body in graph.bodies}, static_tensors(graph)
+    in_loop = flow.loop >= 0
+    references = np.array([kind in _REFERENCES for kind in graph.op_types], bool)
     why: dict[str, str] = {}
     for v, (name, kind) in enumerate(zip(graph.op_names, graph.op_types, strict=True)):
-        if alone[v] or kind in LOOP_OPS:
+        if alone[v] or (kind in LOOP_OPS and in_loop[v]):
             continue
         tensors = [*graph.inputs[v], *range(graph.op_tensors[v], graph.op_tensors[v + 1])]
         types = {graph.tensor_dtype[t] for t in tensors}
@@ -159,8 +168,10 @@ def _why_not(graph: OpGraph, alone: BoolArray, in_branch: BoolArray) -> dict[str
             why[name] = "texts and variants cannot be compiled"
         elif any(graph.tensor_shape[t] is None for t in tensors):
             why[name] = "tensors of unknown rank"
-        elif in_branch[v]:
+        elif not (flow.always_ends[v] or in_loop[v]):
             why[name] = "in a branch"
+        elif references[graph.tensor_op[list(graph.inputs[v])]].any():
+            why[name] = "reads a reference variable"  # the memory itself, and so what is written there later
         elif not all(static[graph.inputs[v][i]] for i in COMPILE_TIME.get(kind, ())):
             why[name] = "of a size that depends on data"
     return why
@@ -185,14 +196,14 @@ def _loops(graph: OpGraph, loop: IntArray, op_device: IntArray, why: dict[str, s
 
 def _bring_lists(graph: OpGraph, known: Dependencies, label: Sequence[int], levels: list[int]) -> None:
     """Raises the levels of ops that make lists to those of their first readers, as lists cannot leave a cluster."""
-    alone = np.bincount(known.vertex, minlength=len(label)) == 1
-    readers: dict[int, list[int]] = {}
-    for u, v in _list_edges(graph):
-        if alone[known.vertex[u]] and label[u] >= 0:
-            readers.setdefault(u, []).append(int(known.vertex[v]))
-    for u, read_by in sorted(readers.items(), reverse=True):
-        if all(label[v] == label[u] for v in read_by):
-            levels[u] = max(levels[u], min(levels[v] for v in read_by))
+    is_op = np.bincount(known.vertex, minlength=len(label)) == 1
+    makers = {u for u, _ in _list_edges(graph) if is_op[known.vertex[u]] and label[u] >= 0}
+    after: dict[int, list[int]] = {}
+    for v, before in enumerate(known.before):
+        for u in before & makers:
+            after.setdefault(u, []).append(v)
+    for u, following in sorted(after.items(), reverse=True):
+        levels[u] = max(levels[u], min(levels[v] - (label[v] != label[u]) for v in following))
 
 
 def _list_edges(graph: OpGraph) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from tfplace.execution.cluster_calls import CallGraph
 from tfplace.execution.devices import short
 
 _OF_XLA = re.compile(
-    r"tf2xla|XLA|unsupported operations when trying to compile|must be a compile-time constant", re.IGNORECASE
+    r"tf2xla conversion|XLA compilation|unsupported operations when trying to compile|must be a compile-time constant"
 )
 _NODE = re.compile(r"(?:node:? ?[`{'\"]*|node )(n\d+)\b")
 

@@ -13,7 +13,7 @@ from tfplace.core.xla_ops import EMPTY_LISTS
 from tfplace.execution.control_flow import control_flow, idle_constants
 from tfplace.execution.waits import Waits
 
-GIVEN = frozenset({"_Arg", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable"})
+GIVEN = frozenset({"_Arg", "Placeholder", "VarHandleOp", "VariableV2", "Variable"})
 """Arguments and state: nothing runs there."""
 
 

@@ -46,6 +46,8 @@ class FunctionProgram:
         held = {op: by_handle[id(t)] for op, t in captured.items() if id(t) in by_handle}
         self._held = {op: variable for op, variable in held.items() if id(captured[op]) not in piped}
         self._variables = Variables(self._held)
+        self._all = tuple(held.values())
+        self.compiles = False
         self.fixed = _fixed(graph, {op: t for op, t in captured.items() if op not in held}, _NO_VARIABLE)
         self.fixed |= _fixed(graph, {op: captured[op] for op in held if op not in self._held}, _PIPED)
         self.arguments = tuple(name for name in flat.input_names if name not in self._held)
@@ -127,7 +129,8 @@ class FunctionProgram:
         kwargs |= {name: value for name, value in self._literals.items() if name not in given}
         with tf_internals.call_config(self._config):
             if self._ran is not None:
-                return self._call(args, kwargs)
+                with self._undone():
+                    return self._call(args, kwargs)
             if self._function is None:
                 self._make()
             graphs: list[Any] = []
@@ -147,10 +150,10 @@ class FunctionProgram:
     @contextlib.contextmanager
     def _undone(self) -> Iterator[None]:
         """Puts the variables back if XLA refuses a cluster, as others may have run by then."""
-        if self._called is None:
+        if self._called is None or not (self.compiles or self._ran is None):
             yield
             return
-        before = [(variable, variable.numpy()) for variable in self._held.values() if variable.is_initialized()]
+        before = [(variable, variable.numpy()) for variable in self._all if variable.is_initialized()]
         try:
             yield
         except tf.errors.OpError as error:

@@ -107,8 +107,9 @@ class Placed:
     def _find_clusters(
         self, op_device: IntArray, devices: Sequence[str], phases: IntArray | None, waits: Waits
     ) -> Clusters | None:
-        found = find_clusters(self.graph, op_device, devices, phases=phases, waits=waits, without=self._refused)
-        if self._compile == XLA and not found.clusters:
+        without = self._refused | {op: why for op, (_, why) in self._program.fixed.items()}
+        found = find_clusters(self.graph, op_device, devices, phases=phases, waits=waits, without=without)
+        if self._compile == XLA and not found.clusters and not self._refused:
             raise ApplyError(
                 f"compile={XLA!r} for {self.graph.name!r}, none of whose ops can be compiled: "
                 + ", ".join(f"{count} {why}" for why, count in found.reasons.items()),
@@ -148,11 +149,14 @@ class Placed:
     def _count_shapes(self, args: Any, kwargs: Any) -> None:
         """Goes on op by op when data have had many shapes, as XLA compiles a step anew for each."""
         leaves = tf.nest.flatten((args, kwargs), expand_composites=True)
-        self._shapes.add(tuple(tuple(leaf.shape) for leaf in leaves if hasattr(leaf, "shape")))
+        shapes = tuple(tuple(leaf.shape) for leaf in leaves if hasattr(leaf, "shape"))
+        self._program.compiles = shapes not in self._shapes
+        self._shapes.add(shapes)
         if len(self._shapes) > MOST_SHAPES:
             warnings.warn(
                 f"{self.graph.name} runs op by op from now on: it was given data of {len(self._shapes)} shapes, for "
-                f"each of which XLA compiles it anew. Pad them to at most {MOST_SHAPES}.",
+                f"each of which XLA compiles it anew. Pad them to at most {MOST_SHAPES}. Ops that keep a random state "
+                "start over.",
                 stacklevel=4,
             )
             self._compile = NONE

@@ -24,6 +24,9 @@ class Program(Protocol):
     def copies(self) -> Mapping[str, str]:
         """Copied constant -> the constant."""
 
+    compiles: bool
+    """Whether the next call compiles, so that XLA may refuse it; set before."""
+
     def place(
         self, devices: Mapping[str, str], waits: Waits = NO_WAITS, clusters: Sequence[Cluster] | None = None
     ) -> None:

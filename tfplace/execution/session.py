@@ -43,6 +43,7 @@ class SessionProgram:
         self._devices = DeviceGraph(self._graph, graph.op_names, Constants.of(graph))
         self._base_state = SessionState(self._graph, list(graph.op_names))
         self._run_graph, self._state = self._graph, self._base_state
+        self.compiles = False
         self._called: CallGraph | None = None
         self._placed_on: Mapping[str, str] = {}
         self._results = origin.outputs or tuple(_values(self._graph, origin.fetches))
@@ -132,7 +133,8 @@ class SessionProgram:
         calls = {} if self._called is None else self._called.calls
         ops = [self._run_graph.get_operation_by_name(calls.get(name, name)) for name in self._origin.fetches]
         fetch = {"results": {name: self._result(name) for name in self._results}, "ops": ops}
-        before = self._present_values() if self._ran is None and self._called is not None else {}
+        may_refuse = self._called is not None and (self.compiles or self._ran is None)
+        before = self._present_values() if may_refuse else {}
         metadata = tf.compat.v1.RunMetadata() if self._ran is None else None
         options = tf.compat.v1.RunOptions(output_partition_graphs=True) if self._ran is None else None
         try:
@@ -140,7 +142,7 @@ class SessionProgram:
         except tf.errors.FailedPreconditionError as error:
             raise self._uninitialised(error) from error
         except tf.errors.OpError as error:
-            refusal = None if self._called is None else refusal_of(error, self._called)
+            refusal = refusal_of(error, self._called) if may_refuse and self._called is not None else None
             if refusal is None:
                 raise
             self._state.write(self._session, before)

@@ -6,7 +6,8 @@ import numpy as np
 
 from tfplace.core.arrays import BoolArray
 from tfplace.core.graph import OpGraph
-from tfplace.core.xla_ops import SHAPES
+from tfplace.core.xla_ops import COMPILABLE, LISTS, SHAPES
+from tfplace.execution.while_loops import LOOP_OPS
 
 
 def static_tensors(graph: OpGraph) -> BoolArray:
@@ -19,7 +20,8 @@ def static_tensors(graph: OpGraph) -> BoolArray:
         elif kind == "Switch":
             known = bool(out[inputs[0]])
         else:
-            known = kind == "Const" or kind in SHAPES or (len(inputs) > 0 and bool(out[inputs].all()))
+            depends = kind in COMPILABLE or kind in LISTS or kind in LOOP_OPS  # and not on a state, as draws do
+            known = kind == "Const" or kind in SHAPES or (depends and len(inputs) > 0 and bool(out[inputs].all()))
         out[graph.op_tensors[v] : graph.op_tensors[v + 1]] = known
     return out
 

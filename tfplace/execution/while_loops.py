@@ -90,9 +90,25 @@ def while_loop(graph: OpGraph, ops: Sequence[int]) -> WhileLoop | str:
         variables.append(LoopVariable(enter, merged, into, following, None if end is None else names[end]))
     if len(variables) + len(invariants) != len(kinds["Enter"]) or len(variables) != len(kinds["Switch"]):
         return "in a loop with branches"
+    if len(exit_of) != len(kinds["Exit"]) or _mixes(graph, ops, condition):
+        return "in a loop whose condition and body share ops"
     return WhileLoop(
         tuple(variables), tuple(names[v] for v in invariants), names[condition], tuple(names[v] for v in ops)
     )
+
+
+def _mixes(graph: OpGraph, ops: Sequence[int], condition: int) -> bool:
+    """Whether something of a loop's body reads what its condition is computed from."""
+    of_condition: set[int] = set()
+    todo = [condition]
+    while todo:
+        v = todo.pop()
+        if v not in of_condition and not graph.replicable[v] and graph.op_types[v] != "Enter":
+            of_condition.add(v)
+            todo += [] if graph.op_types[v] == "Merge" else [int(graph.tensor_op[t]) for t in graph.inputs[v]]
+    body = [v for v in ops if v not in of_condition and graph.op_types[v] not in LOOP_OPS]
+    merges = {v for v in ops if graph.op_types[v] == "Merge"}
+    return any(int(graph.tensor_op[t]) in of_condition | merges for v in body for t in graph.inputs[v])
 
 
 def _can_be_inside(graph: OpGraph, v: int) -> bool:

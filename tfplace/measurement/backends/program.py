@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
-from tfplace.execution.cluster_calls import graph_with_calls
+from tfplace.execution.cluster_calls import CallGraph, graph_with_calls
 from tfplace.execution.clusters import Cluster
 from tfplace.execution.graph import Constants, DeviceGraph
 from tfplace.execution.state import SessionState, initial_values
@@ -64,7 +64,7 @@ class StepGraph:
         with self.tf_graph.as_default():
             tf.import_graph_def(self._graph_def, name="")
         self._state = SessionState(self.tf_graph, [node.name for node in self._graph_def.node if node.name != STEP_OP])
-        self._calls: Mapping[str, str] = {}
+        self.called: CallGraph | None = None
         ops = [*self.graph.op_names, *self._fed.values()]
         # an argument that may be copied would be a constant; here it is a variable
         self._devices = DeviceGraph(self.tf_graph, ops, Constants.of(self.graph, without=self._fed))
@@ -92,7 +92,8 @@ class StepGraph:
     @property
     def targets(self) -> list[Any]:
         """The ops that make one step; each device then ends on its own, without a last meeting."""
-        return [self.op(name) for name in dict.fromkeys(self._calls.get(name, name) for name in self.graph.fetches)]
+        calls = {} if self.called is None else self.called.calls
+        return [self.op(name) for name in dict.fromkeys(calls.get(name, name) for name in self.graph.fetches)]
 
     def op(self, name: str) -> Any:
         """The op called `name`."""
@@ -114,10 +115,9 @@ class StepGraph:
         held = {name: _host_unless(types, devices[name]) for name, types in self._fed_types.items()}
         everywhere = {**devices, **held, **{self._fed[name]: device for name, device in held.items()}}
         self._devices.assign(everywhere, waits)
-        self.tf_graph, self._calls = self._plain, {}
+        self.tf_graph, self.called = self._plain, None
         if clusters is not None:
-            self.tf_graph, called = graph_with_calls(self._plain, clusters, ())
-            self._calls = called.calls
+            self.tf_graph, self.called = graph_with_calls(self._plain, clusters, ())
         if self._state.graph is not self.tf_graph:
             self._state = SessionState(self.tf_graph, list(self._state.names))
         self._state.assign(everywhere)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import IntArray
@@ -17,7 +18,7 @@ from tfplace.core.stepcost import MEASURED, Failure, Samples, StepCost, bare, fa
 from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, InputError, PlacementError
 from tfplace.execution.clusters import find_clusters
-from tfplace.execution.compilation import is_compiled
+from tfplace.execution.compilation import is_compiled, refusal_of
 from tfplace.execution.waits import NO_WAITS
 from tfplace.measurement.backends.backend import Backend, backend_devices
 from tfplace.measurement.backends.chain import chained, refuse_control_flow, schedule
@@ -103,6 +104,7 @@ class MeasuredEvaluator(Evaluator):
             self._compiled = False
         if self._compiled and self._simulator is not None:
             raise InputError(f"compile={compile!r} on {self.backend!r}, which runs op after op", f"compile={NONE!r}")
+        self._refused: dict[str, str] = {}  # op -> why XLA could not compile it
         self._program = StepGraph(problem.graph, batch)
         self._reference_units = self._units(reference)
         self._reference_program = self._program.twin() if self._reference_units is not None else None
@@ -209,10 +211,26 @@ class MeasuredEvaluator(Evaluator):
         names = [self.device_names[d] for d in op_device.tolist()]
         order = self._simulator
         waits = NO_WAITS if order is None else chained(schedule(order.timeline(op_device)))
-        clusters = find_clusters(self.problem.graph, op_device, self.device_names).clusters if self._compiled else ()
-        program.place(dict(zip(self.problem.graph.op_names, names, strict=True)), waits, clusters or None)
-        timeout_s = COMPILING_TIMEOUT_S if clusters and self._timeout_s is None else self._timeout_s
-        return Running(program, self.backend, timeout_s)
+        devices = dict(zip(self.problem.graph.op_names, names, strict=True))
+        while self._compiled:
+            found = find_clusters(self.problem.graph, op_device, self.device_names, without=self._refused)
+            if not found.clusters:
+                break
+            program.place(devices, waits, found.clusters)
+            running = Running(program, self.backend, self._timeout_s or COMPILING_TIMEOUT_S)
+            try:
+                running()
+            except tf.errors.OpError as error:
+                running.close()
+                refusal = None if program.called is None else refusal_of(error, program.called)
+                if refusal is None or refusal.ops <= self._refused.keys():
+                    raise
+                self._refused |= dict.fromkeys(refusal.ops, "refused by XLA")
+                continue
+            running.reset()
+            return running
+        program.place(devices, waits)
+        return Running(program, self.backend, self._timeout_s)
 
     # ---- measuring -----------------------------------------------------------------------------------------------
 
