@@ -167,9 +167,9 @@ def test_flags_that_do_not_go_together_are_refused(flags, fields):
 
 
 def test_steps_get_the_batch_of_the_model_and_the_time_that_is_asked_for(two_cpus, monkeypatch):
-    def opened(problem, backend, *, batch, timeout_s):
+    def opened(problem, backend, *, batch, timeout_s, compile):
         assert problem.graph.num_ops > 100 and backend is None
-        assert len(batch) == 2 and timeout_s == 300
+        assert len(batch) == 2 and timeout_s == 300 and compile == "auto"
         raise InputError("enough", "nothing more")
 
     monkeypatch.setattr("tfplace.measurement.protocol.measured.MeasuredEvaluator", opened)
