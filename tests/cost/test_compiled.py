@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 
 from tests.cost.test_profile import KEY
 from tests.cost.test_profiled import MODEL, measured, topology
@@ -70,6 +70,7 @@ def test_measured_kernels_shrink_by_the_traffic_that_is_left(graph):
 
 
 @pytest.mark.parametrize("loops", [False, True])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=graphs(20))
 def test_no_op_costs_more_than_by_itself(loops, graph):
     step = FusedStep(graph, loops=loops)
@@ -79,6 +80,7 @@ def test_no_op_costs_more_than_by_itself(loops, graph):
     assert not costs.compute_s[views].any()
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=graphs(20))
 def test_ops_of_a_kernel_share_its_seconds(graph):
     step = FusedStep(graph)

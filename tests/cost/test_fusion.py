@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from tfplace_zoo import zoo
@@ -87,6 +87,7 @@ def assert_in_order(graph, labels):
     assert connected_components(matrix, directed=True, connection="strong")[0] == count
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(20))
 def test_groups_can_run_one_after_the_other(graph):
     role = roles(graph, op_work(graph), loops=True)
