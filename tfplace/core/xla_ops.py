@@ -1,6 +1,6 @@
 """Which ops XLA can compile as parts of a cluster.
 
-TensorFlow 2.21 registers the same kernels for its XLA devices of CPUs and GPUs; `research/tests/test_xla_ops.py` asks
+TensorFlow 2.21 registers the same kernels for its XLA devices of CPUs and GPUs; `tests/execution/test_clusters.py` asks
 the installed one. Of those are left out what would not do the same or cannot be a part of a cluster: control flow and
 calls, draws that keep their state in the kernel (XLA would ignore their seed), results whose size depends on values,
 lists and stacks, which live in loops, assertions (XLA drops them), and what speaks to other devices.
