@@ -22,11 +22,15 @@ FEWEST_OPS = 4
 """Clusters with fewer ops that do something run op by op: to start one costs as much as a few ops."""
 
 _REFERENCES = frozenset({"Variable", "VariableV2"})
+
 _FREE = frozenset({"Const", "Identity", "NoOp", "PreventGradient", "ReadVariableOp", "StopGradient"})
+"""Ops that do not count as work of a cluster."""
+
 _CALLS = "Cluster"
 """How the names of calls begin."""
 
 _ALSO_OF_LISTS = frozenset({"AddN", "Identity", "ZerosLike"})
+"""Ops that XLA compiles for lists of tensors as well."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def find_clusters(
 
     What is compiled together has one device, one slice of the batch and one phase; see `merged`. Ops of two slices are
     kept apart, as one slice would else wait for the data of the other. XLA's own clustering (`MarkForCompilationPass`)
-    leaves many small clusters where a step has several devices.
+    knows neither slices nor phases, and does not tell which ops are in its clusters.
 
     Args:
       graph: [V] ops.

@@ -128,6 +128,8 @@ class FunctionProgram:
         given = {*self._positions[: len(args)], *kwargs}
         kwargs |= {name: value for name, value in self._literals.items() if name not in given}
         with tf_internals.call_config(self._config):
+            if self._ran is not None and not (self.compiles and self._called is not None):
+                return self._call(args, kwargs)
             if self._ran is not None:
                 with self._undone():
                     return self._call(args, kwargs)
@@ -150,7 +152,7 @@ class FunctionProgram:
     @contextlib.contextmanager
     def _undone(self) -> Iterator[None]:
         """Puts the variables back if XLA refuses a cluster, as others may have run by then."""
-        if self._called is None or not (self.compiles or self._ran is None):
+        if self._called is None:
             yield
             return
         before = [(variable, variable.numpy()) for variable in self._all if variable.is_initialized()]
