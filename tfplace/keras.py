@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfplace.execution.actual import ActualPlacement
     from tfplace.execution.keras_model import WithoutXla
     from tfplace.execution.placed import Placed
+    from tfplace.execution.trial import Trial
 
 __all__ = ["PlacementCallback"]
 
@@ -127,6 +128,7 @@ class PlacementCallback(_Hooks):
         self._key: Any = None  # the specs and shapes `graph` was read with
         self._fixed = False  # whether the graph takes batches of one shape only
         self._slices, self._batch_norm, self._pack = asked.slices, asked.batch_norm, asked.pack
+        self._trial: Trial | None = None  # of compiling, while it goes on
         self._others: dict[tuple[Any, ...], Placed] = {}  # the split step for batches of other shapes
 
     @property
@@ -212,23 +214,34 @@ class PlacementCallback(_Hooks):
             self._check_shapes(data)
             if not self._placed.stands:  # a placed fit in between, of layers that it shares, took its variables home
                 self._placed.replace(self._placed.placement)
-            return self._placed(data)
+            return self._placed(data) if self._trial is None else self._tried(data)
         placed = self._place(data, iterator)
         self._active = True
         warn_of_xla(placed.graph, self._without_xla.aside if self._without_xla else ())
         if placed.clusters is not None:
             self._say(f"compiling {placed.clusters}; the first step takes longer for it")
         began = time.monotonic()
-        logs = placed(data)
+        logs = placed(data) if self._trial is None else self._tried(data)
         if placed.clusters is not None:
             self._say(f"compiled, with the first step, in {format_seconds(time.monotonic() - began)}")
         self._say(placed.actual().summary())
+        return logs
+
+    def _tried(self, data: Any) -> Any:
+        """A step of the trial, and what comes out of that."""
+        assert self._trial is not None
+        assert self._placed is not None
+        logs = self._trial(data)
+        if self._trial.told:
+            self._say(self._trial.told)
+            self._trial, self.placement = None, self._placed.placement
         return logs
 
     def _place(self, data: Any, iterator: Any) -> Placed:
         """Places the model for a fit whose first batch is `data`; keeps an earlier placement if nothing changed."""
         from tfplace.execution.keras_model import plain, shapes_of
         from tfplace.execution.placed import apply_placement
+        from tfplace.execution.trial import Trial
         from tfplace.report.facts import shared_line
 
         spec = plain(iterator.element_spec)
@@ -249,6 +262,7 @@ class PlacementCallback(_Hooks):
         if (shared := shared_line(self.placement, self._devices)) != shared_line(self.placement):
             self._say(shared)  # devices that only the mapping makes one
         self._placed = apply_placement(self.graph, self.placement, devices=self._devices, compile=self._options.compile)
+        self._trial = Trial.of(self._placed, self._options.compile)
         return self._placed
 
     def _read(self, spec: Any, data: Any, slices: int | str | Sequence[int] | None) -> OpGraph:

@@ -196,7 +196,6 @@ def formulate(
       InputError: costs and a profile, or costs and "xla"; another `compile`; a profile of none of the devices;
         constraints or costs that are none; or a graph most of which is inside functions that its ops keep.
     """
-    from tfplace.cost.analytic import analytic_costs
     from tfplace.group.problem import formulate as formulate_problem
 
     if not isinstance(graph, OpGraph):
@@ -213,31 +212,37 @@ def formulate(
         raise InputError(f"compile={compile!r}", f"one of {', '.join(COMPILATIONS)}")
     if costs is not None and (profile is not None or compile == XLA):
         raise InputError(f"costs and {'a profile' if profile is not None else f'compile={XLA!r}'}", "one of the two")
-    if costs is None and wants_xla(compile, graph):
-        return _formulate_compiled(graph, topology, constraints, profile)
-    if profile is not None:
-        from tfplace.cost.profile import Profile
-        from tfplace.cost.profiled import profiled_costs
-
-        costs = profiled_costs(graph, topology, Profile.load(profile))
-    costs = analytic_costs(graph, topology) if costs is None else costs
+    if costs is None:
+        return _formulate_both(graph, topology, constraints, profile, compiled=wants_xla(compile, graph))
     if not isinstance(costs, CostTable):
         raise InputError(f"costs of type {type(costs).__name__}", "tfplace.core.costs.CostTable(compute_s, provenance)")
     return formulate_problem(graph, topology, costs, constraints)
 
 
-def _formulate_compiled(
-    graph: OpGraph, topology: Topology, constraints: Constraints, profile: Profile | str | Path | None
+def _formulate_both(
+    graph: OpGraph,
+    topology: Topology,
+    constraints: Constraints,
+    profile: Profile | str | Path | None,
+    *,
+    compiled: bool,
 ) -> Problem:
-    """The problem of a step that XLA compiles."""
+    """The problem of a step that XLA compiles, or that runs op by op, with what it costs the other way."""
+    from tfplace.cost.analytic import analytic_costs
     from tfplace.cost.compiled import FusedStep, compiled_costs
     from tfplace.cost.profile import Profile
+    from tfplace.cost.profiled import profiled_costs
     from tfplace.group.fused import fuse_units
     from tfplace.group.problem import formulate as formulate_problem
 
+    measured = None if profile is None else Profile.load(profile)
     step = FusedStep(graph)
-    costs = compiled_costs(step, topology, None if profile is None else Profile.load(profile))
-    return fuse_units(formulate_problem(graph, topology, costs, constraints), step.groups)
+    plain = analytic_costs(graph, topology) if measured is None else profiled_costs(graph, topology, measured)
+    fused = compiled_costs(step, topology, measured)
+    problem = formulate_problem(graph, topology, fused if compiled else plain, constraints)
+    if not compiled:
+        return replace(problem, other_costs=fused)
+    return replace(fuse_units(problem, step.groups), compile=XLA, other_costs=plain)
 
 
 def _overridden(

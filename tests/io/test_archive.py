@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tfplace
 from tests.splitting import split
 from tfplace.core.constraints import Constraints
+from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph, UnknownShape
 from tfplace.core.problem import Problem
 from tfplace.errors import ApplyError, GraphError, SourceError, UnwrittenError
@@ -51,7 +52,11 @@ def assert_same_problem(a, b):
     assert_same(a.costs, b.costs)
     assert_same(a.grouping, b.grouping)
     assert a.constraints == b.constraints
-    compared = {"graph", "topology", "costs", "grouping", "constraints"}
+    assert a.compile == b.compile
+    assert (a.other_costs is None) == (b.other_costs is None)
+    if a.other_costs is not None:
+        assert_same(a.other_costs, b.other_costs)
+    compared = {"graph", "topology", "costs", "grouping", "constraints", "compile", "other_costs"}
     for what in {f.name for f in fields(Problem)} - compared:
         np.testing.assert_array_equal(getattr(a, what), getattr(b, what))
         assert getattr(a, what).dtype == getattr(b, what).dtype
@@ -61,6 +66,9 @@ def assert_same_problem(a, b):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 4), st.booleans())
 def test_random_problems_come_back_the_same(tmp_path_factory, seed, num_ops, num_devices, ties):
     problem = random_problem(np.random.default_rng(seed), num_ops, num_devices, ties=ties)
+    if ties:
+        other = CostTable(2 * problem.costs.compute_s, ("doubled",) * num_ops)
+        problem = replace(problem, compile="xla", other_costs=other)
     path = tmp_path_factory.getbasetemp() / "problem.npz"
     problem.save(path)
     assert_same_problem(Problem.load(path), problem)

@@ -70,7 +70,7 @@ def test_ctrl_c_returns_the_best_so_far():
     PLACERS.add("interrupted", Interrupted)
     placement = search_placement(two_towers(), placer="interrupted", budget=10, baselines=())
     assert set(placement.devices.values()) == {"GPU:0"}
-    (note,) = placement.notes
+    note = placement.notes[0]
     assert note.startswith("interrupted after 1 evaluations, 0.") and "of a budget of 10 evaluations" in note
 
 
@@ -228,7 +228,7 @@ def test_what_does_not_fit_on_one_device_is_shown_as_such_among_the_baselines():
     problem = two_towers(64 * MIB, max_memory={"GPU:*": "300MiB"})
     placement = search_placement(problem, placer="round_robin", budget=10, baselines=())
     singles = [c for k, c in placement.baselines.items() if k.startswith("single")]
-    assert len(singles) == 2 and not any(c.feasible for c in singles)
+    assert len(singles) == 4 and not any(c.feasible for c in singles)  # each op by op, and compiled
     assert placement.best_single is None
 
 

@@ -67,6 +67,11 @@ class Evaluator(ABC):
         return 0.0
 
     @property
+    def compile(self) -> str:
+        """How the steps are run that it tells the costs of: `tfplace.core.compilation.NONE` or `XLA`."""
+        return self.problem.compile
+
+    @property
     def fitting(self) -> Problem:
         """The problem without devices on which a unit never fits, if that is known; the same units and devices."""
         return self.problem
@@ -76,6 +81,16 @@ class Evaluator(ABC):
 
         Args:
           unit_device: [U] indices, which need not be checked.
+        """
+        return None
+
+    def otherwise(self, unit_device: ArrayLike) -> StepCost | None:
+        """The cost of a placement run the other way; None from an evaluator that cannot tell.
+
+        That is op by op where the costs of the problem are of a compiled step, and compiled where they are not.
+
+        Args:
+          unit_device: [U] indices.
         """
         return None
 

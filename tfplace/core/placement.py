@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tfplace.core.arrays import IntArray, freeze
+from tfplace.core.compilation import AUTO, COMPILATIONS
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME, StepCost
@@ -30,6 +31,9 @@ _OF_ANOTHER = (
     "step time, memory, bound and baselines are as they were found, with other costs, limits or rules than those it is "
     "loaded for; tfplace.simulate(problem, placement) tells them anew"
 )
+
+COMPILED = ", compiled"
+"""How the names of baselines end that are of a step that XLA compiles."""
 
 UNSPLIT = ", unsplit"
 """How the names of baselines end that are of the whole step, where the placement is of one in slices."""
@@ -59,6 +63,7 @@ class Placement:
       phases: [V] number of the phase of each op on its device, or -1. An op of a phase starts after all ops of the
         phases before it on its device have ended; one with -1 starts when it is ready, as all do where this is None.
       order: what the phases are called, such as "gpipe" or "1f1b"; "free" without phases.
+      compile: how its step is run: `NONE`, `XLA`, or `AUTO` for as the program asks with jit_compile.
     """
 
     op_names: tuple[str, ...]
@@ -79,6 +84,7 @@ class Placement:
     problem_fingerprint: str = ""
     phases: IntArray | None = None
     order: str = FREE
+    compile: str = AUTO
 
     def __post_init__(self) -> None:
         if self.op_device.shape != (len(self.op_names),):
@@ -89,6 +95,8 @@ class Placement:
             raise PlacementError(f"devices {', '.join(self.device_names)}", "every device once")
         if not 0 <= self.bound_s < math.inf:
             raise PlacementError(f"a bound of {self.bound_s!r} s", "finite seconds of at least 0")
+        if self.compile not in COMPILATIONS:
+            raise PlacementError(f"compile {self.compile!r}", f"one of {', '.join(COMPILATIONS)}")
         freeze(self.op_device)
         self._check_phases()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray, digest, freeze
+from tfplace.core.compilation import NONE, XLA
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
@@ -31,6 +32,8 @@ class Problem:
       allowed: [U, D] devices each unit may be on.
       memory_limit: [D] bytes that may be used on each device.
       follows: [V] for a replicable constant the consumer it follows, for any other op itself.
+      compile: how the step is run that the costs are of: `NONE` or `XLA`.
+      other_costs: those of the step that is run the other way; None where they are unknown.
     """
 
     graph: OpGraph
@@ -41,11 +44,14 @@ class Problem:
     allowed: BoolArray
     memory_limit: LongArray
     follows: IntArray
+    compile: str = NONE
+    other_costs: CostTable | None = None
 
     def __post_init__(self) -> None:
         ops, units, devices = self.graph.num_ops, self.num_units, self.num_devices
         for what, array, shape in (
             ("costs", self.costs.compute_s, (ops, devices)),
+            ("other costs", (self.other_costs or self.costs).compute_s, (ops, devices)),
             ("units", self.grouping.unit_of, (ops,)),
             ("allowed", self.allowed, (units, devices)),
             ("memory_limit", self.memory_limit, (devices,)),
@@ -73,6 +79,14 @@ class Problem:
     def num_devices(self) -> int:
         """D."""
         return len(self.topology.devices)
+
+    @cached_property
+    def otherwise(self) -> Problem | None:
+        """The problem of the same step op by op where it is compiled, compiled where it is not; None if unknown."""
+        if self.other_costs is None:
+            return None
+        other = NONE if self.compile == XLA else XLA
+        return replace(self, costs=self.other_costs, compile=other, other_costs=self.costs)
 
     @cached_property
     def unit_seconds(self) -> FloatArray:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from tfplace.core.compilation import COMPILATIONS, NONE, XLA, wants_xla
+from tfplace.core.compilation import AUTO, COMPILATIONS, NONE, XLA, wants_xla
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError, InputError
 from tfplace.execution.cluster_calls import CallGraph
@@ -34,13 +34,14 @@ class CompilationError(Exception):
         self.reason = reason
 
 
-def is_compiled(graph: OpGraph, wanted: str, devices: Iterable[str]) -> bool:
+def is_compiled(graph: OpGraph, wanted: str, devices: Iterable[str], found: str = AUTO) -> bool:
     """Whether a step is to be compiled.
 
     Args:
       graph: the step.
-      wanted: "none", "xla", or "auto": as the program itself asks with jit_compile.
+      wanted: "none", "xla", or "auto": as its placement says, or else as the program itself asks with jit_compile.
       devices: full TensorFlow devices that it uses.
+      found: what its placement says; see `Placement.compile`.
 
     Raises:
       InputError: none of these.
@@ -55,14 +56,19 @@ def is_compiled(graph: OpGraph, wanted: str, devices: Iterable[str]) -> bool:
             "CPUs and GPUs of a TensorFlow that is built with XLA",
             f"Run op by op: compile={NONE!r}.",
         )
-    asked = wants_xla(wanted, graph)
+    asked = wants_xla(found if wanted == AUTO else wanted, graph)
     if asked and missing:
         warnings.warn(
-            f"{graph.name} runs op by op, though it asks for jit_compile: this TensorFlow has no XLA for "
+            f"{graph.name} runs op by op, though it is to be compiled: this TensorFlow has no XLA for "
             f"{', '.join(missing)}.",
             stacklevel=5,
         )
     return asked and not missing
+
+
+def can_compile(devices: Iterable[str]) -> bool:
+    """Whether this TensorFlow has XLA for all of some devices, given as full TensorFlow names."""
+    return not _without_xla(devices)
 
 
 def _without_xla(devices: Iterable[str]) -> list[str]:

@@ -79,10 +79,14 @@ class Placed:
         """Whether it can be called: not restored, and its variables not moved by another placed program since."""
         return self._program.placed and self._program.stands
 
-    def replace(self, placement: Placement) -> None:
+    def replace(self, placement: Placement, *, compile: str | None = None) -> None:
         """Runs with another placement from the next call on; nothing is traced again.
 
         Of a compiled step, clusters that are as they were are not compiled again.
+
+        Args:
+          placement: for the same graph.
+          compile: how it is run from then on, see `tfplace.apply`; None for as before.
 
         Raises:
           PlacementError: it is for another graph, or parts ops that share a resource.
@@ -90,11 +94,12 @@ class Placed:
         """
         placement.check_graph(self.graph)
         _check_bonds(self.graph, placement)
+        self._compile = self._compile if compile is None else compile
         used = [name for d, name in enumerate(placement.device_names) if (placement.op_device == d).any()]
         names = map_devices(used, self._map)
         asked = {op: names[device] for op, device in placement.devices.items()}
         devices = asked | {op: device for op, (device, _) in self._program.fixed.items()}
-        compiled = is_compiled(self.graph, self._compile, {names[name] for name in used})
+        compiled = is_compiled(self.graph, self._compile, {names[name] for name in used}, placement.compile)
         # The order by use is of single ops: clusters would be cut into as many as it has phases.
         phases = None if compiled and placement.order == BY_USE else placement.phases
         devices_of = [names.get(name, name) for name in placement.device_names]

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tfplace.core.arrays import digest
+from tfplace.core.compilation import NONE
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import Body, OpGraph, UnknownShape, Variable
@@ -345,16 +346,24 @@ def _pack_problem(problem: Problem) -> tuple[dict[str, Any], Packed]:
     parts |= pack_integers("memory_limit", problem.memory_limit)
     parts |= pack_integers("follows", problem.follows)
     parts["allowed"] = problem.allowed
+    other = problem.other_costs
+    if other is not None:
+        parts |= pack_floats("other_compute_s", other.compute_s) | pack_values("other_provenance", other.provenance)
     described = {
         "topology": problem.topology.to_dict(),
         "constraints": asdict(problem.constraints),
         "num_units": problem.num_units,
         "costs_fingerprint": problem.costs.fingerprint,
+        "compile": problem.compile,
+        "other_costs": other is not None,
     }
     return header | {"problem": described}, parts
 
 
 def _unpack_problem(described: Mapping[str, Any], parts: Packed, graph: OpGraph) -> Problem:
+    other = None
+    if described.get("other_costs", False):
+        other = CostTable(unpack_floats(parts, "other_compute_s"), unpack_values(parts, "other_provenance"))
     return Problem(
         graph=graph,
         topology=Topology.from_dict(described["topology"]),
@@ -364,4 +373,6 @@ def _unpack_problem(described: Mapping[str, Any], parts: Packed, graph: OpGraph)
         allowed=parts["allowed"],
         memory_limit=unpack_integers(parts, "memory_limit"),
         follows=unpack_integers(parts, "follows"),
+        compile=described.get("compile", NONE),
+        other_costs=other,
     )

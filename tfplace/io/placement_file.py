@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.compilation import AUTO
 from tfplace.core.placement import FREE, Placement
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import PlacementError
@@ -38,6 +39,7 @@ def to_json(placement: Placement) -> str:
             "devices": list(placement.device_names),
             "ops": dict(zip(placement.op_names, placement.op_device.tolist(), strict=True)),
             **_phases(placement),
+            **({} if placement.compile == AUTO else {"compile": placement.compile}),
         },
         indent=1,
     )
@@ -106,6 +108,7 @@ def _read(text: str, what: str, hint: str = "") -> Placement:
             problem_fingerprint=_text(data.get("problem_fingerprint", "")),
             phases=_read_phases(data["phases"], data["ops"]) if "phases" in data else None,
             order=_text(data.get("order", FREE)),
+            compile=_text(data.get("compile", AUTO)),
         )
     except PlacementError:
         raise

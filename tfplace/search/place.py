@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.arrays import IntArray, digest
+from tfplace.core.compilation import XLA
 from tfplace.core.evaluator import Evaluator
-from tfplace.core.placement import FREE, Placement
+from tfplace.core.placement import COMPILED, FREE, Placement
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, StepCost, bare
@@ -23,6 +24,7 @@ from tfplace.options import BASELINES, OF_SLICES, SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.capabilities import check_controllers
+from tfplace.search.compilations import both_ways, decided
 from tfplace.search.grouped import OnGroups
 from tfplace.search.impossible import check_possible
 from tfplace.search.mirrored import MIRRORED, mirrored_cost
@@ -138,7 +140,7 @@ def search_placement(
     )
     if not placement.cost.feasible:  # in no order that a program can keep to
         raise infeasible(problem, op_device, placement.cost, search.evaluations)
-    return placement
+    return decided(placement, wanted.compile, evaluator)
 
 
 def placement_of(
@@ -261,7 +263,7 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
 def baseline_costs(
     problem: Problem, seed: int, evaluator: Evaluator, names: Sequence[str] | None = None
 ) -> Mapping[str, StepCost]:
-    """Costs of every single device and of placers, each with one pass of its own.
+    """Costs of every single device, op by op and compiled, and of placers, each with one pass of its own.
 
     Args:
       problem: what is placed.
@@ -276,13 +278,14 @@ def baseline_costs(
     slices = problem.graph.slices
     usual = BASELINES if slices is None else (*OF_SLICES, *BASELINES)
     methods: dict[str, Placer] = {name: PLACERS[name]() for name in (usual if names is None else names)}
-    costs = {}
+    costs: dict[str, StepCost] = {}
     for d, device in enumerate(problem.topology.device_names):
         alone = single_device(problem, d)
         if np.any(alone == d):
-            costs[f"single {device}"] = evaluator(alone)
+            costs |= both_ways(f"single {device}", evaluator, alone)
+    own = COMPILED if evaluator.compile == XLA else ""
     for name, method in methods.items():
-        costs[name] = evaluator(quickly_placed(problem, method, seed, evaluator))
+        costs[name + own] = evaluator(quickly_placed(problem, method, seed, evaluator))
     if names is None and slices is not None and len(slices.sizes) > 1 and isinstance(evaluator, Simulator):
-        costs[MIRRORED] = mirrored_cost(problem, evaluator.options)
+        costs[MIRRORED + own] = mirrored_cost(problem, evaluator.options)
     return costs

@@ -116,6 +116,16 @@ class Simulator(Evaluator):
         """No placement's step can be shorter; see `tfplace.simulation.bounds`."""
         return lower_bound(self.problem, self.options).seconds
 
+    def otherwise(self, unit_device: ArrayLike) -> StepCost | None:
+        """See `Evaluator.otherwise`; None if the problem has no costs of the other way."""
+        units = self._checked(unit_device, self.problem.num_units)
+        return None if self._otherwise is None else self._otherwise.devices(self.problem.spread(units))
+
+    @cached_property
+    def _otherwise(self) -> Simulator | None:
+        other = self.problem.otherwise
+        return None if other is None else Simulator(other, self.options)
+
     def close(self) -> None:
         """Ends the threads of batches; they start again when they are needed."""
         if self._pool is not None:

@@ -11,14 +11,14 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.compilation import AUTO, NONE
+from tfplace.core.compilation import AUTO, NONE, XLA
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, Failure, Samples, StepCost, bare, failed
 from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, InputError, PlacementError
 from tfplace.execution.clusters import find_clusters
-from tfplace.execution.compilation import is_compiled, refusal_of
+from tfplace.execution.compilation import can_compile, is_compiled, refusal_of
 from tfplace.execution.waits import NO_WAITS
 from tfplace.measurement.backends.backend import Backend, backend_devices
 from tfplace.measurement.backends.chain import chained, refuse_control_flow, schedule
@@ -120,20 +120,38 @@ class MeasuredEvaluator(Evaluator):
           PlacementError: a wrong length or an index out of range.
           ApplyError: the reference does not run.
         """
-        units = self._checked(unit_device)
-        reference = self._running_reference()
-        try:
-            samples = self._measure(units, reference)
-        except Exception as error:
-            return failed(self._failure(error), self.problem.memory_limit, self.source)
-        self.taken.append(samples)
-        return bare(self._step_s(samples), self.problem.memory_limit, self.source, samples=samples)
+        return self._cost(unit_device, compiled=self._compiled)
+
+    @property
+    def compile(self) -> str:
+        """See `Evaluator.compile`."""
+        return XLA if self._compiled else NONE
+
+    def otherwise(self, unit_device: ArrayLike) -> StepCost | None:
+        """See `Evaluator.otherwise`; None on a backend or devices where nothing is compiled.
+
+        Raises:
+          PlacementError, ApplyError: as of a call.
+        """
+        if self._simulator is not None or not can_compile(self.device_names):
+            return None
+        return self._cost(unit_device, compiled=not self._compiled)
 
     def close(self) -> None:
         """Ends the reference's session, and the backend if it was made here."""
         self._end_reference()
         if self._owned:
             self.backend.close()
+
+    def _cost(self, unit_device: ArrayLike, *, compiled: bool) -> StepCost:
+        units = self._checked(unit_device)
+        reference = self._running_reference()
+        try:
+            samples = self._measure(units, reference, compiled)
+        except Exception as error:
+            return failed(self._failure(error), self.problem.memory_limit, self.source)
+        self.taken.append(samples)
+        return bare(self._step_s(samples), self.problem.memory_limit, self.source, samples=samples)
 
     @property
     def agreement(self) -> SplitHalf:
@@ -155,7 +173,7 @@ class MeasuredEvaluator(Evaluator):
         """
         units = self._checked(unit_device)
         try:
-            with contextlib.closing(self._running(self._program, units)) as run:
+            with contextlib.closing(self._running(self._program, units, self._compiled)) as run:
                 for _ in range(self._protocol["warmup"]):
                     run()
                 return run.traced()
@@ -206,13 +224,13 @@ class MeasuredEvaluator(Evaluator):
         refuse_control_flow(self.problem.graph)
         return Simulator(self.problem)
 
-    def _running(self, program: StepGraph, units: IntArray) -> Running:
+    def _running(self, program: StepGraph, units: IntArray, compiled: bool) -> Running:
         op_device = self.problem.spread(units)
         names = [self.device_names[d] for d in op_device.tolist()]
         order = self._simulator
         waits = NO_WAITS if order is None else chained(schedule(order.timeline(op_device)))
         devices = dict(zip(self.problem.graph.op_names, names, strict=True))
-        while self._compiled:
+        while compiled:
             found = find_clusters(self.problem.graph, op_device, self.device_names, without=self._refused)
             if not found.clusters:
                 break
@@ -234,8 +252,8 @@ class MeasuredEvaluator(Evaluator):
 
     # ---- measuring -----------------------------------------------------------------------------------------------
 
-    def _measure(self, units: IntArray, reference: Running | None) -> Samples:
-        with contextlib.closing(self._running(self._program, units)) as candidate:
+    def _measure(self, units: IntArray, reference: Running | None, compiled: bool) -> Samples:
+        with contextlib.closing(self._running(self._program, units, compiled)) as candidate:
             if reference is not None:
                 reference.reset()
             return take_samples(candidate, reference, watch_backend(self.backend), **self._protocol)
@@ -253,7 +271,7 @@ class MeasuredEvaluator(Evaluator):
             return self._reference
         for _ in range(_ATTEMPTS):
             try:
-                self._reference = self._running(self._reference_program, self._reference_units)
+                self._reference = self._running(self._reference_program, self._reference_units, self._compiled)
                 self._reference()
                 return self._reference
             except Exception as error:
