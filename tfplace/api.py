@@ -284,7 +284,8 @@ def apply(
       batch: as in `extract`.
       devices: placement's device name -> TensorFlow device name on this machine; by default the same names.
       compile: "none" runs ops one by one, with the same numbers to the bit as the step itself without XLA; "xla"
-        compiles the ops of each device in clusters; "auto" compiles where the program asks for it with jit_compile.
+        compiles the ops of each device in clusters; "auto" does as the placement says, which was found the faster way,
+        or else compiles where the program asks for it with jit_compile.
 
     Returns:
       A callable that takes what the source's step takes and returns what it returns. Variables are moved to their

@@ -124,8 +124,8 @@ class ProblemOptions(SplitOptions):
     )
     compile: str = option(
         AUTO_COMPILE,
-        f"How the step is run: {', '.join(COMPILATIONS)}; xla compiles the ops of each device in clusters, auto does "
-        "what the model's jit_compile asks for",
+        f"How the step is run: {', '.join(COMPILATIONS)}; xla compiles the ops of each device in clusters; auto does "
+        "so where the model asks for jit_compile and it is not slower",
         page="compiling.md",
         form="NAME",
         recorded=lambda options: None if options.compile == AUTO_COMPILE else options.compile,

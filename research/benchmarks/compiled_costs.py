@@ -117,11 +117,26 @@ def _slower():
     pooled, matrix = tf.nn.max_pool2d(image, 2, 2, "VALID"), tf.random.normal((1024, 1024))
     window = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
     filters = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    each = tf.random.normal((3, 3, 64, 1))
     kernels = {
         "MatMul": (tf.matmul, matrix, matrix),
         "Conv2D": (lambda x, w: ops.Conv2D(input=x, filter=w, **filters), image, weights),
         "Conv2DBackpropFilter": (
             lambda x: ops.Conv2DBackpropFilter(input=x, filter_sizes=[3, 3, 64, 64], out_backprop=x, **filters),
+            image,
+        ),
+        "DepthwiseConv2dNative": (lambda x, w: ops.DepthwiseConv2dNative(input=x, filter=w, **filters), image, each),
+        "DepthwiseConv2dNativeBackpropInput": (
+            lambda x, w: ops.DepthwiseConv2dNativeBackpropInput(
+                input_sizes=[8, 48, 48, 64], filter=w, out_backprop=x, **filters
+            ),
+            image,
+            each,
+        ),
+        "DepthwiseConv2dNativeBackpropFilter": (
+            lambda x: ops.DepthwiseConv2dNativeBackpropFilter(
+                input=x, filter_sizes=[3, 3, 64, 1], out_backprop=x, **filters
+            ),
             image,
         ),
         "MaxPool": (lambda x: ops.MaxPool(input=x, **window), image),

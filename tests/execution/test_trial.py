@@ -38,7 +38,9 @@ class Clocked:
 
 
 @pytest.mark.parametrize(
-    ("compiled_s", "plain_s", "chosen"), [(1.0, 2.0, XLA), (2.0, 1.0, NONE), (1.05, 1.0, XLA)], ids=["xla", "none", "near"]
+    ("compiled_s", "plain_s", "chosen"),
+    [(1.0, 2.0, XLA), (2.0, 1.0, NONE), (1.05, 1.0, XLA)],
+    ids=["xla", "none", "near"],
 )
 def test_it_goes_on_the_faster_way(monkeypatch, compiled_s, plain_s, chosen):
     placed = Clocked({XLA: compiled_s, NONE: plain_s})

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable
 from html import escape
 
+import numpy as np
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from tfplace.comparison.case_results import seeds_text, times, troubles
 from tfplace.comparison.comparison import Comparison
+from tfplace.core.placement import COMPILED
 from tfplace.core.stepcost import STEP_TIME
 from tfplace.formatting import format_seconds
 from tfplace.report.facts import misfit
@@ -56,7 +58,9 @@ def verdict(comparison: Comparison) -> str:
     row, best = comparison.results, comparison.best
     if best is None:
         return "no placer found a placement that fits"
-    one_s, step_s = row.median_s("single"), best.cost.step_s
+    single = best.best_single  # compiled too, where that is known
+    one_s = np.fmin(row.median_s("single"), math.nan if single is None else single[1].step_s)
+    step_s = best.cost.step_s
     faster = "faster than" if row.facts.case.objective == STEP_TIME else "the throughput of"
     worth = f", {times(one_s, step_s)} times {faster} the best single device" if math.isfinite(one_s) else ""
     if one_s <= step_s * (1 + 1e-9):
@@ -74,16 +78,32 @@ def _head(comparison: Comparison) -> tuple[str, ...]:
 
 def _notes(comparison: Comparison) -> list[str]:
     stopped = [] if comparison.whole else ["stopped before everything was run"]
-    return _mirrored(comparison) + troubles(comparison.results) + stopped
+    return _one_device(comparison) + _mirrored(comparison) + troubles(comparison.results) + stopped
+
+
+def _one_device(comparison: Comparison) -> list[str]:
+    """What the best single device takes op by op and compiled, where both are known."""
+    best = comparison.best
+    if best is None:
+        return []
+    alone = {name: cost.step_s for name, cost in best.baselines.items() if name.startswith("single ") and cost.feasible}
+    ways = {True: [s for name, s in alone.items() if name.endswith(COMPILED)]}
+    ways[False] = [s for name, s in alone.items() if not name.endswith(COMPILED)]
+    if not all(ways.values()):
+        return []
+    return [f"one device: {format_seconds(min(ways[False]))} op by op, {format_seconds(min(ways[True]))} compiled"]
 
 
 def _mirrored(comparison: Comparison) -> list[str]:
     """What a split step would take under MirroredStrategy, which is no placer."""
     best = comparison.best
-    cost = None if best is None else best.baselines.get(MIRRORED)
-    if best is None or cost is None:
+    if best is None:
         return []
-    return [f"{MIRRORED} (MirroredStrategy): {misfit(cost, best.device_names) or format_seconds(cost.step_s)}"]
+    return [
+        f"{name} (MirroredStrategy): {misfit(cost, best.device_names) or format_seconds(cost.step_s)}"
+        for name, cost in best.baselines.items()
+        if name.startswith(MIRRORED)
+    ]
 
 
 def _lines(comparison: Comparison) -> Iterable[tuple[str, ...]]:

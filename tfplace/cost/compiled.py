@@ -29,7 +29,12 @@ from tfplace.cost.work import OpWork, op_work
 KERNEL_OVERHEAD_S = 0.2e-6
 """Of a kernel that XLA made, on a CPU: an estimate, as so little could not be told from nothing."""
 
-SLOWER_ON_CPU = {"MaxPoolGrad": 1.5}
+SLOWER_ON_CPU = {
+    "DepthwiseConv2dNative": 37.0,
+    "DepthwiseConv2dNativeBackpropFilter": 11.0,
+    "DepthwiseConv2dNativeBackpropInput": 34.0,
+    "MaxPoolGrad": 1.5,
+}
 """Op type -> seconds of XLA's kernel over those of TensorFlow's, on one core of a CPU; measured by
 research/benchmarks/compiled_costs.py, as are others that are alike."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.device import processor_of
-from tfplace.core.placement import UNSPLIT, Placement
+from tfplace.core.placement import COMPILED, UNSPLIT, Placement
 from tfplace.core.stepcost import MEASURED, SIMULATED, STEP_TIME, StepCost
 from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.layer_facts import layer_facts
@@ -211,7 +211,7 @@ def verdict(placement: Placement) -> str:
         return "not compared with single devices"
     best = placement.best_single
     other, fastest = baseline_order(placement)[0]
-    other = _ELSEWHERE.get(other, other)
+    other = _ELSEWHERE.get(other.removesuffix(COMPILED), other)
     if best is None:
         if fastest.feasible and _ratio(placement.cost, fastest) > 1 + _same(placement.cost, fastest):
             faster = _times(_ratio(placement.cost, fastest))
