@@ -16,7 +16,7 @@ from tfplace.execution.variables import device_of, home_of
 from tfplace.execution.xla_functions import read_by_xla, untraced_for_xla
 from tfplace.extraction.function import FunctionOrigin
 from tfplace.extraction.keras_model import is_own, trace_keras_step
-from tfplace.extraction.tf_internals import is_for_xla
+from tfplace.extraction.tf_internals import is_for_xla, live_functions
 
 _READS = "with jit_compile=True reads"
 _CALLS = "calls a function with jit_compile=True that reads"
@@ -56,11 +56,12 @@ def warn_of_xla(graph: OpGraph, aside: Iterable[Any] = ()) -> None:
 
 def _failing(away: Collection[int], step: Any) -> Iterable[tuple[Any, Any, str]]:
     """Each `tf.function` that fails if it is called now, what it runs, and how that comes to variables."""
-    for compiled in read_by_xla(away, step):
+    functions = live_functions()
+    for compiled in read_by_xla(functions, away, step):
         if not _is_hidden(compiled.python_function):
             yield compiled, compiled.python_function, _READS if is_for_xla(compiled) else _CALLS
-    for compiled, function in untraced_for_xla():
-        if not _is_hidden(compiled.python_function) and reaches(function, lambda thing: _holds(thing, away)):
+    for compiled, function in untraced_for_xla(functions, _is_hidden):
+        if reaches(function, lambda thing: _holds(thing, away)):
             yield compiled, function, _MAY_READ
 
 

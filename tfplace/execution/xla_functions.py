@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from tfplace.extraction import tf_internals
@@ -15,15 +15,16 @@ _CALLS = frozenset(
 """Ops whose functions take the op's last inputs, in their order: only a branch has more inputs, its condition first."""
 
 
-def read_by_xla(handles: Collection[int], step: Any) -> list[Any]:
-    """The live `tf.function`s with a trace that captured a handle and gives it to XLA: itself, or in what it calls.
+def read_by_xla(functions: Iterable[Any], handles: Collection[int], step: Any) -> list[Any]:
+    """The `tf.function`s with a trace that captured a handle and gives it to XLA: itself, or in what it calls.
 
     Args:
+      functions: the `tf.function`s to look at.
       handles: ids of the handles.
       step: a `ConcreteFunction`; its own `tf.function`, and what was traced as a part of it, are left out.
     """
     found = []
-    for function in tf_internals.live_functions():
+    for function in functions:
         traced = tf_internals.traces_of(function)
         beside = () if any(one is step for one in traced) else traced
         holding = [(one, _inputs_of(one, handles)) for one in beside if not tf_internals.is_part_of(one, step)]
@@ -74,34 +75,44 @@ def _called(op: Any) -> list[str]:
     return [f.name for some in functions for f in (some if isinstance(some, list) else [some])]
 
 
-def untraced_for_xla() -> list[tuple[Any, Any]]:
-    """The live `tf.function`s with jit_compile=True that have no trace yet, each with what it is to run.
+def untraced_for_xla(functions: Iterable[Any], is_hidden: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
+    """The `tf.function`s with jit_compile=True that have no trace yet, each with what it is to run.
 
     One that decorates a method is bound to an object when it is first asked of that: here it is with each live one.
+
+    Args:
+      functions: the `tf.function`s to look at, with those that are bound to objects.
+      is_hidden: whether what a `tf.function` runs is left out.
     """
-    compiled = [function for function in tf_internals.live_functions() if tf_internals.is_for_xla(function)]
+    compiled = [function for function in functions if tf_internals.is_for_xla(function)]
     bound = {id(function): tf_internals.bound_functions(function) for function in compiled}
     copies = {id(copy) for by_object in bound.values() for copy in by_object.values()}
+    own = [f for f in compiled if id(f) not in copies and not is_hidden(f.python_function)]
+    without = [f for f in own if not tf_internals.traces_of(f)]
+    classes = _classes_with(without)
+    live = tf_internals.live(*{kind for kinds in classes.values() for kind in kinds})
     found = []
-    for function in compiled:
-        if id(function) in copies or tf_internals.traces_of(function):
-            continue
-        own = bound[id(function)]
-        objects = [thing for kind in _classes_with(function) for thing in tf_internals.live(kind)]
-        untraced = [o for o in objects if id(o) not in own or not tf_internals.traces_of(own[id(o)])]
+    for function in without:
+        by_object, kinds = bound[id(function)], tuple(classes[id(function)])
+        objects = [thing for thing in live if issubclass(type(thing), kinds)]
+        untraced = [o for o in objects if id(o) not in by_object or not tf_internals.traces_of(by_object[id(o)])]
         found += [(function, types.MethodType(function.python_function, o)) for o in untraced]
         if not objects:
             found.append((function, function.python_function))
     return found
 
 
-def _classes_with(function: Any) -> list[type[Any]]:
-    """The classes of which a `tf.function` is a method."""
+def _classes_with(functions: Collection[Any]) -> dict[int, list[type[Any]]]:
+    """Id of a `tf.function` -> the classes of which it is a method."""
+    found: dict[int, list[type[Any]]] = {id(function): [] for function in functions}
+    named = {getattr(function.python_function, "__name__", "") for function in functions}
     kinds: dict[type[Any], None] = {object: None}
-    todo = [object]
+    todo = [object] if functions else []
     for above in todo:
         below = [kind for kind in type.__subclasses__(above) if kind not in kinds]
         kinds |= dict.fromkeys(below)
         todo += below
-    name = getattr(function.python_function, "__name__", "")
-    return [kind for kind in todo if vars(kind).get(name) is function]
+        for name in named:
+            if (method := id(vars(above).get(name))) in found:
+                found[method].append(above)
+    return found

@@ -256,18 +256,20 @@ def is_part_of(traced: Any, whole: Any) -> bool:
     return bool(whole.graph._is_function(traced.name))
 
 
-def live(kind: type[Any]) -> list[Any]:
-    """Live instances of a class and its subclasses.
+def live(*kinds: type[Any]) -> list[Any]:
+    """Live instances of classes and their subclasses, found in one pass over all there is in memory.
 
     They refer to their class. `gc.get_objects()` would hold a reference to every object there is, also to tuples that
     other threads are making, which then fail.
     """
+    if not kinds:
+        return []
     if gc.get_freeze_count():
         gc.unfreeze()  # frozen objects are not listed
-    kinds = [kind]
-    for above in kinds:
-        kinds += above.__subclasses__()
-    return [thing for thing in gc.get_referrers(*kinds) if issubclass(type(thing), kind)]
+    every = list(dict.fromkeys(kinds))
+    for above in every:
+        every += [below for below in type.__subclasses__(above) if below not in every]
+    return [thing for thing in gc.get_referrers(*every) if issubclass(type(thing), kinds)]
 
 
 # ---- running -----------------------------------------------------------------------------------------------------
