@@ -7,8 +7,10 @@ import pytest
 from tests.session import (  # noqa: F401
     graphs_of_this_file_alone,
     logical_cpus,
+    objects_of_this_file_alone,
     one_process_that_reads_files,
     placers_of_this_test_alone,
+    real_gc,
     split_the_cpu,
     tensorflow_where_it_is_marked,
 )

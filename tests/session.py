@@ -5,11 +5,13 @@ process share TensorFlow's context, whose devices are fixed at first use. So the
 before any test that may start TensorFlow: every test that is marked `tensorflow`, and all that follow one.
 """
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -80,6 +82,30 @@ def graphs_of_this_file_alone() -> Iterator[None]:
     for name in {*_gradients()} - registered:
         if name.startswith("CustomGradient-"):
             del _gradients()[name]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def objects_of_this_file_alone() -> Iterator[None]:
+    """Placing a model looks for functions among all objects there are, and most of those were there before this file.
+
+    With them it would take longer than all else, as a session of tests loads much. So they are frozen, and stay so. A
+    test that needs the real `gc` gives it back with `real_gc`.
+    """
+    internals = sys.modules.get("tfplace.extraction.tf_internals")
+    if internals is None:
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    internals.gc = SimpleNamespace(get_freeze_count=lambda: 0, get_referrers=gc.get_referrers)  # type: ignore[attr-defined]
+    yield
+    internals.gc = gc  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def real_gc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked for is looked for among all objects, whoever froze them."""
+    monkeypatch.setattr("tfplace.extraction.tf_internals.gc", gc)
 
 
 def _gradients() -> dict[str, Any]:
