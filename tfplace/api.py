@@ -244,7 +244,8 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
     Args:
       problem: from `formulate`.
       devices: a placement or a file of one, found on any box whose devices have these names; or op name -> device name
-        for every op. A placement of a split step is simulated in its own order of phases, devices alone in the best.
+        for every op. A placement is simulated with its own phases, whatever their order is called; devices alone, of
+        a split step, in the best order.
 
     Raises:
       PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that they have to
@@ -252,7 +253,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
       UnknownNameError: no such device.
     """
     from tfplace.simulation.evaluate import simulate_devices
-    from tfplace.simulation.options import DEFAULT
+    from tfplace.simulation.options import WITHOUT_PHASES
 
     if not isinstance(problem, Problem):
         raise InputError(f"a {type(problem).__name__} to simulate", "a problem", "tfplace.formulate(graph, topology)")
@@ -264,7 +265,7 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
                 "Of [U] devices of units: tfplace.simulation.evaluate.Simulator(problem)(units).",
             )
         placement = Placement.load(devices, graph=problem.graph)
-        return simulate_devices(problem, placement.devices, DEFAULT.in_order(placement.order))
+        return simulate_devices(problem, placement.devices, WITHOUT_PHASES, phases=placement.phases)
     return simulate_devices(problem, devices)
 
 

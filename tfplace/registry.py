@@ -204,7 +204,7 @@ SERVICES = Registry(
         "placement_summary": "tfplace.report.summary:placement_summary",
         "save_archive": "tfplace.io.archive:save",
         "save_topology": "tfplace.io.topology_file:save",
-        "simulate_timeline": "tfplace.simulation.evaluate:timeline_of",
+        "simulate_timeline": "tfplace.simulation.evaluate:timeline_in_phases",
         "tensorboard_writer": "tfplace.report.tensorboard:load_writer",
         "timeline_save": "tfplace.report.trace:save_trace",
         "topology_from_dict": "tfplace.io.topology_file:from_dict",

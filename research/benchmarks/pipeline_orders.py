@@ -2,7 +2,8 @@
 
 The training step of an MLP, its layers halved, runs on two one-core workers of this machine, in turns with the unsplit
 step on one of them: unsplit in two stages, and split into slices that run in any order ("free"), all forward and then
-all backward ("gpipe", Huang et al., 2019), or both in turns ("1f1b", PipeDream, Narayanan et al., 2019).
+all backward ("gpipe", Huang et al., 2019), both in turns ("1f1b", PipeDream, Narayanan et al., 2019), or what most must
+follow first ("critical_path").
 Before, losses of every split step are checked against those of the unsplit one. Simulated are the same placements, with
 costs of a profile of each graph and a calibrated topology. Nothing is fitted to the measured steps.
 
@@ -35,7 +36,7 @@ from tfplace.version import versions
 
 LAYERS, WIDTH, BATCH, CLASSES = 8, 768, 2048, 10
 SLICES = (4, 8)
-ORDERS = (FREE, "gpipe", "1f1b")
+ORDERS = (FREE, "gpipe", "1f1b", "critical_path")
 ONE, STAGES = "one worker", "2 stages, unsplit"
 _TRACED = 5
 _LIMIT_S = {False: 240.0, True: 20.0}

@@ -6,10 +6,14 @@ import dataclasses
 
 import numpy as np
 
+import tfplace
 from tests.placing import placement_on
 from tfplace.core.graph import OpGraph
-from tfplace.core.placement import Placement
+from tfplace.core.placement import CRITICAL_PATH, Placement
 from tfplace.group.colocation import colocate
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import Options
+from tfplace.testing import make_topology
 
 DEVICES = ["CPU:0", "CPU:1"]
 
@@ -34,7 +38,7 @@ def pipeline(graph: OpGraph, first_stage: tuple[str, ...], order: str = "free") 
     Args:
       graph: a split step.
       first_stage: names of layers.
-      order: "free", "gpipe" or "1f1b".
+      order: "free", "gpipe", "1f1b" or "critical_path".
     """
     units = colocate(graph)
     device = np.ones(units.num_units, int)
@@ -49,8 +53,13 @@ def pipeline(graph: OpGraph, first_stage: tuple[str, ...], order: str = "free") 
 
 
 def phases(placement: Placement, graph: OpGraph, order: str) -> np.ndarray:
-    """[V] the turn of each slice's op on its stage."""
+    """[V] the turn of each slice's op on its stage; or the stretch of the critical path, by estimated seconds."""
     assert graph.slices is not None
+    if order == CRITICAL_PATH:
+        problem = tfplace.formulate(graph, make_topology(len(DEVICES), types="CPU"))
+        _, found = Simulator(problem, Options(phase_orders=(CRITICAL_PATH,))).phases(placement.op_device)
+        assert found is not None
+        return found
     count = len(graph.slices.sizes)
     turn = [{did: i for i, did in enumerate(turns(order, stage, 2, count))} for stage in range(2)]
     out = np.full(graph.num_ops, -1, np.int32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +11,7 @@ import tensorflow as tf
 import tfplace
 from tests.execution import step_models
 from tests.execution.net import Net, X
+from tests.execution.pipelines import pipeline
 from tests.execution.test_phases import BATCH, dense
 from tests.placing import placement_on, random_placement
 from tfplace.core.compilation import XLA
@@ -105,6 +108,18 @@ def test_a_split_step_is_compiled_too():
         model.train_on_batch(*BATCH)
     for found, wanted in zip(weights, model.get_weights(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", ["by_use", "critical_path"])
+def test_orders_of_single_ops_cut_no_clusters(order):
+    graph = tfplace.extract(dense(), BATCH, slices=2)
+    free = pipeline(graph, ("first", "second"))
+    one_by_one = np.arange(graph.num_ops, dtype=np.int32)
+    placed = tfplace.apply(graph, free, compile="xla")
+    expected = functions_of(placed)
+    placed.replace(dataclasses.replace(free, phases=one_by_one, order=order))
+    assert functions_of(placed) == expected
+    placed.restore()
 
 
 def test_re_placing_compiles_only_clusters_that_changed():

@@ -8,14 +8,16 @@ import pytest
 import tfplace
 from tests.measuring import Measuring
 from tests.placers.test_data_parallel import split_step
-from tfplace.core.placement import FREE
+from tfplace.core.placement import CRITICAL_PATH, FREE
+from tfplace.core.slices import Slices
 from tfplace.errors import ApplyError
 from tfplace.report.waiting import waits
 from tfplace.search import ordered
 from tfplace.search.ordered import best_order
 from tfplace.search.place import search_placement
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import BY_USE, DEFAULT, GPIPE, ONE_F_ONE_B, Options
+from tfplace.simulation.options import DEFAULT, ONE_F_ONE_B, PHASE_ORDERS, Options
+from tfplace.testing.graphs import make_graph
 from tfplace.testing.problems import make_problem, make_topology
 
 
@@ -28,14 +30,30 @@ def pipeline():
     return problem, np.array([int(name.startswith("w1") or name.endswith("op1")) for name in graph.op_names], np.int32)
 
 
+@pytest.fixture
+def apart():
+    """Two ops of a second on one device, the second of which a third on another device waits for; and their devices."""
+    graph = make_graph(dict.fromkeys(["beside", "first", "next"], 4), ["first -> next"])
+    graph = dataclasses.replace(graph, slices=Slices((1,), np.zeros(3, np.int32), graph.op_names))
+    return make_problem(graph, make_topology(2), np.ones((3, 2))), np.array([0, 0, 1], np.int32)
+
+
 def key(problem, op_device, order):
     return Simulator(problem, Options(phase_orders=(order,))).devices(op_device).key
 
 
 def test_the_best_order_is_told(pipeline):
     found = best_order(*pipeline, DEFAULT)
-    assert found.cost.key == min(key(*pipeline, order) for order in DEFAULT.phase_orders)
+    assert found.cost.key == min(key(*pipeline, order) for order in (*DEFAULT.phase_orders, CRITICAL_PATH))
     assert found.cost.key == key(*pipeline, found.order)
+
+
+def test_the_critical_path_is_told_where_it_is_better(apart):
+    problem, op_device = apart
+    found = best_order(problem, op_device, Options(phase_orders=(FREE,)))
+    assert found.order == CRITICAL_PATH
+    assert found.cost.key == key(problem, op_device, CRITICAL_PATH) < key(problem, op_device, FREE)
+    assert Simulator(problem, phases=found.phases).devices(op_device).key == found.cost.key
 
 
 def test_an_order_that_no_program_can_keep_to_is_passed_over(pipeline, monkeypatch):
@@ -57,7 +75,7 @@ def test_an_answer_has_the_cost_and_the_timeline_of_its_order(pipeline):
     assert placement.timeline().finish_s.max() == placement.cost.step_s
 
 
-@pytest.mark.parametrize("order", [FREE, BY_USE, GPIPE, ONE_F_ONE_B])
+@pytest.mark.parametrize("order", PHASE_ORDERS)
 def test_a_placement_is_simulated_in_its_own_order_and_devices_alone_in_the_best(pipeline, order, tmp_path):
     problem, op_device = pipeline
     simulator = Simulator(problem, Options(phase_orders=(order,)))
@@ -71,6 +89,15 @@ def test_a_placement_is_simulated_in_its_own_order_and_devices_alone_in_the_best
     assert sum(one.seconds for one in waits(placement)) == pytest.approx(cost.step_s)
     best = min(key(problem, op_device, one) for one in DEFAULT.phase_orders)
     assert tfplace.simulate(problem, placement.devices).key == best
+
+
+@pytest.mark.parametrize(("phases", "seconds"), [([5, 2, -1], 2), ([2, 5, -1], 3)])
+def test_phases_of_ones_own_are_simulated_as_they_are(apart, phases, seconds):
+    problem, op_device = apart
+    found = search_placement(problem, placer="single", budget=10, baselines=())
+    placement = dataclasses.replace(found, op_device=op_device, phases=np.array(phases), order="mine")
+    step_s = tfplace.simulate(problem, placement).step_s
+    assert step_s == placement.timeline().finish_s.max() == pytest.approx(seconds, abs=0.01)
 
 
 def test_what_is_measured_without_phases_is_simulated_without_phases(pipeline):

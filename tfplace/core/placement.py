@@ -27,6 +27,9 @@ FREE = "free"
 BY_USE = "by_use"
 """The order in which variables are read as the forward pass comes to need them; see `tfplace.simulation.phases`."""
 
+CRITICAL_PATH = "critical_path"
+"""The order in which ops with the longest way to the end go first; see `tfplace.simulation.stretches`."""
+
 _OF_ANOTHER = (
     "step time, memory, bound and baselines are as they were found, with other costs, limits or rules than those it is "
     "loaded for; tfplace.simulate(problem, placement) tells them anew"
@@ -226,7 +229,7 @@ class Placement:
         return html
 
     def timeline(self) -> Timeline:
-        """When each op runs and each tensor moves, simulated by the default rules.
+        """When each op runs and each tensor moves, simulated by the default rules, with the placement's own phases.
 
         `Simulator(problem, options).timeline(placement.op_device)`, which is in `tfplace.simulation.evaluate`, does it
         by others.
@@ -240,7 +243,7 @@ class Placement:
                 "one made by tfplace.place() or bound to a problem",
                 "Load it with Placement.load(path, problem=...).",
             )
-        timeline: Timeline = SERVICES["simulate_timeline"](self.problem, self.op_device, order=self.order)
+        timeline: Timeline = SERVICES["simulate_timeline"](self.problem, self.op_device, self.phases)
         return timeline
 
     # ---- reading and writing -------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from tfplace.core.graph import OpGraph
 from tfplace.execution.cluster_calls import CallGraph, with_calls
 from tfplace.execution.clusters import Cluster
 from tfplace.execution.control_edges import ControlEdges
-from tfplace.execution.control_flow import control_flow, idle_constants
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
+from tfplace.group.control_flow import control_flow, idle_constants
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,8 @@ from scipy.sparse.csgraph import connected_components
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
-from tfplace.execution.control_flow import ControlFlow, control_flow, idle_constants
 from tfplace.execution.waits import NO_WAITS, Waits
-
-_FREE = {"_Arg", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable"}
-"""Arguments and state, which are there before the step: a function's arguments cannot wait for anything."""
+from tfplace.group.control_flow import ARGUMENTS, ControlFlow, control_flow, idle_constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +71,7 @@ def phase_waits(graph: OpGraph, op_device: IntArray, phases: IntArray | None, de
 
 def _borders(graph: OpGraph, op_device: IntArray, phases: IntArray, flow: ControlFlow) -> list[_Border]:
     """The borders of each device, in the order of its phases."""
-    counts = (phases >= 0) & ~graph.replicable & ~np.array([op in _FREE for op in graph.op_types], bool)
+    counts = (phases >= 0) & ~graph.replicable & ~np.array([op in ARGUMENTS for op in graph.op_types], bool)
     waits, awaited = counts & ~flow.in_loop, counts & flow.always_ends
     begins, ends = _loops_as_one(graph, op_device, phases, flow.loop)
     src, dst = graph.edge_src[~graph.edge_back], graph.edge_dst[~graph.edge_back]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfplace.core.arrays import IntArray
 from tfplace.core.compilation import NONE, XLA
 from tfplace.core.graph import OpGraph
-from tfplace.core.placement import BY_USE, Placement
+from tfplace.core.placement import BY_USE, CRITICAL_PATH, Placement
 from tfplace.errors import ApplyError, PlacementError
 from tfplace.execution.actual import ActualPlacement, compare
 from tfplace.execution.clusters import Clusters, find_clusters
@@ -100,8 +100,8 @@ class Placed:
         asked = {op: names[device] for op, device in placement.devices.items()}
         devices = asked | {op: device for op, (device, _) in self._program.fixed.items()}
         compiled = is_compiled(self.graph, self._compile, {names[name] for name in used}, placement.compile)
-        # The order by use is of single ops: clusters would be cut into as many as it has phases.
-        phases = None if compiled and placement.order == BY_USE else placement.phases
+        # These orders are of single ops: clusters would be cut into as many as they have phases.
+        phases = None if compiled and placement.order in {BY_USE, CRITICAL_PATH} else placement.phases
         devices_of = [names.get(name, name) for name in placement.device_names]
         waits = phase_waits(self.graph, placement.op_device, phases, devices_of)
         clusters = self._find_clusters(placement.op_device, devices_of, phases, waits) if compiled else None

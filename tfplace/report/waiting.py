@@ -42,10 +42,11 @@ def waits(placement: Placement) -> tuple[Waiting, ...]:
     if problem is None or placement.cost.objective != STEP_TIME:
         return ()
     from tfplace.simulation.evaluate import Simulator  # with numba, which a command without a placement can do without
-    from tfplace.simulation.options import DEFAULT
+    from tfplace.simulation.options import WITHOUT_PHASES
 
     device = problem.gather(placement.op_device)
-    path, (_, step_s) = Simulator(problem, DEFAULT.in_order(placement.order), threads=1).critical_path(device)
+    simulator = Simulator(problem, WITHOUT_PHASES, phases=placement.phases, threads=1)
+    path, (_, step_s) = simulator.critical_path(device)
     if not math.isclose(step_s, placement.predicted.step_s, rel_tol=1e-9):
         return ()
     to = np.where(path.reader < 0, device[path.unit], device[path.reader])

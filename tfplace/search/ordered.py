@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.placement import FREE
+from tfplace.core.placement import CRITICAL_PATH, FREE
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import ApplyError
@@ -30,7 +30,7 @@ class Ordered(NamedTuple):
 
 
 def best_order(problem: Problem, op_device: IntArray, options: Options) -> Ordered:
-    """The best of the orders in `options.phase_orders` whose phases do not make an op wait for itself.
+    """The best of the orders in `options.phase_orders`, or that of the critical path; in it no op waits for itself.
 
     The simulator keeps to phases op by op. A program keeps to them by control edges, for which a loop is as one op, so
     there are a few orders which it cannot keep to.
@@ -40,17 +40,16 @@ def best_order(problem: Problem, op_device: IntArray, options: Options) -> Order
       op_device: [V].
       options: of the simulation.
     """
-    found = []
-    for name in (FREE, *options.phase_orders):
-        simulator = Simulator(problem, replace(options, phase_orders=(name,)))
-        order, phases = simulator.phases(op_device)
-        found.append(Ordered(simulator.devices(op_device), order, phases))
-    free, *others = found
-    ranked = sorted(others, key=lambda one: one.cost.key)
+    tried = dict.fromkeys((*options.phase_orders, CRITICAL_PATH))  # the first of equal ones is taken
+    found = {
+        name: Ordered(*Simulator(problem, replace(options, phase_orders=(name,))).ordered(op_device))
+        for name in {FREE: None} | tried
+    }
+    ranked = sorted((found[name] for name in tried), key=lambda one: one.cost.key)
     for one in ranked:
         try:
             phase_waits(problem.graph, op_device, one.phases, problem.topology.device_names)
         except ApplyError:
             continue
         return one
-    return free
+    return found[FREE]

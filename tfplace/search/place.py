@@ -36,7 +36,7 @@ from tfplace.search.shortage import infeasible
 from tfplace.search.starts import quickly_placed, start_from
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import DEFAULT, Options
+from tfplace.simulation.options import DEFAULT, WITHOUT_PHASES, Options
 from tfplace.version import versions
 
 _HELPERS: dict[type, str] = {WorkersError: "controllers", UnwrittenError: "the run directory"}
@@ -96,7 +96,7 @@ def search_placement(
     if init is not None:
         method.starts = (start_from(init, problem, seed, evaluator),)
     # Evaluators other than the simulator run steps without phases, and so does their answer.
-    simulator = None if evaluator.source == SIMULATED else Simulator(problem, DEFAULT.in_order(FREE))
+    simulator = None if evaluator.source == SIMULATED else Simulator(problem, WITHOUT_PHASES)
     asked = wanted.record()
     if settings is not None:
         asked["settings"] = repr(settings)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.placement import Placement
+from tfplace.core.placement import BY_USE, FREE, Placement
 from tfplace.core.problem import Problem
 from tfplace.local_search.devices import settle
 from tfplace.registry import PLACERS
@@ -18,13 +18,14 @@ from tfplace.search.place import placement_of
 from tfplace.search.starts import quickly_placed
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import PHASE_ORDERS, Options
+from tfplace.simulation.options import GPIPE, ONE_F_ONE_B, Options
 
 USUAL = ("data_parallel", "one_f_one_b", "gpipe")
 """Placers of split steps that do not search."""
 
-_IN_ANY_ORDER = Options(phase_orders=PHASE_ORDERS)
-"""Searches leave out the order of `gpipe`, which is seldom the best and takes as long to simulate as the others."""
+_IN_ANY_ORDER = Options(phase_orders=(FREE, BY_USE, GPIPE, ONE_F_ONE_B))
+"""Searches leave out the order of `gpipe`, which is seldom the best and takes as long to simulate as the others.
+That of the critical path is tried for every answer (`tfplace.search.ordered`)."""
 
 
 class Starts(NamedTuple):

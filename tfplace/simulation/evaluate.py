@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.critical import critical_path
 from tfplace.simulation.event import CHANGES, MOVED, SENT, Batch
 from tfplace.simulation.holdings import Holding, holdings_at_peak
-from tfplace.simulation.options import DEFAULT, PHASE_ORDERS, Options
+from tfplace.simulation.options import DEFAULT, GIVEN, PHASE_ORDERS, WITHOUT_PHASES, Options
 from tfplace.simulation.room import roomy
 
 
@@ -36,18 +36,28 @@ class Simulator(Evaluator):
     Args:
       problem: what is placed.
       options: what is taken into account.
+      phases: [V] the phase of each op on its device, as in `Placement.phases`; all placements are simulated with these,
+        instead of those of `options.phase_orders`.
       threads: of a batch; by default one per processor this process may use.
     """
 
     source = SIMULATED
     options: Options
 
-    def __init__(self, problem: Problem, options: Options = DEFAULT, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        options: Options = DEFAULT,
+        *,
+        phases: IntArray | None = None,
+        threads: int | None = None,
+    ) -> None:
         self.problem = problem
         self.options = options
         self.calls = 0
         self.threads = len(own_cores()) if threads is None else threads
-        self._kernel = Kernel(problem, options)
+        self._phases = phases
+        self._kernel = Kernel(problem, options, phases)
         self._scratch = self._kernel.scratch()
         # The kernel is compiled anew for each kind of array (other integers), so it only ever sees these.
         self._one = Batch(np.zeros((1, problem.num_units), np.int32), np.zeros(1, np.int64), np.zeros(1))
@@ -55,7 +65,7 @@ class Simulator(Evaluator):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Made anew in another process, with as many threads as that has processors."""
-        return type(self), (self.problem, self.options)
+        return partial(type(self), phases=self._phases), (self.problem, self.options)
 
     def __call__(self, unit_device: ArrayLike) -> StepCost:
         """The cost of a step with unit u on device `unit_device[u]`; [U] indices, whether allowed is not checked."""
@@ -145,9 +155,16 @@ class Simulator(Evaluator):
         Returns:
           Its name, and [V] the phase of each op on its device, -1 for any time; None if there are none.
         """
-        self._run(self._checked(op_device, self.problem.graph.num_ops))
+        _, order, phases = self.ordered(op_device)
+        return order, phases
+
+    def ordered(self, op_device: ArrayLike) -> tuple[StepCost, str, IntArray | None]:
+        """`devices` and `phases` at once: the cost of a step, the name of its order and its phases."""
+        cost = self.devices(op_device)
+        if self._phases is not None:
+            return cost, GIVEN, self._phases
         order = PHASE_ORDERS[int(self._scratch.fields.chosen[0])]
-        return order, None if order == FREE else self._scratch.fields.phase.copy()
+        return cost, order, None if order == FREE else self._scratch.fields.phase.copy()
 
     def timeline(self, op_device: ArrayLike) -> Timeline:
         """When everything happens with op v on device `op_device[v]`; [V] indices."""
@@ -209,20 +226,26 @@ class Simulator(Evaluator):
         )
 
 
-def timeline_of(
-    problem: Problem, op_device: ArrayLike, options: Options = DEFAULT, *, order: str | None = None
-) -> Timeline:
-    """When everything happens with op v on device `op_device[v]`; [V] indices; see `Options.in_order` for `order`."""
-    return Simulator(problem, options.in_order(order)).timeline(op_device)
+def timeline_of(problem: Problem, op_device: ArrayLike, options: Options = DEFAULT) -> Timeline:
+    """When everything happens with op v on device `op_device[v]`; [V] indices."""
+    return Simulator(problem, options).timeline(op_device)
 
 
-def simulate_devices(problem: Problem, devices: Mapping[str, str], options: Options = DEFAULT) -> StepCost:
+def timeline_in_phases(problem: Problem, op_device: ArrayLike, phases: IntArray | None) -> Timeline:
+    """The same in a placement's phases, without any if they are None; see `Placement.phases`."""
+    return Simulator(problem, WITHOUT_PHASES, phases=phases).timeline(op_device)
+
+
+def simulate_devices(
+    problem: Problem, devices: Mapping[str, str], options: Options = DEFAULT, *, phases: IntArray | None = None
+) -> StepCost:
     """The cost of a step with ops on named devices.
 
     Args:
       problem: the graph, its devices and what is allowed.
       devices: op name -> device name; replicable constants may be left out, they follow their readers.
       options: what is taken into account.
+      phases: see `Simulator`.
 
     Raises:
       PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that they have to
@@ -231,7 +254,7 @@ def simulate_devices(problem: Problem, devices: Mapping[str, str], options: Opti
     """
     op_device = _indices(problem, devices)
     _check_allowed(problem, op_device)
-    return Simulator(problem, options).devices(op_device)
+    return Simulator(problem, options, phases=phases).devices(op_device)
 
 
 def _indices(problem: Problem, devices: Mapping[str, str]) -> IntArray:

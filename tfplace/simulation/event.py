@@ -34,7 +34,8 @@ from tfplace.simulation.program import Program, Scratch
 SENT, HEAP, CHANGES, MOVED, ABORTED, TOUCHED, WIRED = range(7)
 FIFO, LIFO, INLINE, RANKED = range(4)
 FIRST, IN_TURN, PREEMPT = range(len(OVERHEAD_ORDERS))
-FREE, BY_USE, GPIPE, ONE_F_ONE_B = range(len(PHASE_ORDERS))
+FREE, BY_USE, GPIPE, ONE_F_ONE_B, GIVEN = range(len(PHASE_ORDERS))
+"""Given phases are in `Scratch.phase`: those of a placement, or of the critical path."""
 NO_WORK = -1
 AHEAD = GROUPS // 3
 """Stretches of the forward pass by which variables are read before they are used."""
@@ -144,7 +145,7 @@ def simulate(
         best_over = FAILED_BYTES
         best_s = np.inf
         s.chosen[1] = -1
-        for order in range(4):
+        for order in range(GIVEN + 1):
             if not (o.phase_orders >> order) & 1:
                 continue
             chained = order != FREE and _find_phases(p, s, order)
@@ -188,12 +189,24 @@ def _excess(p: Program, s: Scratch) -> int:
 
 @helper
 def _find_phases(p: Program, s: Scratch, order: int) -> bool:
+    """Finds the phases of all ops, unless they are given, and counts them; False if they would make no difference."""
+    if order != GIVEN and not _number_phases(p, s, order):
+        return False
+    s.pending[:] = 0
+    s.parked[:] = -1
+    for v in range(len(s.device)):
+        if p.ops[v].reads >= 0 and s.phase[v] >= 0:
+            s.pending[s.device[v], s.phase[v]] += 1
+    return True
+
+
+@helper
+def _number_phases(p: Program, s: Scratch, order: int) -> bool:
     """Numbers each device's phases and finds those of all ops; False if it would make no difference."""
     slices = s.place.shape[1]
     several = _find_stages(p, s)
     if order != BY_USE and not several:
         return False
-    groups = s.pending.shape[1] - 2 * slices
     for d in range(s.turn.shape[0]):
         for q in range(2 * slices):
             s.turn[d, q] = -1
@@ -205,9 +218,7 @@ def _find_phases(p: Program, s: Scratch, order: int) -> bool:
             continue
         s.turn[d, 2 * first] = 0  # in stretches
         if order != BY_USE:
-            _take_turns(s, order, d, first, groups)
-    s.pending[:] = 0
-    s.parked[:] = -1
+            _take_turns(s, order, d, first)
     for v in range(len(s.device)):
         s.phase[v] = -1
         if p.ops[v].reads < 0:
@@ -220,8 +231,6 @@ def _find_phases(p: Program, s: Scratch, order: int) -> bool:
                 s.phase[v] = p.group[v]
         elif p.group[v] >= 0 and _has_stretches(s, d):
             s.phase[v] = max(p.group[v] - AHEAD, 0)
-        if s.phase[v] >= 0:
-            s.pending[d, s.phase[v]] += 1
     return True
 
 
@@ -257,7 +266,7 @@ def _find_stages(p: Program, s: Scratch) -> bool:
 
 
 @helper
-def _take_turns(s: Scratch, order: int, d: int, first: int, groups: int) -> None:
+def _take_turns(s: Scratch, order: int, d: int, first: int) -> None:
     """Numbers the phases of a device after its first forward pass."""
     slices = s.place.shape[1]
     ahead = slices
@@ -270,7 +279,7 @@ def _take_turns(s: Scratch, order: int, d: int, first: int, groups: int) -> None
                     later = s.place[e, k] > s.place[d, k] or (s.place[e, k] == s.place[d, k] and e >= d)
                     stages += s.load[e, 2 * k] > 0 and later
             ahead = max(ahead, stages)
-    turn = groups
+    turn = GROUPS
     begun = 1
     k = first + 1
     back = 0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tfplace.core.placement import BY_USE, FREE
+from tfplace.core.placement import BY_USE, CRITICAL_PATH, FREE
 from tfplace.errors import InputError, UnknownNameError
 
 ORDERS = ("fifo", "lifo", "inline", "random", "critical_path")
 OVERHEAD_ORDERS = ("first", "in turn", "preempt")
 GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
-PHASE_ORDERS = (FREE, BY_USE, GPIPE, ONE_F_ONE_B)
+GIVEN = "given"
+"""What an order is called whose phases are given."""
+PHASE_ORDERS = (FREE, BY_USE, GPIPE, ONE_F_ONE_B, CRITICAL_PATH)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,9 @@ class Options:
       phase_orders: the phases that a placement of a split step is tried with; what is simulated is the best of them
         (`tfplace.simulation.phases`). "free": none; "by_use": variables are read as the forward pass comes to need
         them; "gpipe": all slices forward, then all backward; "1f1b": one forward, one backward in turn, so that a stage
-        holds no more slices than there are stages from it on.
+        holds no more slices than there are stages from it on; "critical_path": as devices work in `order`
+        "critical_path", in stretches (`tfplace.simulation.stretches`). A step has to be simulated to find these, so it
+        takes twice as long and batches take one placement at a time.
 
     >>> Options(order="fast")
     Traceback (most recent call last):
@@ -66,14 +70,8 @@ class Options:
         if not self.cheap_s >= 0:
             raise InputError(f"cheap_s {self.cheap_s!r}", "seconds of at least 0")
 
-    def in_order(self, phase_order: str | None) -> Options:
-        """The same, but with one order of phases, as a placement has it.
-
-        Args:
-          phase_order: such as `Placement.order`. One of another name is one's own: the simulator knows no rule for it
-            and keeps to the best of `phase_orders`, as it does with None.
-        """
-        return self if phase_order not in PHASE_ORDERS else replace(self, phase_orders=(phase_order,))
-
 
 DEFAULT = Options()
+
+WITHOUT_PHASES = Options(phase_orders=(FREE,))
+"""The default rules for a step whose phases are given, or that has none."""

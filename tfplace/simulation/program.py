@@ -278,7 +278,7 @@ def _laid_out(problem: Problem, order: str, seed: int, cheap_s: float) -> Progra
         channels=np.array(topology.channels, np.int32, order="C"),
         limit=np.array(problem.memory_limit, np.int64),
         host=_hosts(problem),
-        rank=integers(_ranks(problem, order, seed)),
+        rank=ranks(problem, order, seed),
         cheap=_cheap(problem, cheap_s),
         part=parts.part,
         group=parts.group,
@@ -286,12 +286,13 @@ def _laid_out(problem: Problem, order: str, seed: int, cheap_s: float) -> Progra
     )
 
 
-def make_scratch(program: Program, slots: int = 1) -> Scratch:
+def make_scratch(program: Program, slots: int = 1, phases: int = 0) -> Scratch:
     """Arrays large enough for every placement of the program.
 
     Args:
       program: the compiled problem.
       slots: tasks a device can have at once.
+      phases: most phases a device can be given.
     """
     ops, devices = program.seconds.shape
     messages = len(program.messages) - 1
@@ -300,7 +301,7 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
     transfers = int(np.minimum(readers, devices - 1).sum()) + copies
     channels = int(program.channels.max(initial=-1)) + 1
     slices = int(program.part.max(initial=-1)) // 2 + 1
-    phases = GROUPS + 2 * slices if slices else 0
+    phases = max(phases, GROUPS + 2 * slices if slices else 0)
     return Scratch(
         device=np.zeros(ops, np.uint32),
         missing=_ints(ops),
@@ -335,20 +336,20 @@ def make_scratch(program: Program, slots: int = 1) -> Scratch:
     )
 
 
-def _ranks(problem: Problem, order: str, seed: int) -> NDArray[np.integer]:
+def ranks(problem: Problem, order: str, seed: int = 0) -> IntArray:
     """[V] at random; or by the seconds that remain after each op: of each, the least of any device."""
     graph = problem.graph
     if order != "critical_path":
-        return np.random.default_rng(seed).permutation(graph.num_ops)
+        return integers(np.random.default_rng(seed).permutation(graph.num_ops))
     seconds = np.where(graph.replicable, 0.0, problem.costs.compute_s.min(axis=1))
     remain: FloatArray = np.zeros(graph.num_ops)
     edges = np.flatnonzero(~graph.edge_back)
     edges = edges[np.argsort(-graph.edge_src[edges], kind="stable")]
     for u, v in zip(graph.edge_src[edges].tolist(), graph.edge_dst[edges].tolist(), strict=True):
         remain[u] = max(remain[u], seconds[v] + remain[v])  # all edges of v are done, as they come from a later op
-    ranks = np.empty(graph.num_ops, np.int64)
-    ranks[np.argsort(-remain, kind="stable")] = np.arange(graph.num_ops)
-    return ranks
+    out: IntArray = np.empty(graph.num_ops, np.int32)
+    out[np.argsort(-remain, kind="stable")] = np.arange(graph.num_ops)
+    return out
 
 
 def _ints(*shape: int) -> IntArray:

@@ -21,6 +21,9 @@ _ENTERS = {"Enter", "RefEnter"}
 _EXITS = {"Exit", "RefExit"}
 _LOOP, _BRANCH = "l", "b"
 
+ARGUMENTS = frozenset({"_Arg", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable"})
+"""Arguments and state, which are there before the step: a function's arguments cannot wait for anything."""
+
 
 class ControlFlow(NamedTuple):
     """Where ops are in a graph's loops and branches.
