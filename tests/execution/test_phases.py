@@ -214,7 +214,7 @@ def test_training_has_the_numbers_of_the_whole_batch(kind):
 
 @pytest.mark.parametrize(
     ("kind", "order"),
-    [*((kind, "1f1b") for kind in KINDS), ("dense", "gpipe"), ("dense", BY_PATH), ("loops", BY_PATH)],
+    [*((kind, "1f1b") for kind in KINDS), ("dense", "gpipe"), ("dense", BY_PATH)],
 )
 def test_ops_start_after_the_phases_before_them(kind, order):
     graph = tfplace.extract(built(kind), BATCH, slices=4)

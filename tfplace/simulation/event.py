@@ -148,7 +148,7 @@ def simulate(
         for order in range(GIVEN + 1):
             if not (o.phase_orders >> order) & 1:
                 continue
-            chained = order != FREE and _find_phases(p, s, order)
+            chained = order == GIVEN or (order != FREE and _find_phases(p, s, order))
             if order != FREE and not chained and o.phase_orders & 1:
                 continue  # it would be the same as without
             s.chosen[0] = order if chained else FREE
@@ -189,19 +189,6 @@ def _excess(p: Program, s: Scratch) -> int:
 
 @helper
 def _find_phases(p: Program, s: Scratch, order: int) -> bool:
-    """Finds the phases of all ops, unless they are given, and counts them; False if they would make no difference."""
-    if order != GIVEN and not _number_phases(p, s, order):
-        return False
-    s.pending[:] = 0
-    s.parked[:] = -1
-    for v in range(len(s.device)):
-        if p.ops[v].reads >= 0 and s.phase[v] >= 0:
-            s.pending[s.device[v], s.phase[v]] += 1
-    return True
-
-
-@helper
-def _number_phases(p: Program, s: Scratch, order: int) -> bool:
     """Numbers each device's phases and finds those of all ops; False if it would make no difference."""
     slices = s.place.shape[1]
     several = _find_stages(p, s)
@@ -424,6 +411,12 @@ def _reset(p: Program, s: Scratch, o: Flags, limit: float) -> None:
             s.finish[v] = 0.0
         if o.record:
             s.cause[v] = -1
+    if s.chosen[0] != FREE:
+        s.pending[:] = 0
+        s.parked[:] = -1
+        for v in range(len(s.device)):
+            if p.ops[v].reads >= 0 and s.phase[v] >= 0:
+                s.pending[s.device[v], s.phase[v]] += 1
     begin = 0
     for d in range(len(s.devices)):
         device = s.devices[d]

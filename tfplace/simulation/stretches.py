@@ -18,7 +18,9 @@ from tfplace.core.graph import OpGraph
 from tfplace.group.control_flow import ARGUMENTS, control_flow
 
 STRETCHES = 48
-"""Of a device's seconds. More of them keep more of the order, and let fewer ops run side by side."""
+"""Of a device's seconds. More keep more of the order, but each end is an op more, for which all ops there wait.
+
+Of what placements by etf, heft, m_sct and contiguous gain with 1,000 stretches, 48 keep some two thirds."""
 
 
 class Stretches:
