@@ -8,6 +8,7 @@ import pytest
 import tfplace
 from tests.measuring import Measuring
 from tests.placers.test_data_parallel import split_step
+from tfplace.core.compilation import XLA
 from tfplace.core.placement import CRITICAL_PATH, FREE
 from tfplace.core.slices import Slices
 from tfplace.errors import ApplyError
@@ -54,6 +55,8 @@ def test_the_critical_path_is_told_where_it_is_better(apart):
     assert found.order == CRITICAL_PATH
     assert found.cost.key == key(problem, op_device, CRITICAL_PATH) < key(problem, op_device, FREE)
     assert Simulator(problem, phases=found.phases).devices(op_device).key == found.cost.key
+    compiled = dataclasses.replace(problem, compile=XLA)
+    assert best_order(compiled, op_device, Options(phase_orders=(FREE,))).order == FREE
 
 
 def test_an_order_that_no_program_can_keep_to_is_passed_over(pipeline, monkeypatch):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tfplace.core.arrays import IntArray
+from tfplace.core.compilation import NONE
 from tfplace.core.placement import CRITICAL_PATH, FREE
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
@@ -33,14 +34,15 @@ def best_order(problem: Problem, op_device: IntArray, options: Options) -> Order
     """The best of the orders in `options.phase_orders`, or that of the critical path; in it no op waits for itself.
 
     The simulator keeps to phases op by op. A program keeps to them by control edges, for which a loop is as one op, so
-    there are a few orders which it cannot keep to.
+    there are a few orders which it cannot keep to. A compiled one keeps to no order of single ops.
 
     Args:
       problem: what is placed.
       op_device: [V].
       options: of the simulation.
     """
-    tried = dict.fromkeys((*options.phase_orders, CRITICAL_PATH))  # the first of equal ones is taken
+    by_path = (CRITICAL_PATH,) if problem.compile == NONE else ()
+    tried = dict.fromkeys((*options.phase_orders, *by_path))  # the first of equal ones is taken
     found = {
         name: Ordered(*Simulator(problem, replace(options, phase_orders=(name,))).ordered(op_device))
         for name in {FREE: None} | tried

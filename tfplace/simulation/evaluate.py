@@ -134,7 +134,7 @@ class Simulator(Evaluator):
     @cached_property
     def _otherwise(self) -> Simulator | None:
         other = self.problem.otherwise
-        return None if other is None else Simulator(other, self.options)
+        return None if other is None else Simulator(other, self.options, phases=self._phases)
 
     def close(self) -> None:
         """Ends the threads of batches; they start again when they are needed."""
