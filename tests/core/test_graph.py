@@ -125,7 +125,7 @@ def test_a_graph_of_plain_arrays_has_no_tensorflow_form(graph, tmp_path):
         graph.save(str(tmp_path / "graph.meta"))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(graphs())
 def test_drawn_graphs_hold_together(graph):
     assert len(graph.inputs) == graph.num_ops

@@ -41,7 +41,7 @@ def test_wrong_devices_are_refused(problem, devices, message):
         problem.expand(np.array(devices))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems())
 def test_units_stay_together(placed):
     problem, unit_device = placed

@@ -78,6 +78,7 @@ def test_the_placed_step_is_the_plain_one_and_runs_where_it_was_asked(
     assert placed >= 3 and restored == 1
 
 
+@pytest.mark.slow  # as `tests/e2e/test_fit.py` says of a fit
 @pytest.mark.parametrize("model", WITH_DEFAULTS)
 def test_equal_to_tolerance_with_the_defaults(default: dict[str, dict], model: str) -> None:
     assert default[model]["largest"] < TOLERANCE

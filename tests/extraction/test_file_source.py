@@ -16,8 +16,9 @@ from tfplace.extraction import file_source
 from tfplace.extraction.file_source import FileReader
 
 
-@pytest.fixture(autouse=True)
-def processes_of_their_own(monkeypatch):
+@pytest.fixture
+def own_process(monkeypatch):
+    """One that is started anew for each file, and not that of the session, which is as good where it goes on."""
     monkeypatch.setattr(file_source, "FileReader", file_source.FileReader.not_shared)
 
 
@@ -32,6 +33,7 @@ def write(folder, function):
     return folder / "graph.pb"
 
 
+@pytest.mark.usefixtures("own_process")
 def test_a_crash_of_native_code_is_a_source_error(path, monkeypatch):
     monkeypatch.setattr(file_source, "serve", children.crash)
     with pytest.raises(SourceError) as caught:
@@ -40,6 +42,7 @@ def test_a_crash_of_native_code_is_a_source_error(path, monkeypatch):
     assert "damaged" in caught.value.hint
 
 
+@pytest.mark.usefixtures("own_process")
 def test_after_a_crash_the_next_file_is_read(path, monkeypatch):
     with FileReader() as reader:
         with monkeypatch.context() as patched:
@@ -49,6 +52,7 @@ def test_after_a_crash_the_next_file_is_read(path, monkeypatch):
         assert "Exp" in reader.read(path).op_types
 
 
+@pytest.mark.usefixtures("own_process")
 def test_a_mistake_of_ours_is_not_blamed_on_the_file(path, monkeypatch):
     monkeypatch.setattr(file_source, "serve", children.stumble)
     with pytest.raises(RuntimeError, match="a mistake of ours"):

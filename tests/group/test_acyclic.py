@@ -78,7 +78,7 @@ def test_interleaved_chains_of_two_groups_are_split_as_little_as_can_be():
     assert make_acyclic(problem, np.array([0, 1, 1, 0], np.int32)).tolist() == [0, 1, 1, 2]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), num_ops=st.integers(1, 60), groups=st.integers(1, 12))
 def test_random_groups_become_acyclic(seed, num_ops, groups):
     rng = np.random.default_rng(seed)

@@ -84,7 +84,7 @@ def test_inner_layers_go_by_the_last_of_their_names_where_no_outer_one_does():
 
 
 @given(graphs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_layers_are_a_tree_of_scopes(graph):
     """Scopes made of the graph's own ops: any names go."""
     names = tuple(f"net/{'/'.join(str(v % d) for d in (2, 3)[: v % 3])}/op{v}" for v in range(graph.num_ops))

@@ -15,7 +15,7 @@ from tfplace.schedule.list_scheduling.scheduler import Favourites, Scheduler
 from tfplace.testing import make_graph, make_problem, make_topology, random_problem
 from tfplace.testing.strategies import problems
 
-MANY = settings(max_examples=80, deadline=None)
+MANY = settings(max_examples=60, deadline=None)
 
 
 def random_favourites(problem, seed):

@@ -62,7 +62,7 @@ def check_limits(problem, unit_device, options):
     assert sim.key(unit_device) == (over, step_s)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(varied_problems())
 def test_a_limit_gives_up_on_longer_steps_only(varied):
     check_limits(*varied)

@@ -36,7 +36,7 @@ def check_bound(problem, options, units):
     return bound
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(varied_problems(max_ops=6, max_devices=3))
 def test_no_placement_beats_the_bound(varied):
     problem, _, options = varied

@@ -73,7 +73,7 @@ def check(problem, simulator, devices, *, whole):
         assert end >= -1e-9 * max(key[1], 1.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems())
 def test_the_path_is_the_step(placed):
     problem, devices = placed

@@ -96,7 +96,7 @@ def test_one_device_works_without_gaps():
         assert not cost.transfer_s.any()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems())
 def test_a_timeline_keeps_its_own_rules(placed):
     problem, unit_device = placed

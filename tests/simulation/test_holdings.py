@@ -8,7 +8,7 @@ from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.holdings import HoldingKind
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(varied_problems())
 def test_holdings_are_those_of_the_oracle_and_add_up_to_the_peak(varied):
     problem, unit_device, options = varied

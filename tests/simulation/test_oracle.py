@@ -89,13 +89,13 @@ def test_the_default_options_have_machine_code_of_their_own():
     assert make_flags(compile_problem(random_variation(rng, problem)), DEFAULT) == event.WORKING
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems())
 def test_agrees_with_the_oracle_on_any_problem(placed):
     check_agreement(*placed)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(varied_problems())
 def test_agrees_with_the_oracle_on_any_problem_and_options(varied):
     check_agreement(*varied)

@@ -58,6 +58,12 @@ POLICIES = {
 
 everyone = pytest.mark.parametrize("name", POLICIES)
 
+LONG = dict.fromkeys(("gdp_scratch", "hierarchical"), pytest.mark.slow)
+"""Trace for seconds what others have traced already."""
+
+but_long = pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in POLICIES])
+"""For what their goldens say, too: that they learn."""
+
 
 def planted(ops=12, devices=3):
     """A chain whose ops are each three times as fast on the device that their type tells, and transfers are cheap."""
@@ -70,7 +76,7 @@ def planted(ops=12, devices=3):
     return make_problem(graph, make_topology(devices, bandwidth=1e6, latency=0.01), seconds), best.astype(np.int32)
 
 
-@everyone
+@but_long
 def test_a_planted_problem_is_solved_and_what_is_drawn_gets_better(name):
     """Of 531,441 placements (1,024 for the grouper, which learns more slowly) the best, within 2,000 evaluations."""
     problem, best = planted(10, 2) if name == "hierarchical" else planted()
@@ -86,9 +92,6 @@ def test_a_planted_problem_is_solved_and_what_is_drawn_gets_better(name):
 
 LEARNERS = ("post", "seq2seq")
 """One without a network and one with: for what a search does around them. Of the others their own state differs."""
-
-LONG = dict.fromkeys(("gdp_scratch", "hierarchical"), pytest.mark.slow)
-"""Trace for seconds what others have traced already."""
 
 
 @pytest.mark.parametrize(
