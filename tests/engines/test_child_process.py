@@ -69,7 +69,7 @@ def test_one_that_does_not_even_read_is_ended_in_time():
     begin = time.monotonic()
     with started(children.deaf) as child, pytest.raises(ChildTimeoutError, match=r"no answer within 0\.5 s"):
         child.ask(bytes(1_000_000), timeout_s=0.5)
-    assert time.monotonic() - begin < 10 and child.ended
+    assert time.monotonic() - begin < 60 and child.ended
 
 
 def test_an_interrupted_question_ends_it():

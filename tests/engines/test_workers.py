@@ -24,7 +24,7 @@ from tfplace.errors import InputError, TfplaceError, WorkersError
 
 def gone(pid):
     """Whether no such process runs within some seconds."""
-    for _ in range(200):
+    for _ in range(1200):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):

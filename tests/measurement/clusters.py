@@ -79,7 +79,7 @@ def running(pid):
     return False
 
 
-def soon(condition, within_s=5.0):
+def soon(condition, within_s=60.0):
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:

@@ -27,7 +27,8 @@ def cluster(logical_cpus):
 
 
 def seldom(patched):
-    """Transfers are timed a few times only."""
+    """Transfers are timed a few times only, and beside less work."""
+    patched.setattr("tfplace.measurement.calibration.transfers._WORK", 0.3)
     patched.setattr(
         "tfplace.measurement.calibration.transfers.time_steps",
         lambda backend, builds, repeats: time_steps(backend, builds, min(repeats, 4)),

@@ -144,7 +144,7 @@ def test_nothing_is_left_behind(then, end):
         assert all(running(pid) for pid in pids)
         os.kill(pids[1], signal.SIGSTOP)  # even so
         parent.send_signal(end)
-    parent.communicate(timeout=30)
+    parent.communicate(timeout=60)
     assert soon(lambda: not any(running(pid) for pid in pids))
 
 
@@ -186,13 +186,13 @@ def test_connecting_to_workers_that_run_already(cluster, monkeypatch):
             far.end_session(session)
             trained(far)
             first.send_signal(signal.SIGTERM)
-            assert first.wait(10) == 0
+            assert first.wait(60) == 0
             monkeypatch.setattr(cluster_module, "RETURN_S", 0.5)
             with pytest.raises(ClusterError, match=f"no answer from {address}"):
                 far.session(graph)
         server = grandchildren(second.pid)[0]
         second.send_signal(signal.SIGINT)
-        assert second.wait(10) == 0
+        assert second.wait(60) == 0
         assert soon(lambda: not running(server))
 
 

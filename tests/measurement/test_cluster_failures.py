@@ -44,7 +44,7 @@ def test_a_worker_killed_between_steps(cluster):
     start = time.monotonic()
     cluster.end_session(session)
     cluster.repair()
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 25
     assert lost not in cluster.pids
     trained(cluster)
 

@@ -65,7 +65,7 @@ def running(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_until(true, seconds=10.0):
+def wait_until(true, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not true() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tfplace.measurement.protocol.counters import process_seconds
 from tfplace.measurement.protocol.interference import ProcessorWatch
 
 SPIN = "print(flush=True)\nwhile True: pass"
@@ -17,6 +18,13 @@ def _spin_here(seconds):
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
         pass
+
+
+def _let_work(process, seconds):
+    """Until a process has had the processor for so long, however many others want it."""
+    until = process_seconds(process.pid) + seconds
+    while process_seconds(process.pid) < until:
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -48,10 +56,10 @@ def _stat(tmp_path, rows, tail="intr 1 2 3\n"):
 
 
 def test_sees_another_process_on_a_core_of_ours(spinner):
-    _, core = spinner
+    process, core = spinner
     watch = ProcessorWatch(cores=[core])
     before = watch.read()
-    time.sleep(0.3)
+    _let_work(process, 0.3)
     seen = watch.since(before)
     assert seen.foreign_s > 0.1
     assert seen.own_s < 0.1
@@ -62,7 +70,7 @@ def test_what_is_ours_is_not_foreign(spinner):
     process, core = spinner
     ours, theirs = ProcessorWatch(pids=[process.pid], cores=[core]), ProcessorWatch(cores=[core])
     first, second = ours.read(), theirs.read()
-    time.sleep(0.3)
+    _let_work(process, 0.3)
     mine, others = ours.since(first), theirs.since(second)
     assert mine.own_s - others.own_s > 0.1
     assert others.foreign_s - mine.foreign_s > 0.1
@@ -139,7 +147,7 @@ def test_other_processes_clocks_where_there_is_no_accounting(spinner, tmp_path, 
     watch = ProcessorWatch(cores=[3], proc=tmp_path, cgroup=tmp_path)
     assert watch.source == "other processes' clocks"
     before = watch.read()
-    time.sleep(0.3)
+    _let_work(process, 0.3)
     assert (watch.since(before).foreign_s > 0.05) == (last_core == 3)
 
 
@@ -148,7 +156,7 @@ def test_our_own_processes_clocks_are_not_others(spinner, tmp_path):
     _listed(tmp_path, process.pid, 0)
     watch = ProcessorWatch(pids=[process.pid], cores=[0], proc=tmp_path, cgroup=tmp_path)
     before = watch.read()
-    time.sleep(0.2)
+    _let_work(process, 0.2)
     seen = watch.since(before)
     assert seen.foreign_s == 0 and seen.own_s > 0.05
 
