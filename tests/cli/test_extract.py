@@ -15,7 +15,7 @@ QUICK = ["--placer=heft", "--budget=5 evaluations", "--quiet"]
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory):
+def archive(tmp_path_factory, logical_cpus):  # which must be made before TensorFlow starts
     path = tmp_path_factory.mktemp("extracted") / "small.npz"
     keras.utils.clear_session()
     assert main(["extract", *SMALL, f"--output={path}", "--quiet"]) == PLACED
