@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfplace.core.compilation import AUTO as AUTO_COMPILE
+from tfplace.core.compilation import NONE
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
@@ -244,14 +245,15 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
     Args:
       problem: from `formulate`.
       devices: a placement or a file of one, found on any box whose devices have these names; or op name -> device name
-        for every op. A placement is simulated with its own phases, whatever their order is called; devices alone, of
-        a split step, in the best order.
+        for every op. A placement is simulated with its own phases, whatever their order is called, and cluster by
+        cluster if the problem's costs are of a compiled step; devices alone, of a split step, in the best order.
 
     Raises:
       PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that they have to
         be with.
       UnknownNameError: no such device.
     """
+    from tfplace.search.clustered import clustered_cost
     from tfplace.simulation.evaluate import simulate_devices
     from tfplace.simulation.options import WITHOUT_PHASES
 
@@ -265,7 +267,10 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
                 "Of [U] devices of units: tfplace.simulation.evaluate.Simulator(problem)(units).",
             )
         placement = Placement.load(devices, graph=problem.graph)
-        return simulate_devices(problem, placement.devices, WITHOUT_PHASES, phases=placement.phases)
+        by_ops = simulate_devices(problem, placement.devices, WITHOUT_PHASES, phases=placement.phases)
+        if problem.compile == NONE:
+            return by_ops
+        return clustered_cost(problem, placement.op_device, placement.phases, WITHOUT_PHASES)
     return simulate_devices(problem, devices)
 
 

@@ -9,7 +9,7 @@ import pytest
 import tfplace
 from tests.placers.test_data_parallel import split_step
 from tfplace.core.constraints import match_ops
-from tfplace.core.placement import UNSPLIT
+from tfplace.core.placement import COMPILED, UNSPLIT
 from tfplace.errors import ConstraintError, InfeasibleError, InputError, SplitError
 from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
@@ -185,7 +185,11 @@ def placed_model(budget, **options):
 
 def test_a_model_is_placed_in_as_many_slices_as_are_best():
     placement = placed_model("300 evaluations")
-    assert placement.cost.step_s <= min(cost.step_s for cost in placement.baselines.values())
+    op_by_op = [
+        cost.step_s for name, cost in placement.baselines.items() if not name.endswith((COMPILED, COMPILED + UNSPLIT))
+    ]
+    assert len(op_by_op) > 4
+    assert placement.cost.step_s <= min(op_by_op)
 
 
 def test_rules_on_ops_of_slices_hold_where_there_are_such():

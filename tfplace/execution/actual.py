@@ -63,7 +63,7 @@ class ActualPlacement:
         lines = [f"{len(self.devices)} ops ran on {devices}"]
         lines += [f"  {device}: {count} ops" for device, count in self.counts.items()]
         if self.clusters is not None:
-            lines += self.clusters.lines()
+            lines += _cluster_lines(self.clusters)
         by_reason: dict[str, list[Moved]] = {}
         for moved in self.moved:
             by_reason.setdefault(moved.reason, []).append(moved)
@@ -141,3 +141,16 @@ def _why(
 
 def _name(device: str, names: Mapping[str, str]) -> str:
     return names.get(device) or short(device)
+
+
+def _cluster_lines(clusters: Clusters, limit: int = 4) -> list[str]:
+    """How many ops are compiled on each device, and what runs op by op, as text; at most `limit` reasons."""
+    ops, count = Counter[str](), Counter[str]()
+    for cluster in clusters.clusters:
+        ops[cluster.device] += len(cluster.ops)
+        count[cluster.device] += 1
+    lines = [f"compiled by XLA: {clusters}; op by op: {len(clusters.left_out):,}"]
+    lines += [f"  {short(d)}: {ops[d]} ops in {count[d]} cluster{'s' * (count[d] > 1)}" for d in sorted(ops)]
+    reasons = [f"{number} {why}" for why, number in clusters.reasons.items()]
+    rest = f", {len(reasons) - limit} more reasons" if len(reasons) > limit else ""
+    return lines + ([f"  left out: {', '.join(reasons[:limit])}{rest}"] if reasons else [])

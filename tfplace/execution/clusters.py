@@ -12,7 +12,6 @@ from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.graph import OpGraph
 from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, LISTS
 from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied, merged
-from tfplace.execution.devices import short
 from tfplace.execution.static import static_tensors
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.execution.while_loops import LOOP_OPS, WhileLoop, loops_of, while_loop
@@ -71,18 +70,6 @@ class Clusters:
     def __str__(self) -> str:
         count, ops = len(self.clusters), sum(len(cluster.ops) for cluster in self.clusters)
         return f"{ops:,} ops in {count} cluster{'s' * (count != 1)}"
-
-    def lines(self, limit: int = 4) -> list[str]:
-        """How many ops are compiled on each device, and what runs op by op, as text; at most `limit` reasons."""
-        ops, count = Counter[str](), Counter[str]()
-        for cluster in self.clusters:
-            ops[cluster.device] += len(cluster.ops)
-            count[cluster.device] += 1
-        lines = [f"compiled by XLA: {self}; op by op: {len(self.left_out):,}"]
-        lines += [f"  {short(d)}: {ops[d]} ops in {count[d]} cluster{'s' * (count[d] > 1)}" for d in sorted(ops)]
-        reasons = [f"{number} {why}" for why, number in self.reasons.items()]
-        rest = f", {len(reasons) - limit} more reasons" if len(reasons) > limit else ""
-        return lines + ([f"  left out: {', '.join(reasons[:limit])}{rest}"] if reasons else [])
 
 
 def find_clusters(

@@ -40,8 +40,8 @@ class Dependencies:
         first = {one: v for v, one in reversed([*enumerate(flow.loop.tolist())])}
         vertex = [v if one < 0 else first[one] for v, one in enumerate(flow.loop.tolist())]
         before: list[set[int]] = [set() for _ in range(graph.num_ops + len(joints))]
-        for v, awaited in enumerate(_awaited(graph, copied(graph), idle_constants(graph, flow))):
-            before[vertex[v]].update(vertex[u] for u in awaited)
+        for v, ops in enumerate(awaited(graph)):
+            before[vertex[v]].update(vertex[u] for u in ops)
         index = graph.index
         for name, after in waits.after.items():
             v = joints[name] if name in joints else vertex[index[name]]
@@ -75,8 +75,9 @@ def copied(graph: OpGraph) -> BoolArray:
     return out
 
 
-def _awaited(graph: OpGraph, is_copied: BoolArray, idle: BoolArray) -> list[list[int]]:
-    """[V] ops that each op reads or waits for; of what is copied what that waits for."""
+def awaited(graph: OpGraph) -> list[list[int]]:
+    """[V] ops that each op reads or waits for within a turn of a loop; of what is copied what that waits for."""
+    is_copied, idle = copied(graph), idle_constants(graph, control_flow(graph))
     out: list[list[int]] = [[] for _ in range(graph.num_ops)]
     edges = zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), graph.edge_back.tolist(), strict=True)
     for u, v, back in sorted(edges, key=lambda edge: edge[1]):

@@ -100,8 +100,9 @@ class Placed:
         asked = {op: names[device] for op, device in placement.devices.items()}
         devices = asked | {op: device for op, (device, _) in self._program.fixed.items()}
         compiled = is_compiled(self.graph, self._compile, {names[name] for name in used}, placement.compile)
-        # These orders are of single ops: clusters would be cut into as many as they have phases.
-        phases = None if compiled and placement.order in {BY_USE, CRITICAL_PATH} else placement.phases
+        # Found for a step that runs op by op, these would cut clusters into as many as they have phases.
+        of_ops = placement.order in {BY_USE, CRITICAL_PATH} and placement.compile != XLA
+        phases = None if compiled and of_ops else placement.phases
         devices_of = [names.get(name, name) for name in placement.device_names]
         waits = phase_waits(self.graph, placement.op_device, phases, devices_of)
         clusters = self._find_clusters(placement.op_device, devices_of, phases, waits) if compiled else None

@@ -13,6 +13,7 @@ from tfplace.formatting import format_seconds
 from tfplace.search.ordered import best_order
 from tfplace.search.search import CANNOT_GO_ON
 from tfplace.simulation.bounds import lower_bound
+from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import DEFAULT, Options
 
 _CLEARLY = 1.02
@@ -27,10 +28,31 @@ def both_ways(name: str, evaluator: Evaluator, unit_device: IntArray) -> dict[st
       evaluator: tells the costs.
       unit_device: [U] devices.
     """
-    own, other = evaluator(unit_device), evaluator.otherwise(unit_device)
+    own, other = cost_as_run(evaluator, unit_device), _cost_otherwise(evaluator, unit_device)
     compiled = evaluator.compile == XLA
     costs = {name + COMPILED * compiled: own}
     return costs if other is None else costs | {name + COMPILED * (not compiled): other}
+
+
+def cost_as_run(evaluator: Evaluator, unit_device: IntArray, *, quick: bool = False) -> StepCost:
+    """The cost of a placement; simulated, that of a compiled step is cluster by cluster.
+
+    Args:
+      evaluator: tells the costs.
+      unit_device: [U] devices.
+      quick: see `best_order`.
+    """
+    if isinstance(evaluator, Simulator) and evaluator.compile == XLA:
+        op_device = evaluator.problem.spread(unit_device)
+        return best_order(evaluator.problem, op_device, evaluator.options, quick=quick).cost
+    return evaluator(unit_device)
+
+
+def _cost_otherwise(evaluator: Evaluator, unit_device: IntArray) -> StepCost | None:
+    other = evaluator.problem.otherwise
+    if isinstance(evaluator, Simulator) and other is not None and other.compile == XLA:
+        return best_order(other, evaluator.problem.spread(unit_device), evaluator.options).cost
+    return evaluator.otherwise(unit_device)
 
 
 def decided(placement: Placement, asked: str, evaluator: Evaluator) -> Placement:
@@ -74,7 +96,7 @@ def _otherwise(placement: Placement, evaluator: Evaluator) -> Placement | None:
     assert problem is not None
     other = problem.otherwise
     simulated = placement.cost.source == SIMULATED and placement.cost.objective == STEP_TIME
-    if simulated and other is not None and problem.graph.slices is not None:
+    if simulated and other is not None:
         allowed = options if isinstance(options, Options) else DEFAULT
         cost, order, phases = best_order(other, placement.op_device, allowed)
         found = replace(placement, cost=cost, order=order, phases=phases)

@@ -24,7 +24,7 @@ from tfplace.options import BASELINES, OF_SLICES, SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.capabilities import check_controllers
-from tfplace.search.compilations import both_ways, decided
+from tfplace.search.compilations import both_ways, cost_as_run, decided
 from tfplace.search.grouped import OnGroups
 from tfplace.search.impossible import check_possible
 from tfplace.search.mirrored import MIRRORED, mirrored_cost
@@ -158,10 +158,12 @@ def placement_of(
 ) -> Placement:
     """The answer that [U] devices are, with all there is to say of it; see `Placement`.
 
-    Simulated steps in slices are told with the best order that a program can keep to; see `best_order`.
+    Simulated steps that are compiled or in slices are told with the best order that a program can keep to; see
+    `best_order`.
     """
     op_device, order, phases = problem.expand(unit_device), FREE, None
-    if problem.graph.slices is not None and cost.source == SIMULATED and cost.objective == STEP_TIME:
+    ordered = problem.graph.slices is not None or problem.compile == XLA
+    if ordered and cost.source == SIMULATED and cost.objective == STEP_TIME:
         cost, order, phases = best_order(problem, op_device, options)
     return Placement(
         op_names=problem.graph.op_names,
@@ -285,7 +287,9 @@ def baseline_costs(
             costs |= both_ways(f"single {device}", evaluator, alone)
     own = COMPILED if evaluator.compile == XLA else ""
     for name, method in methods.items():
-        costs[name + own] = evaluator(quickly_placed(problem, method, seed, evaluator))
+        costs[name + own] = cost_as_run(
+            evaluator, quickly_placed(problem, method, seed, evaluator), quick=name not in OF_SLICES
+        )
     if names is None and slices is not None and len(slices.sizes) > 1 and isinstance(evaluator, Simulator):
         costs[MIRRORED + own] = mirrored_cost(problem, evaluator.options)
     return costs

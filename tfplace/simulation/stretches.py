@@ -28,9 +28,11 @@ class Stretches:
 
     Args:
       graph: whose steps. Its arguments, variables and copied constants are in no stretch, as they cannot wait.
+      count: stretches on each device, of equal seconds.
     """
 
-    def __init__(self, graph: OpGraph) -> None:
+    def __init__(self, graph: OpGraph, count: int = STRETCHES) -> None:
+        self._count = count
         self._waits = ~graph.replicable & ~np.array([kind in ARGUMENTS for kind in graph.op_types], bool)
         self._loop = control_flow(graph).loop
 
@@ -46,15 +48,15 @@ class Stretches:
         for d in np.unique(op_device[self._waits]).tolist():
             ops = np.flatnonzero(self._waits & (op_device == d))
             ops = ops[np.argsort(start_s[ops], kind="stable")]  # of one instant by index, which is a topological order
-            out[ops] = _cut(compute_s[ops, d], self._loop[ops])
+            out[ops] = _cut(compute_s[ops, d], self._loop[ops], self._count)
         return out
 
 
-def _cut(seconds: FloatArray, loop: IntArray) -> IntArray:
+def _cut(seconds: FloatArray, loop: IntArray, count: int) -> IntArray:
     """[N] the stretch of each op of a device, in the order of starts; of ops in a loop the number of it, else -1."""
     done = np.cumsum(seconds)
     before = np.concatenate([[0.0], done[:-1]])
-    stretch = np.minimum(STRETCHES * before / max(done[-1], 1e-300), STRETCHES - 1).astype(np.int32)
+    stretch = np.minimum(count * before / max(done[-1], 1e-300), count - 1).astype(np.int32)
     ends = np.diff(stretch) > 0
     for one in np.unique(loop[loop >= 0]).tolist():
         of_loop = np.flatnonzero(loop == one)

@@ -22,7 +22,7 @@ def _part(name, examples, package):
 def _zoo(name, **sizes):
     keras.utils.set_random_seed(SEED)
     made = zoo.build(name, **sizes)
-    return made.model, tf.nest.map_structure(_values, made.batch)
+    return made.model, tf.nest.map_structure(values, made.batch)
 
 
 def _application(name, examples, size, **settings):
@@ -41,10 +41,10 @@ def _small_ops(layers, width, examples):
 def _regression(model, examples):
     model.compile(keras.optimizers.Adam(1e-3), "mse", jit_compile=False)
     shapes = ((examples, *tensor.shape[1:]) for tensor in (model.inputs[0], model.outputs[0]))
-    return model, tuple(_values(tf.TensorSpec(shape)) for shape in shapes)
+    return model, tuple(values(tf.TensorSpec(shape)) for shape in shapes)
 
 
-def _values(spec):
+def values(spec):
     rng = np.random.default_rng(SEED)
     if spec.dtype.is_integer:
         return rng.integers(2, size=spec.shape).astype(spec.dtype.as_numpy_dtype)  # valid in every table of the zoo

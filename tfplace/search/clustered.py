@@ -1,0 +1,178 @@
+"""What a compiled step costs: a cluster starts when all it reads is there, and nothing leaves it before its end.
+
+The simulator lets each op of a compiled step start by itself, with the seconds that it takes compiled: quick enough for
+a search, but on several devices too fast, as a device sends a gradient before its cluster has ended. Here the ops of
+each cluster are one op.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+
+import numpy as np
+
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.costs import CostTable
+from tfplace.core.graph import OpGraph
+from tfplace.core.grouping import Grouping
+from tfplace.core.placement import FREE
+from tfplace.core.problem import Problem
+from tfplace.core.stepcost import StepCost
+from tfplace.execution.clusters import Clusters, find_clusters
+from tfplace.execution.dependencies import awaited, copied
+from tfplace.execution.phases import phase_waits
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import Options
+
+CALL = "StatefulPartitionedCall"
+"""Type of the op that runs a cluster."""
+
+
+def clustered_cost(problem: Problem, op_device: IntArray, phases: IntArray | None, options: Options) -> StepCost:
+    """The cost of a compiled step. Memory is that of its ops by themselves: XLA needs no more, for it frees as they do.
+
+    Args:
+      problem: with the costs of a compiled step.
+      op_device: [V] device of each op.
+      phases: [V] as in `Placement.phases`; None for none.
+      options: of the simulation; its orders of phases do not count.
+
+    Raises:
+      ApplyError: by the phases an op would wait for itself.
+    """
+    options = replace(options, phase_orders=(FREE,))
+    by_ops = Simulator(problem, options, phases=phases).devices(op_device)
+    if len(np.unique(op_device[~problem.graph.replicable])) < 2:
+        return by_ops  # it computes without a pause
+    graph, devices = problem.graph, problem.topology.device_names
+    waits = phase_waits(graph, op_device, phases, devices)
+    vertex = _vertices(graph, find_clusters(graph, op_device, devices, phases=phases, waits=waits))
+    count = int(vertex.max()) + 1
+    first = np.full(count, -1, np.int32)
+    first[vertex[::-1]] = np.arange(graph.num_ops, dtype=np.int32)[::-1]
+    by_clusters = Simulator(
+        _as_clusters(problem, vertex, first), options, phases=None if phases is None else phases[first]
+    ).devices(op_device[first])
+    return replace(by_clusters, peak_bytes=by_ops.peak_bytes)
+
+
+def _vertices(graph: OpGraph, clusters: Clusters) -> IntArray:
+    """[V] the vertex of each op, one for each cluster and each op that is in none, numbered in a topological order."""
+    of = np.arange(graph.num_ops, dtype=np.int32)
+    for cluster in clusters.clusters:
+        members = [graph.index[op] for op in cluster.ops]
+        of[members] = min(members)
+    src, dst, *_, back = _edges(graph)
+    src, dst = of[src[~back]], of[dst[~back]]
+    pairs = np.unique(np.stack([src, dst])[:, src != dst], axis=1)
+    missing = np.bincount(pairs[1], minlength=graph.num_ops)
+    starts = np.searchsorted(pairs[0], np.arange(graph.num_ops + 1))
+    ready = [v for v in np.unique(of).tolist() if not missing[v]]
+    number: dict[int, int] = {}
+    while ready:
+        u = heapq.heappop(ready)
+        number[u] = len(number)
+        for v in pairs[1, starts[u] : starts[u + 1]].tolist():
+            missing[v] -= 1
+            if not missing[v]:
+                heapq.heappush(ready, v)
+    return np.array([number[v] for v in of.tolist()], np.int32)
+
+
+def _edges(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]:
+    """[E] the graph's edges; but what waits for a constant, which has copies, waits for what that waits for."""
+    is_copied = copied(graph)
+    own = ~is_copied[graph.edge_dst]
+    reads = np.unique(graph.edge_dst[is_copied[graph.edge_src]]).tolist()
+    before = awaited(graph) if len(reads) else []
+    added = np.array([(u, v) for v in reads if not is_copied[v] for u in before[v]], np.int32).reshape(-1, 2)
+    none: IntArray = np.full(len(added), -1, np.int32)
+    return (
+        np.concatenate([graph.edge_src[own], added[:, 0]]),
+        np.concatenate([graph.edge_dst[own], added[:, 1]]),
+        np.concatenate([graph.edge_tensor[own], none]),
+        np.concatenate([graph.edge_slot[own], none]),
+        np.concatenate([graph.edge_back[own], np.zeros(len(added), bool)]),
+    )
+
+
+def _as_clusters(problem: Problem, vertex: IntArray, first: IntArray) -> Problem:
+    """The problem in which ops of one vertex are one op, which is a unit of its own.
+
+    Args:
+      problem: [V] ops.
+      vertex: [V] of each op.
+      first: [N] the first op of each vertex.
+    """
+    graph = problem.graph
+    count, is_cluster = len(first), np.bincount(vertex) > 1
+    whole = _contracted(graph, vertex, first, is_cluster)
+    seconds: FloatArray = np.zeros((count, problem.num_devices))
+    np.add.at(seconds, vertex, np.where(graph.replicable[:, None], 0.0, problem.costs.compute_s))
+    units = np.where(whole.replicable, -1, np.cumsum(~whole.replicable) - 1).astype(np.int32)
+    num_units = int(units.max(initial=-1)) + 1
+    return Problem(
+        graph=whole,
+        topology=problem.topology,
+        costs=CostTable(seconds, tuple(problem.costs.provenance[v] for v in first.tolist())),
+        constraints=problem.constraints,
+        grouping=Grouping(units, num_units),
+        allowed=np.ones((num_units, problem.num_devices), bool),
+        memory_limit=problem.memory_limit,
+        follows=vertex[problem.follows[first]],
+        compile=problem.compile,
+    )
+
+
+def _contracted(graph: OpGraph, vertex: IntArray, first: IntArray, is_cluster: BoolArray) -> OpGraph:
+    """[N] ops, of which those that are clusters have the results that others read."""
+    src, dst, tensor, slot, back = _edges(graph)
+    outside = vertex[src] != vertex[dst]
+    kept = ~is_cluster[vertex[graph.tensor_op]]
+    kept[tensor[outside & (tensor >= 0)]] = True
+    tensors = np.flatnonzero(kept)
+    tensors = tensors[np.argsort(vertex[graph.tensor_op[tensors]], kind="stable")]
+    number = np.full(graph.num_tensors + 1, -1, np.int32)  # the last is that of a control edge
+    number[tensors] = np.arange(len(tensors), dtype=np.int32)
+    maker = vertex[graph.tensor_op[tensors]]
+    edges = outside | ~is_cluster[vertex[src]]
+    src, dst, tensor, slot, back = (
+        vertex[src[edges]],
+        vertex[dst[edges]],
+        number[tensor[edges]],
+        slot[edges],
+        back[edges],
+    )
+    slot[is_cluster[dst] & (tensor >= 0)] = 0
+    rows = np.stack([src, dst, tensor, slot, back])
+    src, dst, tensor, slot, back = np.unique(rows, axis=1)  # what a cluster reads twice it is sent once
+    for v in np.flatnonzero(is_cluster).tolist():
+        reads = np.flatnonzero((dst == v) & (tensor >= 0))
+        slot[reads] = np.arange(len(reads))
+
+    return OpGraph(
+        name=graph.name,
+        op_names=tuple(graph.op_names[v] for v in first.tolist()),
+        op_types=tuple(CALL if is_cluster[i] else graph.op_types[v] for i, v in enumerate(first.tolist())),
+        op_attrs=tuple({} if is_cluster[i] else graph.op_attrs[v] for i, v in enumerate(first.tolist())),
+        tensor_op=maker.astype(np.int32),
+        tensor_slot=(np.arange(len(maker)) - np.searchsorted(maker, maker)).astype(np.int32),
+        tensor_dtype=tuple(graph.tensor_dtype[t] for t in tensors.tolist()),
+        tensor_shape=tuple(graph.tensor_shape[t] for t in tensors.tolist()),
+        tensor_bytes=graph.tensor_bytes[tensors],
+        edge_src=src.astype(np.int32),
+        edge_dst=dst.astype(np.int32),
+        edge_tensor=tensor.astype(np.int32),
+        edge_slot=slot.astype(np.int32),
+        edge_back=back.astype(bool),
+        trips=np.where(is_cluster, 1.0, graph.trips[first]),
+        colocation=np.full(len(first), -1, np.int32),
+        resource=np.full(len(first), -1, np.int32),
+        kernel_types=graph.kernel_types,
+        has_kernel=graph.has_kernel[first],
+        host_memory=graph.host_memory[first] & ~is_cluster,
+        replicable=graph.replicable[first] & ~is_cluster,
+        variables=tuple(replace(variable, op=int(vertex[variable.op])) for variable in graph.variables),
+        fetches=tuple(name for name in graph.fetches if not is_cluster[vertex[graph.index[name]]]),
+    )
