@@ -2,6 +2,8 @@
 
     python -m research.measure_fidelity   # all models; rewrites results, tables and plot
     python -m research.measure_fidelity --models=two_tower --out=towers.json --nopages --plot=
+    python -m research.measure_fidelity --compile=xla --models=lstm_small,transformer,two_tower,wide_mlp --nopages \
+        --plot= --out=research/data/fidelity_compiled.json
 
 The machine should do nothing else meanwhile. About half a minute to calibrate, then some minutes a model.
 """
@@ -18,6 +20,7 @@ from absl import app, flags
 
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.cli.scripts import script
+from tfplace.core.compilation import NONE, XLA
 from tfplace.core.topology import Topology
 from tfplace.files import check_writable, write_whole, writing
 from tfplace.report.progress import Stages
@@ -40,6 +43,7 @@ _WORKERS = flags.DEFINE_integer("workers", 2, "Workers, each on a core of its ow
 _TOPOLOGY = flags.DEFINE_string("topology", None, "A file of `tfplace calibrate`; by default calibrated now.")
 _REPEATS = flags.DEFINE_integer("repeats", 10, "Steps measured for each placement.", 2)
 _SEED = flags.DEFINE_integer("seed", 0, "Of the placements.")
+_COMPILE = flags.DEFINE_enum("compile", NONE, [NONE, XLA], "Whether steps are compiled.")
 _OUT = flags.DEFINE_string("out", str(ROOT / "research" / "data" / "fidelity.json"), "The results.")
 _PAGES = flags.DEFINE_bool("pages", True, "Whether to rewrite the tables of README.md and docs/fidelity.md.")
 _PLOT = flags.DEFINE_string("plot", str(ROOT / "docs" / "fidelity.png"), "The scatter plot; empty for none.")
@@ -77,6 +81,7 @@ def _measure() -> None:
             "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
             "repeats": _REPEATS.value,
             "seed": _SEED.value,
+            "compile": _COMPILE.value,
             "topology": topology.to_dict(),
             "experiments": [],
         }
@@ -88,6 +93,7 @@ def _measure() -> None:
                 cluster,
                 seed=_SEED.value,
                 repeats=_REPEATS.value,
+                compile=_COMPILE.value,
                 tell=stages.stage,
                 progress=stages.part,
             )

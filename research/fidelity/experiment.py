@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from research.fidelity.agreement import Agreement
 from research.fidelity.predictions import Fidelity, fidelity
 from tfplace.core.arrays import IntArray
-from tfplace.core.constraints import Constraints
+from tfplace.core.compilation import NONE
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
+from tfplace.core.stepcost import StepCost
 from tfplace.core.topology import Topology
 from tfplace.cost.profile import Profile
-from tfplace.cost.profiled import profiled_costs, profiled_share
-from tfplace.group.problem import formulate
+from tfplace.cost.profiled import profiled_share
 from tfplace.measurement.backends.cluster import Cluster
 from tfplace.measurement.backends.program import StepGraph
 from tfplace.measurement.backends.running import Running
@@ -27,9 +28,11 @@ from tfplace.measurement.calibration.profile import profile_graph
 from tfplace.measurement.protocol.interference import ProcessorWatch
 from tfplace.measurement.protocol.measured import MeasuredEvaluator
 from tfplace.measurement.protocol.sampling import take_samples
+from tfplace.search.compilations import cost_as_run
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import Options
+from tfplace.sources import formulate
 from tfplace.testing.variety import variety
 
 OPTIONS = {
@@ -44,6 +47,16 @@ OPTIONS = {
     "4 ops at once": Options(parallel=4),
 }
 """Ways to simulate that are compared."""
+
+
+class AsRun(Simulator):
+    """The simulator that tells a step of clusters cluster by cluster, none of them cut, as it is measured."""
+
+    def __call__(self, unit_device: ArrayLike) -> StepCost:
+        """See `cost_as_run`."""
+        if self.problem.compile == NONE:
+            return super().__call__(unit_device)
+        return cost_as_run(self, np.asarray(unit_device, np.int32), quick=True)
 
 
 @dataclass(frozen=True)
@@ -87,6 +100,7 @@ def run_experiment(
     cache: str | Path | None = None,
     seed: int = 0,
     repeats: int = 10,
+    compile: str = NONE,
     tell: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Experiment:
@@ -100,22 +114,23 @@ def run_experiment(
       cache: a profile file that is read and added to.
       seed: of the placements.
       repeats: steps measured for each placement.
+      compile: how steps are run, and what the costs are of: `NONE` or `XLA`.
       tell: called with what is being done.
       progress: called with the placements measured and their number.
     """
     tell(f"{graph.name}: profiling ops on one worker")
-    problem = formulate(
-        graph, topology, profiled_costs(graph, topology, _profile(graph, topology, batch, cache)), Constraints()
-    )
+    problem = formulate(graph, topology, profile=_profile(graph, topology, batch, cache), compile=compile)
     tell(f"{graph.name}: making placements")
     placements = variety(problem, seed=seed)
     tell(f"{graph.name}: measuring placements")
     reference = next(iter(placements))
-    evaluator = MeasuredEvaluator(problem, cluster, batch=batch, reference=placements[reference], repeats=repeats)
+    evaluator = MeasuredEvaluator(
+        problem, cluster, batch=batch, reference=placements[reference], repeats=repeats, compile=compile
+    )
     try:
         result = fidelity(
             problem,
-            Simulator(problem),
+            AsRun(problem),
             evaluator,
             placements,
             reference=reference,
