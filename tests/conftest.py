@@ -29,6 +29,7 @@ LOAD_TENSORFLOW = {
     "measurement",
     "pretraining",
     "report/test_step_memory.py",
+    "search/test_planning.py",
     "simulation/test_buffers.py",
     "transforms",
     "zoo",

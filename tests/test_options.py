@@ -9,10 +9,11 @@ import pytest
 import tfplace
 from tfplace.cli.compare import compare_command
 from tfplace.cli.extract import ExtractFlags, extract_command
-from tfplace.cli.flags import CompareFlags, PlaceFlags
+from tfplace.cli.flags import CompareFlags, PlaceFlags, PlanFlags
 from tfplace.cli.memory import MemoryFlags, memory_command
 from tfplace.cli.option_tables import option_table, written
 from tfplace.cli.place import place_command
+from tfplace.cli.plan import plan_command
 from tfplace.cli.profile import ProfileFlags, profile_command
 from tfplace.core.constraints import Constraints
 from tfplace.core.engine import Controllers
@@ -20,11 +21,13 @@ from tfplace.cost.profile import DeviceProfile, Profile
 from tfplace.engines.process_workers import ProcessEngine
 from tfplace.errors import InputError, UnknownOptionError
 from tfplace.keras import PlacementCallback
-from tfplace.options import CompareOptions, FitOptions, SearchOptions, SplitOptions
+from tfplace.options import CompareOptions, FitOptions, PlanOptions, SearchOptions, SplitOptions
 from tfplace.testing import random_problem
 
 SURFACES = [(tfplace.place, SearchOptions), (tfplace.compare, CompareOptions), (PlacementCallback, FitOptions)]
+SURFACES.append((tfplace.plan, PlanOptions))
 COMMANDS = [(place_command, PlaceFlags, SearchOptions), (compare_command, CompareFlags, CompareOptions)]
+COMMANDS.append((plan_command, PlanFlags, PlanOptions))
 OTHERWISE = {"constraints", "progress"}
 """Told by --pin, --forbid, --colocate and --headroom, and by --quiet."""
 

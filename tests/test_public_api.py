@@ -8,6 +8,7 @@ PUBLIC = [
     "InfeasibleError",
     "OpGraph",
     "Placement",
+    "Plan",
     "Problem",
     "TfplaceError",
     "Topology",
@@ -20,6 +21,7 @@ PUBLIC = [
     "keras",
     "memory",
     "place",
+    "plan",
     "simulate",
     "split",
 ]

@@ -12,10 +12,11 @@ Importing tfplace does not load TensorFlow; the first call that needs it does.
 from __future__ import annotations
 
 from tfplace import keras
-from tfplace.api import actual_placement, apply, compare, memory, place, simulate
+from tfplace.api import actual_placement, apply, compare, memory, place, plan, simulate
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
+from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import InfeasibleError, TfplaceError
@@ -29,6 +30,7 @@ __all__ = [
     "InfeasibleError",
     "OpGraph",
     "Placement",
+    "Plan",
     "Problem",
     "TfplaceError",
     "Topology",
@@ -41,6 +43,7 @@ __all__ = [
     "keras",
     "memory",
     "place",
+    "plan",
     "simulate",
     "split",
 ]

@@ -14,13 +14,14 @@ from tfplace.core.compilation import AUTO as AUTO_COMPILE
 from tfplace.core.compilation import NONE
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
+from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO, PER_SLICE, checked_slices
 from tfplace.core.stepcost import MEASURED, SIMULATED, StepCost
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.option_fields import described
-from tfplace.options import CompareOptions, ProblemOptions, SearchOptions, SplitOptions
+from tfplace.options import CompareOptions, PlanOptions, ProblemOptions, SearchOptions, SplitOptions
 from tfplace.sources import graph_of, problem_of
 
 if TYPE_CHECKING:
@@ -116,6 +117,39 @@ def place_problem(problem: Problem, options: SearchOptions, batch: Any = None) -
             opened.callback(judge.close)
         wanted = options.given() | {"evaluator": judge, "progress": tell}
         return search_placement(problem, logged=logged, **wanted)
+
+
+@described(PlanOptions)
+def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: Any = None, **options: Any) -> Plan:
+    """What is fastest on some devices, and whether it fits: every way to run the step that makes sense there.
+
+    The ways are one device, `tf.distribute.MirroredStrategy`, data parallelism, pipelines, and what a search finds for
+    the whole step and for slices of its batch; each op by op and compiled. All steps are simulated.
+
+    Args:
+      source: as in `place`; a model that can be traced, as its batch is split.
+      topology: see `PlanOptions`.
+      batch: as in `place`.
+      **options: those of `PlanOptions`.
+
+    Returns:
+      The rows, fastest first, and the chosen one: `.summary()`, `.chosen`, `.placement`, `.save(directory)`.
+      `tfplace.apply(plan.placement.problem.graph, plan.placement)` runs it.
+
+    Raises:
+      InputError: an option is wrong, or two do not go together.
+      UnknownNameError: no such option.
+      SourceError, ConstraintError: as of `place`.
+    """
+    from tfplace.search.planning import make_plan
+
+    asked = replace(PlanOptions.of("tfplace.plan", {"topology": topology, **options}), slices=AUTO).check()
+    return make_plan(
+        lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes), some_slices=True),
+        lambda problem, options: place_problem(problem, options, batch),
+        asked.narrowed(SearchOptions),
+        exact=asked.exact,
+    )
 
 
 @described(CompareOptions)

@@ -311,6 +311,21 @@ class SearchOptions(ProblemOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanOptions(SearchOptions):
+    """Everything that `tfplace.plan` can be told, beside the model."""
+
+    title: ClassVar[str] = "Plan"
+    left_out: ClassVar[tuple[str, ...]] = (
+        "slices", "pack", "grouper", "groups", "objective", "placer", "baselines", "evaluator", "init", "run_dir",
+        "resume", "controllers", "asynchronous", "weights", "fine_tune", "tensorboard",
+    )  # fmt: skip
+
+    exact: bool = option(
+        False, "Take no way whose numbers differ by more than rounding from those of the plain step", kind=bool
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompareOptions(ProblemOptions):
     """Everything that `tfplace.compare` can be told, beside the model."""
 

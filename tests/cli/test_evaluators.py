@@ -47,7 +47,7 @@ def test_a_search_measured_on_workers(two_cpus, tmp_path, capsys):
     assert facts["measured"]["ratio"] > 0
     assert facts["simulated"]["step_s"] > 0
     singles = [b for b in facts["measured"]["baselines"] if b["name"].startswith("single ")]
-    assert len(singles) == 2
+    assert len(singles) == 4  # each op by op, and compiled
     assert all(b["step_s"] > 0 for b in singles)
     events = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
     processes = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}

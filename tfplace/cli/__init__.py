@@ -17,6 +17,7 @@ For example: tfplace place --model=inception_v3 --topology=4xP100 --budget=60s -
 """
 
 COMMANDS = {
+    "plan": ("tfplace.cli.plan", "Tell which way to run a model is fastest on some devices, and whether it fits"),
     "place": ("tfplace.cli.place", "Read a model, place it and report"),
     "compare": ("tfplace.cli.compare", "Set placers side by side on a model"),
     "extract": ("tfplace.cli.extract", "Read a model's graph once, to place it without TensorFlow"),

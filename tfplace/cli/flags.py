@@ -13,7 +13,7 @@ from tfplace.core.stepcost import MEASURED
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.option_fields import Options, option
-from tfplace.options import CompareOptions, ProblemOptions, SearchOptions, SplitOptions
+from tfplace.options import CompareOptions, PlanOptions, ProblemOptions, SearchOptions, SplitOptions
 
 
 class Flags(Options):
@@ -179,6 +179,15 @@ class ProblemFlags(ProblemOptions, RuleFlags, ReadFlags, ModelFlags):
     def known_topology(self) -> Topology | None:
         """The topology of checked flags; None for the devices of this machine."""
         return None if self.topology is None else Topology.load(self.topology)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
+    """Everything that `tfplace plan` can be told."""
+
+    title: ClassVar[str] = "Output"
+
+    out: str | None = option(None, "Directory for the plan and its placements", unset="none", form="DIRECTORY")
 
 
 @dataclass(frozen=True, kw_only=True)

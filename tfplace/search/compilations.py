@@ -67,7 +67,7 @@ def decided(placement: Placement, asked: str, evaluator: Evaluator) -> Placement
       evaluator: which told the cost.
     """
     own = evaluator.compile if asked == AUTO else asked
-    other = _otherwise(placement, evaluator) if own == evaluator.compile else None
+    other = run_otherwise(placement, evaluator) if own == evaluator.compile else None
     if other is None:
         return replace(placement, compile=own)
     if asked == AUTO and own == XLA and _is_clearly_faster(other.cost, placement.cost):
@@ -90,7 +90,7 @@ def _note(how: str, own: StepCost, other: StepCost) -> str:
     return f"{ways[0]}: {ways[1]} it takes {format_seconds(other.step_s)}{times}"
 
 
-def _otherwise(placement: Placement, evaluator: Evaluator) -> Placement | None:
+def run_otherwise(placement: Placement, evaluator: Evaluator) -> Placement | None:
     """The same devices, with what a step takes the other way, in the order that is best then; None if unknown."""
     problem, options = placement.problem, evaluator.options
     assert problem is not None

@@ -70,7 +70,26 @@ def place_over_slices(
       SplitError: the step cannot be split, and the placer needs slices.
       ConstraintError: a rule matches no op with any number of slices.
     """
-    run = _Run(read, search, options)
+    return search_over_slices(read, search, options).answer()
+
+
+def search_over_slices(
+    read: Callable[[Sizes], Problem],
+    search: Callable[[Problem, SearchOptions], Placement],
+    options: SearchOptions,
+) -> OverSlices:
+    """All that `place_over_slices` tries.
+
+    Args:
+      read: as there.
+      search: as there.
+      options: as there.
+
+    Raises:
+      ConstraintError: as there.
+      KeyboardInterrupt: before anything was found.
+    """
+    run = OverSlices(read, search, options)
     try:
         whole = run.try_sizes(None)
         devices = 1 if whole is None else len(compute_devices(whole))
@@ -93,7 +112,7 @@ def place_over_slices(
         if not run.found:
             raise
         run.interrupted = True
-    return run.answer()
+    return run
 
 
 def shares_of_devices(problem: Problem) -> tuple[int, ...] | None:
@@ -121,11 +140,14 @@ def shares_of_devices(problem: Problem) -> tuple[int, ...] | None:
     return None if found == tuple(sorted(slices.sizes, reverse=True)) else found
 
 
-class _Run:
+class OverSlices:
     """What has been tried so far.
 
     Attributes:
       found: the best placement with each number of slices that fits.
+      problems: that were read, by their slices.
+      starts: what searches of slices started from, by slices.
+      log: what each number of slices came to.
       interrupted: whether the user stopped it.
     """
 
@@ -139,13 +161,15 @@ class _Run:
         self._budget = Budget.parse(options.budget)
         self._warm = PLACERS[options.placer].accepts_starts
         self.found: dict[Sizes, Placement] = {}
+        self.problems: dict[Sizes, Problem] = {}
+        self.starts: dict[Sizes, list[Placement]] = {}
         self.interrupted = False
         self._failed: InfeasibleError | SplitError | None = None
         self._unmatched = frozenset() if options.constraints is None else options.constraints.patterns
         self._last: Problem | None = None
         self._total: float = self._budget.seconds or self._budget.evaluations or 0
         self._left = self._total
-        self._log: list[str] = []
+        self.log: list[str] = []
 
     def try_sizes(self, sizes: Sizes) -> Problem | None:
         """Reads the step in such slices and searches for a while; None if it cannot be split so."""
@@ -155,10 +179,10 @@ class _Run:
             problem = self._read(sizes)
         except SplitError as error:
             self._failed = self._failed or error
-            self._log.append(f"{_named(sizes)}: {error}")
+            self.log.append(f"{_named(sizes)}: {error}")
             return None
         self._unmatched -= problem.constraints.patterns
-        self._last = problem
+        self._last = self.problems[sizes] = problem
         if sizes is None and PLACERS[self._options.placer].needs_slices:
             return problem
         warm = sizes is not None and self._warm
@@ -171,13 +195,14 @@ class _Run:
             self._keep(sizes, self._search(problem, wanted))
         except InfeasibleError as error:
             self._failed = self._failed or error
-        self._log.append(f"{_named(sizes)} {self._told(sizes, start)}")
+        self.log.append(f"{_named(sizes)} {self._told(sizes, start)}")
         return problem
 
     def _start(self, problem: Problem) -> tuple[Placement | None, float]:
         """The best placement to start from, and what finding it took of the budget."""
         names = USUAL if self._options.objective == STEP_TIME else ()
         starts = slice_starts(problem, self.found.get(None), self._options.seed, names)
+        self.starts[problem.graph.slices.sizes if problem.graph.slices is not None else None] = starts.placements
         spent = starts.seconds if self._budget.seconds is not None else float(starts.evaluations)
         self._left -= spent
         return min(starts.placements, key=lambda start: start.cost.key, default=None), spent
@@ -224,7 +249,7 @@ class _Run:
             assert self._failed is not None
             raise self._failed
         sizes, best = self._best()
-        told = f"slices: {', '.join(self._log)}; best is {_named(sizes)}"
+        told = f"slices: {', '.join(self.log)}; best is {_named(sizes)}"
         baselines = best.baselines if sizes is None else self._baselines(best)
         stopped = (_STOPPED,) if self.interrupted and not was_interrupted(best) else ()
         placer = f"{best.placer.rsplit(' (', 1)[0]} ({self._budget})"  # of which each search had a part

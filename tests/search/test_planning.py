@@ -1,0 +1,138 @@
+"""Plans: which ways there are, which is taken, and that each costs what its row says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+from tfplace.core.compilation import NONE, XLA
+from tfplace.core.plan import ALONE, AS_GOOD, STRATEGY, Plan
+from tfplace.errors import InputError, PlacementError
+from tfplace.report.plan_table import verdict
+from tfplace.testing.problems import make_topology
+
+
+def model_of(*layers):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((256,)), *layers, keras.layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, jit_compile=False)
+    return model
+
+
+def planned(*layers, devices=2, examples=4096, **options):
+    batch = np.zeros((examples, 256), np.float32), np.zeros(examples, np.int32)
+    layers = layers or [keras.layers.Dense(256, "relu") for _ in range(3)]
+    box = options.pop("topology", make_topology(devices))
+    return tfplace.plan(model_of(*layers), box, batch=batch, budget="60 evaluations", progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def plan(logical_cpus):
+    return planned()
+
+
+def test_all_ways_are_priced_op_by_op_and_compiled(plan):
+    ways = {(row.way, len(row.slices), row.compile) for row in plan.rows}
+    assert all(bool(row.obstacle) == (row.way == STRATEGY and row.compile == XLA) for row in plan.rows)
+    assert {(ALONE, 0, NONE), (ALONE, 0, XLA), (STRATEGY, 2, NONE), (STRATEGY, 2, XLA)} <= ways
+    assert {("data_parallel", 2, NONE), ("one_f_one_b", 4, NONE), ("gpipe", 2, NONE), ("placed", 0, NONE)} <= ways
+    assert {("placed", 2, NONE), ("placed", 2, XLA), ("placed", 4, XLA)} <= ways
+    assert plan.examples == 4096
+
+
+def test_the_fastest_row_is_taken_or_a_simpler_one_that_is_as_good(plan):
+    fastest = min(row.cost.step_s for row in plan.rows if row.cost.feasible and not row.obstacle)
+    assert plan.chosen.cost.step_s <= AS_GOOD * fastest
+    assert plan.chosen.name in verdict(plan)
+    alone = next(row for row in plan.rows if row.way == ALONE)
+    near = replace(plan.chosen, cost=replace(alone.cost, step_s=alone.cost.step_s / AS_GOOD * 1.0001))
+    stays = replace(plan, rows=(near, alone))
+    assert stays.chosen is alone and verdict(stays).startswith("stay on GPU:")
+
+
+def test_a_row_costs_what_its_placement_is_simulated_to_take(plan):
+    rows = [row for row in plan.rows if row.placement is not None]
+    assert len(rows) > 10
+    for row in rows:
+        again = tfplace.simulate(row.placement.problem, row.placement)
+        assert row.placement.compile == row.compile == row.placement.problem.compile
+        assert again.step_s == pytest.approx(row.cost.step_s, rel=1e-9), row.name
+
+
+def test_more_devices_make_no_plan_slower_than_one(plan):
+    one_s = planned(devices=1).chosen.cost.step_s
+    for more in (plan, planned(devices=3)):
+        assert more.chosen.cost.step_s <= AS_GOOD * one_s
+
+
+def test_only_rows_with_the_same_numbers_are_taken_where_that_is_asked():
+    layers = [keras.layers.Dense(256), keras.layers.BatchNormalization(), keras.layers.ReLU()]
+    plain = planned(*layers)
+    differing = [row for row in plain.rows if not row.same_numbers]
+    assert {row.way for row in differing} >= {STRATEGY, "data_parallel"}
+    assert all("BatchNorm" in row.differs for row in differing)
+    assert replace(plain, exact=True).chosen.same_numbers
+    none = replace(plain, exact=True, rows=tuple(differing))
+    assert none.chosen is None and "BatchNorm" in verdict(none)
+
+
+@pytest.mark.slow
+def test_fit_fails_with_jit_compile_under_a_strategy():
+    """As plans say; where it no longer does, the compiled strategy can be taken."""
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = model_of()
+        model.compile("sgd", model.loss, jit_compile=True)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="located in device"):
+        model.fit(np.zeros((8, 256)), np.zeros(8), verbose=0)
+
+
+@pytest.mark.parametrize("compile", [NONE, XLA])
+def test_rows_are_run_one_way_where_that_is_asked(compile):
+    assert {row.compile for row in planned(compile=compile).rows} == {compile}
+
+
+def test_what_does_not_fit_is_taken_slice_by_slice_or_told(plan):
+    whole = min(int(row.cost.peak_bytes.max()) for row in plan.rows if row.way == ALONE)
+    tight = planned(devices=1, max_memory={"GPU:0": int(0.8 * whole)})
+    assert tight.chosen is not None and len(tight.chosen.slices) > 1
+    nothing = planned(devices=1, max_memory={"GPU:0": 2**18})
+    assert nothing.chosen is None and nothing.placement is None
+    assert verdict(nothing).startswith("nothing fits")
+
+
+def test_a_plan_is_saved_and_loaded(plan, tmp_path):
+    plan.save(tmp_path / "plan")
+    loaded = Plan.load(tmp_path / "plan")
+    assert loaded.summary() == plan.summary()
+    graph = plan.placement.problem.graph
+    assert tfplace.Placement.load(loaded.placement, graph=graph).devices == plan.placement.devices
+
+
+def test_the_chosen_placement_runs():
+    batch = np.zeros((32, 256), np.float32), np.zeros(32, np.int32)
+    model = model_of(keras.layers.Dense(256))
+    found = tfplace.plan(model, batch=batch, budget="10 evaluations", progress=False)
+    loss = model.evaluate(*batch, verbose=0)
+    step = tfplace.apply(found.placement.problem.graph, found.placement)
+    assert float(step(batch)["loss"]) == pytest.approx(loss, rel=1e-5)
+    step.restore()
+
+
+@pytest.mark.parametrize("wrong", [{"slices": 4}, {"placer": "heft"}, {"budget": "soon"}, {"exacte": True}])
+def test_options_that_a_plan_has_not_are_refused(wrong):
+    with pytest.raises(InputError):
+        tfplace.plan(None, "2xP100", **wrong)
+
+
+def test_what_is_no_plan_is_refused(tmp_path):
+    with pytest.raises(PlacementError):
+        Plan.load(tmp_path)
+    (tmp_path / "plan.json").write_text('{"format": "another"}')
+    with pytest.raises(PlacementError):
+        Plan.load(tmp_path)

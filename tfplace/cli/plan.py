@@ -1,0 +1,57 @@
+"""`tfplace plan`: every way to run a model on some devices, and which to take."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import replace
+
+from tfplace.cli.checks import output_directory
+from tfplace.cli.click_options import PLACING_CODES, command
+from tfplace.cli.console import present
+from tfplace.cli.flags import PlanFlags
+from tfplace.cli.problem import checked, read_problem
+from tfplace.core.plan import Plan
+from tfplace.core.problem import Problem
+from tfplace.core.slices import AUTO
+from tfplace.errors import InfeasibleError
+from tfplace.files import writing
+from tfplace.options import SearchOptions
+from tfplace.report.plan_table import plan_facts, plan_tables, verdict
+from tfplace.report.progress import Stages
+
+
+@command(PlanFlags, codes=PLACING_CODES)
+def plan_command(flags: PlanFlags) -> None:
+    """Finds every way to run a model on some devices that makes sense, and tells which to take.
+
+    Raises:
+      InputError, InfeasibleError: see the exit codes in docs/cli.md.
+      KeyboardInterrupt: before there was anything to tell.
+    """
+    flags = checked(replace(flags, slices=AUTO))
+    out = output_directory("out", flags.out)
+    files: dict[str, str] = {}
+    with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        plan = _plan(flags, stages)
+        if out is not None:
+            with writing(out):
+                plan.save(out)
+            files["plan"] = str(out)
+    present(flags.json, lambda: plan_facts(plan), lambda: plan_tables(plan), files)
+    if plan.chosen is None:
+        raise InfeasibleError(verdict(plan), [], ("Allow more memory, or take a smaller batch.",))
+
+
+def _plan(flags: PlanFlags, stages: Stages) -> Plan:
+    from tfplace.api import place_problem
+    from tfplace.search.over_slices import Sizes
+    from tfplace.search.planning import make_plan
+
+    def read(sizes: Sizes) -> Problem:
+        stages.stage("the whole step" if sizes is None else f"slices {sizes}")
+        problem, _ = read_problem(replace(flags, slices=sizes), stages, gpus=flags.topology is None, some_slices=True)
+        stages.stage("searching")
+        return problem
+
+    return make_plan(read, place_problem, flags.narrowed(SearchOptions, progress=stages.search), exact=flags.exact)

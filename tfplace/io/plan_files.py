@@ -1,0 +1,103 @@
+"""Plans as directories: "plan.json" with the rows, and a placement file for each row that has a placement."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tfplace.core.plan import Plan, PlanRow
+from tfplace.core.stepcost import StepCost
+from tfplace.errors import PlacementError
+from tfplace.files import parse_json, write_whole, writing
+from tfplace.io import placement_file
+
+FORMAT = "tfplace-plan/1"
+FILE = "plan.json"
+
+
+def save(plan: Plan, directory: str | Path) -> None:
+    """See `Plan.save`.
+
+    Raises:
+      UnwrittenError: it cannot be written.
+    """
+    directory = Path(directory)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for number, row in enumerate(plan.rows):
+        file = None
+        if row.placement is not None:
+            file = f"placement{number}.json"
+            with writing(directory / file):
+                row.placement.save(directory / file)
+        rows.append(
+            {
+                "way": row.way,
+                "slices": list(row.slices),
+                "compile": row.compile,
+                "cost": row.cost.to_dict(),
+                "same_numbers": row.same_numbers,
+                "differs": row.differs,
+                "obstacle": row.obstacle,
+                "placement": file,
+            }
+        )
+    text = {
+        "format": FORMAT,
+        "model": plan.model,
+        "topology": plan.topology_name,
+        "examples": plan.examples,
+        "exact": plan.exact,
+        "notes": list(plan.notes),
+        "rows": rows,
+    }
+    with writing(directory / FILE):
+        write_whole(directory / FILE, json.dumps(text, indent=1) + "\n")
+
+
+def load(directory: str | Path) -> Plan:
+    """See `Plan.load`.
+
+    Raises:
+      PlacementError: no such directory, or not a plan.
+    """
+    path = Path(directory) / FILE
+    try:
+        data = parse_json(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            raise PlacementError(f"format {data['format']!r}", f"format {FORMAT!r}")
+        return Plan(
+            rows=tuple(_row(row, path.parent) for row in data["rows"]),
+            model=str(data["model"]),
+            topology_name=str(data["topology"]),
+            examples=int(data["examples"]),
+            exact=bool(data["exact"]),
+            notes=tuple(map(str, data["notes"])),
+        )
+    except OSError as error:
+        raise PlacementError(
+            f"plan {str(directory)!r} ({error.strerror})",
+            f"a directory with {FILE}",
+            "Plan.save() and `tfplace plan --out` write such directories.",
+        ) from error
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        if isinstance(error, PlacementError):
+            raise
+        raise PlacementError(
+            f"{str(path)!r}, which is not a plan ({type(error).__name__}: {error})", f"JSON in format {FORMAT!r}"
+        ) from error
+
+
+def _row(data: Any, directory: Path) -> PlanRow:
+    return PlanRow(
+        way=str(data["way"]),
+        slices=tuple(map(int, data["slices"])),
+        compile=str(data["compile"]),
+        cost=StepCost.from_dict(data["cost"]),
+        placement=None if data["placement"] is None else placement_file.load(directory / data["placement"]),
+        same_numbers=bool(data["same_numbers"]),
+        differs=str(data["differs"]),
+        obstacle=str(data["obstacle"]),
+    )

@@ -1,0 +1,111 @@
+"""A plan as a table for a terminal, and as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tfplace.core.plan import ALONE, STRATEGY, Plan, PlanRow
+from tfplace.formatting import format_bytes, format_seconds
+from tfplace.report.summary import plain_text
+
+_HEAD = ("way", "step", "examples/s", "most memory", "of", "numbers")
+
+
+def plan_summary(plan: Plan) -> str:
+    """The tables as plain text."""
+    return plain_text(plan_tables(plan))
+
+
+def plan_tables(plan: Plan) -> RenderableType:
+    """Which row to take, and all rows, as `rich` draws them."""
+    shown = Table(title="Simulated steps", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in _HEAD:
+        shown.add_column(heading, justify="left" if heading in ("way", "numbers") else "right")
+    for row in plan.rows:
+        shown.add_row(*map(Text, _cells(plan, row)), style="bold" if row is plan.chosen else "")
+    title = f"{plan.model} on {plan.topology_name}" + (f", {plan.examples} examples a step" if plan.examples else "")
+    differing = dict.fromkeys(row.differs for row in plan.rows if row.differs)
+    said = [Text(f"* {text}") for text in differing]
+    said += [Text(f"** {text}") for text in dict.fromkeys(row.obstacle for row in plan.rows if row.obstacle)]
+    said += [Text(note, style="dim") for note in plan.notes]
+    return Group(Text(title, style="bold"), Text(verdict(plan), style="bold"), shown, *said)
+
+
+def verdict(plan: Plan) -> str:
+    """What to do, in one line."""
+    row = plan.chosen
+    if row is None:
+        return _misfit(plan)
+    singles = [one for one in plan.rows if one.way == ALONE and len(one.slices) < 2 and one.cost.feasible]
+    best = min(singles, key=lambda one: one.cost.step_s, default=None)
+    step = format_seconds(row.cost.step_s)
+    if row is best:
+        return f"stay on {row.name.removeprefix(ALONE).strip(' ()')}: {step} a step, and no way is over 1 % faster"
+    faster = (
+        "no single device fits it"
+        if best is None
+        else f"{best.cost.step_s / row.cost.step_s:.2f} times faster than {best.name}"
+    )
+    if row.way == STRATEGY:
+        return f"take tf.distribute.{row.name}: {step} a step, {faster}, and no placement is over 1 % faster"
+    return f"take {row.name}: {step} a step, {faster}"
+
+
+def _misfit(plan: Plan) -> str:
+    """What is missing where nothing may be taken."""
+    fitting = [row for row in plan.rows if row.cost.feasible and not row.obstacle]
+    if fitting:
+        return f"nothing that fits has the same numbers; {fitting[0].name} fits, but {fitting[0].differs}"
+    nearest = min(plan.rows, key=lambda row: row.cost.key, default=None)
+    if nearest is None:
+        return "nothing could be tried"
+    over = int(np.maximum(nearest.cost.peak_bytes - nearest.cost.limit_bytes, 0).sum())
+    return f"nothing fits: {nearest.name} is {format_bytes(over)} over"
+
+
+def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
+    cost = row.cost
+    tightest = int(np.argmax(cost.peak_bytes / np.maximum(cost.limit_bytes, 1)))
+    rate = f"{plan.examples / cost.step_s:,.0f}" if plan.examples and cost.step_s > 0 else ""
+    return (
+        row.name + ("**" if row.obstacle else ""),
+        format_seconds(cost.step_s) if cost.feasible else "does not fit",
+        rate if cost.feasible else "",
+        format_bytes(cost.peak_bytes[tightest]),
+        format_bytes(cost.limit_bytes[tightest]),
+        "the same" if row.same_numbers else "differ*",
+    )
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """The same as plain data: seconds and bytes."""
+    return {
+        "model": plan.model,
+        "topology": plan.topology_name,
+        "examples": plan.examples,
+        "verdict": verdict(plan),
+        "chosen": None if plan.chosen is None else plan.rows.index(plan.chosen),
+        "rows": [
+            {
+                "name": row.name,
+                "way": row.way,
+                "slices": list(row.slices),
+                "compile": row.compile,
+                "step_s": row.cost.step_s,
+                "fits": row.cost.feasible,
+                "peak_bytes": row.cost.peak_bytes.tolist(),
+                "limit_bytes": row.cost.limit_bytes.tolist(),
+                "same_numbers": row.same_numbers,
+                "differs": row.differs,
+                "obstacle": row.obstacle,
+            }
+            for row in plan.rows
+        ],
+        "notes": list(plan.notes),
+    }

@@ -1,0 +1,158 @@
+"""Every way to run a step on some devices, from one device to what a search finds, op by op and compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from tfplace.core.arrays import IntArray
+from tfplace.core.compilation import AUTO, XLA
+from tfplace.core.placement import Placement
+from tfplace.core.plan import ALONE, STRATEGY, Plan, PlanRow
+from tfplace.core.problem import Problem
+from tfplace.core.stepcost import StepCost
+from tfplace.local_search.devices import compute_devices, single_device
+from tfplace.options import SearchOptions
+from tfplace.search.compilations import run_otherwise
+from tfplace.search.mirrored import mirrored_cost
+from tfplace.search.over_slices import OverSlices, Sizes, search_over_slices
+from tfplace.search.place import placement_of
+from tfplace.search.slice_starts import USUAL
+from tfplace.simulation.bounds import lower_bound
+from tfplace.simulation.evaluate import Simulator
+
+SEARCHED = "placed"
+"""The way of what a search found."""
+
+
+_NOT_COMPILED = (
+    "fit fails with jit_compile=True under a strategy, and has it off by itself (TensorFlow 2.21, Keras 3.16)"
+)
+"""XLA: "Trying to access resource ... located in device CPU:1 from device CPU:0"."""
+
+
+def make_plan(
+    read: Callable[[Sizes], Problem],
+    search: Callable[[Problem, SearchOptions], Placement],
+    options: SearchOptions,
+    *,
+    exact: bool = False,
+) -> Plan:
+    """Searches over slices, and sets what it finds beside what a user would take without a search.
+
+    Args:
+      read: see `tfplace.search.over_slices.place_over_slices`.
+      search: as there.
+      options: as there. Rows are compiled as well as op by op unless `options.compile` says one of them.
+      exact: whether only rows may be chosen whose numbers are those of the plain step but for rounding.
+
+    Raises:
+      ConstraintError: a rule matches no op with any number of slices.
+      KeyboardInterrupt: before anything was found.
+    """
+    run = search_over_slices(read, search, options)
+    rows = [*_alone(run, options), *_strategy(run), *_usual(run), *_searched(run)]
+    kept = rows if options.compile == AUTO else [row for row in rows if row.compile == options.compile]
+    some = next(iter(run.problems.values()))
+    slices = next((p.graph.slices for p in run.problems.values() if p.graph.slices is not None), None)
+    return Plan(
+        rows=tuple(sorted(kept, key=lambda row: (*row.cost.key, row.simplicity))),
+        model=some.graph.name,
+        topology_name=some.topology.name,
+        examples=0 if slices is None else sum(slices.sizes),
+        exact=exact,
+        notes=tuple(run.log),
+    )
+
+
+def _alone(run: OverSlices, options: SearchOptions) -> list[PlanRow]:
+    """The best device of each type; and where it does not fit there, slice by slice, which accumulates gradients."""
+    rows: list[PlanRow] = []
+    whole = run.problems.get(None)
+    for problem in run.problems.values():
+        if problem is not whole and any(row.cost.feasible for row in rows):
+            break  # the fewest slices that fit are the fastest
+        for d in _best_devices(problem):
+            placement = _placement(problem, single_device(problem, d), ALONE, options)
+            rows += _both_ways(placement, ALONE)
+    return rows
+
+
+def _best_devices(problem: Problem) -> list[int]:
+    """The fastest device of each type on which anything may be."""
+    seconds = problem.costs.compute_s.sum(axis=0)
+    best: dict[str, int] = {}
+    for d in np.argsort(seconds, kind="stable").tolist():
+        if d in compute_devices(problem) or problem.topology.devices[d].type == "CPU":
+            best.setdefault(problem.topology.devices[d].type, d)
+    return list(best.values())
+
+
+def _strategy(run: OverSlices) -> list[PlanRow]:
+    rows: list[PlanRow] = []
+    for problem in run.problems.values():
+        slices = problem.graph.slices
+        if slices is None or len(slices.sizes) != len(compute_devices(problem)):
+            continue
+        for one in (problem, problem.otherwise):
+            if one is not None:
+                row = _row(STRATEGY, one, mirrored_cost(one), None)
+                rows.append(dataclasses.replace(row, obstacle=_NOT_COMPILED if one.compile == XLA else ""))
+    return rows
+
+
+def _usual(run: OverSlices) -> list[PlanRow]:
+    """Data parallelism and pipelines; the other way of only the best of each number of slices, which takes a while."""
+    rows = []
+    for starts in run.starts.values():
+        usual = [start for start in starts if start.placer in USUAL]
+        best = min(usual, key=lambda start: start.cost.key, default=None)
+        for start in usual:
+            rows += _both_ways(start, start.placer) if start is best else [_of(start, start.placer)]
+    return rows
+
+
+def _searched(run: OverSlices) -> list[PlanRow]:
+    rows = []
+    for placement in run.found.values():
+        rows += _both_ways(placement, SEARCHED)
+    return rows
+
+
+def _both_ways(placement: Placement, way: str) -> list[PlanRow]:
+    assert placement.problem is not None
+    other = run_otherwise(placement, Simulator(placement.problem))
+    return [_of(one, way) for one in (placement, other) if one is not None]
+
+
+def _of(placement: Placement, way: str) -> PlanRow:
+    assert placement.problem is not None
+    run = dataclasses.replace(placement, compile=placement.problem.compile)
+    return _row(way, placement.problem, placement.cost, run)
+
+
+def _row(way: str, problem: Problem, cost: StepCost, placement: Placement | None) -> PlanRow:
+    slices = problem.graph.slices
+    return PlanRow(
+        way=way,
+        slices=() if slices is None else slices.sizes,
+        compile=problem.compile,
+        cost=cost,
+        placement=placement,
+        same_numbers=slices is None or not slices.differences,
+        differs="" if slices is None or not slices.differences else slices.verdict,
+    )
+
+
+def _placement(problem: Problem, units: IntArray, placer: str, options: SearchOptions) -> Placement:
+    return placement_of(
+        problem,
+        units,
+        Simulator(problem)(units),
+        bound_s=lower_bound(problem).seconds,
+        placer=placer,
+        seed=options.seed,
+        baselines={},
+    )
