@@ -22,6 +22,7 @@ PUBLIC = [
     "memory",
     "place",
     "plan",
+    "rematerialize",
     "simulate",
     "split",
 ]

@@ -20,7 +20,7 @@ from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
 from tfplace.core.topology import Topology
 from tfplace.errors import InfeasibleError, TfplaceError
-from tfplace.sources import extract, formulate, split
+from tfplace.sources import extract, formulate, rematerialize, split
 from tfplace.version import VERSION
 
 __version__ = VERSION
@@ -44,6 +44,7 @@ __all__ = [
     "memory",
     "place",
     "plan",
+    "rematerialize",
     "simulate",
     "split",
 ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tfplace.core.compilation import COMPILATIONS, NONE, XLA, wants_xla
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
+from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.slices import PER_SLICE, checked_slices
 from tfplace.core.topology import Topology
@@ -21,6 +22,7 @@ from tfplace.options import SplitOptions
 
 if TYPE_CHECKING:
     from tfplace.cost.profile import Profile
+    from tfplace.rematerialization.rematerialize import MaxMemory, Segments
 
 
 @described(SplitOptions)
@@ -147,6 +149,86 @@ def split(
         training=training,
         name=name,
     )
+
+
+@overload
+def rematerialize(
+    source: Placement, *, max_memory: MaxMemory | None = None, segments: Segments | None = None
+) -> Placement: ...
+
+
+@overload
+def rematerialize(
+    source: Any,
+    batch: Any = None,
+    *,
+    max_memory: MaxMemory | None = None,
+    segments: Segments | None = None,
+    topology: Topology | str | Path | None = None,
+    profile: Profile | str | Path | None = None,
+) -> OpGraph: ...
+
+
+def rematerialize(
+    source: Any,
+    batch: Any = None,
+    *,
+    max_memory: MaxMemory | None = None,
+    segments: Segments | None = None,
+    topology: Topology | str | Path | None = None,
+    profile: Profile | str | Path | None = None,
+) -> OpGraph | Placement:
+    """Makes a step that takes less memory, as results of its forward pass are computed again for the backward pass.
+
+    Losses, gradients and updates stay the same to the bit: draws are drawn again by the same seeds, statistics are
+    updated once. What cannot be computed again with the same result is kept: what reads or writes variables, draws
+    that keep their own state, loops and branches.
+
+        graph = tfplace.rematerialize(model, (x, y), max_memory=0.5, topology="4xP100")
+        placement = tfplace.place(graph, "4xP100")
+
+    Args:
+      source: a graph or anything `extract` takes, of which a step on one device is looked at: the first accelerator of
+        the topology, or its first device if there is none. Or a placement, whose devices are.
+      batch: as in `extract`.
+      max_memory: what a device may take, simulated: a fraction of its peak, such as 0.5; bytes or "10GiB"; or device ->
+        bytes, as in `formulate`. Results are dropped by the bytes that this saves at the peak for each second.
+      segments: instead of `max_memory`, what is computed again: a list with a pattern of op names for each segment, as
+        in `Constraints`, or a list of them, such as ["layer:block1", "layer:block2"]. What forward ops outside of the
+        segment read is kept. Or "sqrt": the forward pass in sqrt(n) segments (Chen et al., 2016).
+      topology: the devices, as in `formulate`; those of a placement it has.
+      profile: measured op times, as in `formulate`.
+
+    Returns:
+      The graph, to be placed; of a placement, the same placement of that graph: `placement.problem.graph`.
+
+    Raises:
+      InfeasibleError: no choice was found that fits; says what the best one needs.
+      InputError: neither or both of `max_memory` and `segments`, what they cannot be, or something is computed again in
+        the step already.
+      ConstraintError: a segment's pattern matches nothing.
+      SourceError, TopologyError: as `extract` and `formulate`.
+    """
+    from tfplace.rematerialization.rematerialize import of_placement, one_device, placed_alike, with_less_memory
+
+    if isinstance(source, Placement):
+        _nothing_beside_placement(batch=batch, topology=topology, profile=profile)
+        trials = of_placement(source)
+    else:
+        trials = one_device(formulate(graph_of(source, batch), topology, profile=profile))
+    whole = trials.problem.graph
+    trial = with_less_memory(trials, segments, max_memory)
+    if trial.graph is not whole and whole.origin is not None:
+        from tfplace.transforms.recomputed_program import with_program
+
+        trial = replace(trial, graph=with_program(trial.graph, whole))
+    return placed_alike(source, trial) if isinstance(source, Placement) else trial.graph
+
+
+def _nothing_beside_placement(**given: Any) -> None:
+    """Refuses what a placement has already."""
+    if beside := [name for name, value in given.items() if value is not None]:
+        raise InputError(f"{' and '.join(beside)} beside a placement", "none: it has its own")
 
 
 def _refuse_whole(source: Any) -> None:

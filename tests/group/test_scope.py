@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 
 from tests import splitting
+from tfplace.core.passes import is_backward
 from tfplace.group.forward import forward_blocks
-from tfplace.group.layers import is_backward
 from tfplace.group.scope import scope
 from tfplace.testing import make_graph, make_problem, make_topology
 

@@ -119,6 +119,8 @@ class OpGraph:
       bodies: functions that ops keep, such as that of a `ScanDataset`.
       fetches: names of the ops whose results the step returns or must run.
       slices: how the step was split along its batch; None for a whole one.
+      recomputes: [V] the op whose results an op computes again for the backward pass, -1 for all other ops; None for a
+        step in which nothing is computed again. See `tfplace.rematerialize`.
       origin: where it came from; None for a graph made from plain arrays or loaded from an archive.
     """
 
@@ -148,6 +150,7 @@ class OpGraph:
     bodies: tuple[Body, ...] = ()
     fetches: tuple[str, ...] = ()
     slices: Slices | None = None
+    recomputes: IntArray | None = None
     origin: Origin | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -201,6 +204,8 @@ class OpGraph:
             raise GraphError("tensors out of order", "tensors sorted by producing op")
         if self.slices is not None and len(self.slices.slice_of) != v:
             raise GraphError(f"slices of {len(self.slices.slice_of)} ops", f"those of {v} ops")
+        if self.recomputes is not None:
+            self._check_recomputes(self.recomputes)
         data = self.edge_tensor >= 0
         if np.any(self.tensor_op[self.edge_tensor[data]] != self.edge_src[data]):
             raise GraphError("an edge that carries another op's tensor", "`edge_tensor` of the op in `edge_src`")
@@ -230,6 +235,22 @@ class OpGraph:
                 "ops in a topological order (loop back edges marked)",
             )
 
+    def _check_recomputes(self, recomputes: IntArray) -> None:
+        if recomputes.shape != (self.num_ops,):
+            raise GraphError(f"recomputed ops of shape {recomputes.shape}", f"shape ({self.num_ops},)")
+        if recomputes.min() < -1 or recomputes.max() >= self.num_ops:
+            raise GraphError(
+                "an op that computes again what there is not", f"an op index in 0..{self.num_ops - 1}, or -1"
+            )
+        for v in np.flatnonzero(recomputes >= 0).tolist():
+            u = int(recomputes[v])
+            if recomputes[u] >= 0 or self.op_types[u] != self.op_types[v]:
+                raise GraphError(
+                    f"{self.op_names[v]!r} ({self.op_types[v]}), which computes {self.op_names[u]!r} again "
+                    f"({self.op_types[u]})",
+                    "an op of the same type, which is no such copy itself",
+                )
+
     @property
     def num_ops(self) -> int:
         """V."""
@@ -250,10 +271,13 @@ class OpGraph:
         """Op name -> op index."""
         return {name: i for i, name in enumerate(self.op_names)}
 
-    @property
+    @cached_property
     def base_names(self) -> tuple[str, ...]:
-        """[V] what each op is called in the unsplit step: names that scopes and layers are read from."""
-        return self.op_names if self.slices is None else self.slices.original
+        """[V] what each op is called in the model's own step: names that scopes and layers are read from."""
+        names = self.op_names if self.slices is None else self.slices.original
+        if self.recomputes is None:
+            return names
+        return tuple(names[v if u < 0 else u] for v, u in enumerate(self.recomputes.tolist()))
 
     @cached_property
     def op_tensors(self) -> IntArray:
@@ -318,6 +342,7 @@ class OpGraph:
         split: list[Any] = []
         if (s := self.slices) is not None:
             split = [repr((s.sizes, s.gathered, s.differences)), s.slice_of, "\n".join(s.original)]
+        again: list[Any] = [] if self.recomputes is None else ["recomputes", self.recomputes]
         return digest(
             [
                 self.fingerprint,
@@ -332,6 +357,7 @@ class OpGraph:
                 "\n".join(self.tensor_dtype),
                 repr([sorted(attributes.items()) for attributes in self.op_attrs]),
                 *split,
+                *again,
             ]
         )
 

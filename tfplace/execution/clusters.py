@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, IntArray
+from tfplace.core.control_flow import ControlFlow, control_flow
 from tfplace.core.graph import OpGraph
 from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, LISTS
 from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied, merged
 from tfplace.execution.static import static_tensors
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.execution.while_loops import LOOP_OPS, WhileLoop, loops_of, while_loop
-from tfplace.group.control_flow import ControlFlow, control_flow
+from tfplace.core.control_flow import ControlFlow, control_flow
 
 FEWEST_OPS = 4
 """Clusters with fewer ops that do something run op by op: to start one costs as much as a few ops."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, IntArray
+from tfplace.core.control_flow import control_flow, idle_constants
 from tfplace.core.graph import OpGraph
 from tfplace.core.xla_ops import EMPTY_LISTS
 from tfplace.execution.waits import Waits
-from tfplace.group.control_flow import control_flow, idle_constants
+from tfplace.core.control_flow import control_flow, idle_constants
 
 GIVEN = frozenset({"_Arg", "Placeholder", "VarHandleOp", "VariableV2", "Variable"})
 """Arguments and state: nothing runs there."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfplace.core.control_flow import control_flow, idle_constants
 from tfplace.core.graph import OpGraph
 from tfplace.execution.cluster_calls import CallGraph, with_calls
 from tfplace.execution.clusters import Cluster
@@ -15,7 +16,7 @@ from tfplace.execution.control_edges import ControlEdges
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
-from tfplace.group.control_flow import control_flow, idle_constants
+from tfplace.core.control_flow import control_flow, idle_constants
 
 
 @dataclass(frozen=True)

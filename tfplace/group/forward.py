@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.passes import backward_ops
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow, mean_transfer_s
-from tfplace.group.layers import is_backward
 from tfplace.group.merge import renumber
 
 FORWARD, BACKWARD, AFTER = range(3)
-
-_KEPT = re.compile(r"/accumulator(_|/|$)")
-"""Lists in which a loop keeps what its gradient will need: named for the gradient, they come before the loop."""
 
 
 def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
@@ -56,11 +51,7 @@ def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
 
 def passes_of(problem: Problem) -> IntArray:
     """[V] `FORWARD`, `BACKWARD`, or `AFTER` for ops that follow on backward ones."""
-    graph = problem.graph
-    marked = [bool(a.get("backward")) for a in graph.op_attrs]
-    named = [is_backward(name) and not _KEPT.search(name) for name in graph.base_names]
-    backward = np.array(marked) | np.array(named)
-    part = np.where(backward, BACKWARD, FORWARD).astype(np.int32)
+    part = np.where(backward_ops(problem.graph), BACKWARD, FORWARD).astype(np.int32)
     edges = flow(problem)
     order = np.argsort(edges.src, kind="stable")
     for s, d in zip(edges.src[order].tolist(), edges.dst[order].tolist(), strict=True):

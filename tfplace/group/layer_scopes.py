@@ -13,7 +13,8 @@ import numpy as np
 from tfplace.core.arrays import BoolArray
 from tfplace.core.buffers import variable_of
 from tfplace.core.graph import OpGraph
-from tfplace.group.layers import is_backward, name_parts
+from tfplace.core.passes import is_backward
+from tfplace.group.layers import name_parts
 from tfplace.group.slots import readers_of
 
 Path = tuple[str, ...]

@@ -5,18 +5,13 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.passes import BACKWARD, REWRITTEN, is_backward
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow, mean_transfer_s
 
-_BACKWARD = re.compile(r"(?:^|(?<=/))(gradient_tape|gradients?)/")
-"""Not only at the front: within a function that was inlined, names begin with that of its call."""
-
-_REWRITTEN = re.compile(r"^(ConstantFolding|ArithmeticOptimizer)/")
 _MOST_LAYERS = 400
 _WHOLE = 0.8
 """A scope with this part of all seconds is no layer but what holds the layers."""
@@ -81,7 +76,7 @@ def name_parts(name: str) -> list[str]:
     >>> name_parts("gradient_tape/net/dense/MatMul")
     ['net', 'dense', 'MatMul']
     """
-    return _BACKWARD.sub("", _REWRITTEN.sub("", name)).split("/")
+    return BACKWARD.sub("", REWRITTEN.sub("", name)).split("/")
 
 
 def vote(problem: Problem, scopes: list[str], known: list[str]) -> IntArray:
@@ -147,11 +142,6 @@ def _forward(problem: Problem) -> BoolArray:
     for src, dst in zip(edges.src[order].tolist(), edges.dst[order].tolist(), strict=True):
         late[dst] |= late[src]
     return ~late
-
-
-def is_backward(name: str) -> bool:
-    """Whether an op of this name computes gradients."""
-    return _BACKWARD.search(_REWRITTEN.sub("", name)) is not None
 
 
 def _in_order(problem: Problem, named: IntArray, label: IntArray, start: FloatArray) -> IntArray:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tfplace.core.arrays import digest
+from tfplace.core.arrays import IntArray, digest
 from tfplace.core.compilation import NONE
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
@@ -239,6 +239,9 @@ def _pack_graph(graph: OpGraph) -> tuple[dict[str, Any], Packed]:
         kinds = [{"kind": one.kind, "ops": one.ops} for one in slices.differences]
         described["slices"] = {"sizes": slices.sizes, "gathered": slices.gathered, "differences": kinds}
         parts |= pack_integers("slices.slice_of", slices.slice_of) | pack_texts("slices.original", slices.original)
+    if graph.recomputes is not None:
+        described["recomputes"] = True
+        parts |= pack_integers("recomputes", graph.recomputes)
     if graph.bodies:
         described["bodies"] = []
     for i, body in enumerate(graph.bodies):
@@ -281,6 +284,7 @@ def _unpack_graph(described: Mapping[str, Any], parts: Packed) -> OpGraph:
         bodies=tuple(_unpack_body(i, body, parts) for i, body in enumerate(described.get("bodies", ()))),
         fetches=tuple(described["fetches"]),
         slices=_unpack_slices(described["slices"], parts) if described.get("slices") is not None else None,
+        recomputes=_unpack_recomputes(parts) if described.get("recomputes") else None,
     )
 
 
@@ -298,6 +302,18 @@ def _unpack_slices(described: Mapping[str, Any], parts: Packed) -> Slices:
     differences = tuple(Difference(one["kind"], _texts(one["ops"])) for one in described["differences"])
     original = unpack_texts(parts, "slices.original")
     return Slices(tuple(described["sizes"]), slice_of, original, _texts(described["gathered"]), differences)
+
+
+def _unpack_recomputes(parts: Packed) -> IntArray:
+    """What ops compute again.
+
+    Raises:
+      KeyError, TypeError: it is damaged.
+    """
+    recomputes = unpack_integers(parts, "recomputes")
+    if recomputes.dtype != np.int32:
+        raise TypeError(f"recomputes of type {recomputes.dtype}")
+    return recomputes
 
 
 def _texts(values: Any) -> tuple[str, ...]:

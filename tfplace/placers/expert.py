@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, LongArray
+from tfplace.core.passes import is_backward
 from tfplace.core.placer import Placer
 from tfplace.core.problem import Problem
 from tfplace.core.search_context import SearchContext
 from tfplace.group.flow import flow
-from tfplace.group.layers import is_backward, join_neighbours, layers, scope_parts, unit_edges, vote
+from tfplace.group.layers import join_neighbours, layers, scope_parts, unit_edges, vote
 from tfplace.group.unit_graph import variable_bytes
 from tfplace.local_search.devices import compute_devices, settle
 

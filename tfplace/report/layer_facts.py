@@ -11,9 +11,9 @@ import numpy as np
 from tfplace.core.arrays import IntArray, LongArray
 from tfplace.core.buffers import aliases
 from tfplace.core.graph import OpGraph
+from tfplace.core.passes import backward_ops
 from tfplace.core.placement import Placement
 from tfplace.formatting import format_bytes, format_seconds
-from tfplace.group.layers import is_backward
 
 LAYER_HEADINGS = ("layer", "ops", "devices", "compute", "variables", "kept for gradients")
 LAYERS = "Layers with their gradients and optimizer ops"
@@ -100,7 +100,7 @@ def _shares(placement: Placement, ops: IntArray, seconds: Any, kept: LongArray) 
 
 def kept_bytes(graph: OpGraph) -> LongArray:
     """[V] bytes of each op's results that gradients read, once each, and of what those are views of."""
-    backward = np.array([is_backward(name) for name in graph.base_names])
+    backward = backward_ops(graph)
     root = np.arange(graph.num_tensors)
     for t, position in enumerate(aliases(graph).tolist()):
         if position >= 0:

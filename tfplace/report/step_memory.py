@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfplace.core.graph import OpGraph
+from tfplace.core.passes import is_backward
 from tfplace.core.problem import Problem
 from tfplace.errors import InputError
 from tfplace.formatting import format_bytes
-from tfplace.group.layers import is_backward
 from tfplace.group.slots import slots_of
 from tfplace.local_search.devices import single_device
 from tfplace.simulation.evaluate import Simulator

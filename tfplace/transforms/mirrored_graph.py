@@ -141,6 +141,7 @@ class MirroredGraph:
             variables=tuple(self._variables()),
             unknown=tuple(self._unknown(first)),
             bodies=tuple(replace(body, op=op) for body in source.bodies for op in self._all(body.op)),
+            recomputes=self._recomputes(of),
             fetches=tuple(ops[op].name for name in source.fetches for op in self._all(source.index[name])),
             slices=Slices(
                 tuple(np.bincount(self._replica_of, self._slices.sizes).astype(int).tolist()),
@@ -208,6 +209,15 @@ class MirroredGraph:
         known = (of >= 0) & (labels[of] >= 0)
         apart = np.where(own[of], replica, 0) * (int(labels.max(initial=0)) + 1)
         return np.where(known, labels[of] + apart, -1).astype(np.int32)
+
+    def _recomputes(self, of: IntArray) -> IntArray | None:
+        """[ops] what each written op computes again, of its own replica; None if nothing is."""
+        again = self._source.recomputes
+        if again is None:
+            return None
+        originals = np.where(of >= 0, again[of], -1).tolist()
+        rows = [-1 if u < 0 else self._read_by(u, op.replica) for u, op in zip(originals, self._ops, strict=True)]
+        return np.array(rows, np.int32)
 
     def _variables(self) -> list[Variable]:
         out = []
