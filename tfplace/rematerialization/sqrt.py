@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray, LongArray
+from tfplace.core.arrays import BoolArray, IntArray, LongArray
 from tfplace.core.graph import OpGraph
 from tfplace.core.passes import late_ops
 from tfplace.rematerialization.stash import Stash
@@ -24,26 +24,30 @@ def sqrt_segments(graph: OpGraph, count: int | None = None) -> list[list[int]]:
     """Ops that are computed again, by segment.
 
     Args:
-      graph: a training step.
+      graph: a training step; of one in slices, each slice has segments of its own.
       count: segments; by default the square root of the ops whose results are kept for the backward pass.
     """
-    stash = Stash(graph)
-    kept = np.where(stash.droppable, stash.kept_bytes, 0)
+    stash, level = Stash(graph), _levels(graph)
+    if graph.slices is None:
+        return _segments(stash, level, stash.possible, count)
+    slice_of, slices = graph.slices.slice_of, range(len(graph.slices.sizes))
+    return [segment for k in slices for segment in _segments(stash, level, stash.possible & (slice_of == k), count)]
+
+
+def _segments(stash: Stash, level: IntArray, ops: BoolArray, count: int | None) -> list[list[int]]:
+    """Segments of some of the ops that can be computed again."""
+    kept = np.where(stash.droppable & ops, stash.kept_bytes, 0)
     if not kept.any():
         return []
     count = count or max(2, round(math.sqrt(int((kept > 0).sum()))))
-    level = _levels(graph)
-    of_level = np.bincount(level, kept)
-    ends = _ends(np.cumsum(of_level), _crossing(stash, level), count)
+    ends = _ends(np.cumsum(np.bincount(level, kept)), _crossing(stash, level, ops), count)
     segment = np.searchsorted(ends, level)
     out: list[list[int]] = [[] for _ in ends]
-    last = [segment[v] for v in range(graph.num_ops)]
+    last = segment.copy()  # of those that read the op's results
     for v, read in enumerate(stash.inputs):
-        for u, maker in read:
-            if level[v] >= 0:
-                last[u] = max(last[u], segment[v])
-                last[maker] = max(last[maker], segment[v])
-    for v in np.flatnonzero(stash.possible).tolist():
+        for u in {op for pair in read for op in pair}:
+            last[u] = max(last[u], segment[v])
+    for v in np.flatnonzero(ops).tolist():
         if segment[v] < len(ends) and last[v] == segment[v]:
             out[segment[v]].append(v)
     return out
@@ -68,8 +72,8 @@ def _levels(graph: OpGraph) -> IntArray:
     return np.where(forward, np.maximum(level, 0), 0).astype(np.int32)
 
 
-def _crossing(stash: Stash, level: IntArray) -> LongArray:
-    """[levels] bytes of results up to each level that forward ops of later levels read."""
+def _crossing(stash: Stash, level: IntArray, ops: BoolArray) -> LongArray:
+    """[levels] bytes of some ops' results up to each level that forward ops of later levels read."""
     graph = stash.graph
     forward = ~late_ops(graph)
     until = level.copy()
@@ -79,7 +83,7 @@ def _crossing(stash: Stash, level: IntArray) -> LongArray:
     size = np.zeros(graph.num_ops, np.int64)
     np.add.at(size, stash.maker, np.where(stash.maker == graph.tensor_op, graph.tensor_bytes, 0))
     change = np.zeros(int(until.max()) + 2, np.int64)
-    for v in np.flatnonzero(stash.possible).tolist():
+    for v in np.flatnonzero(ops).tolist():
         change[level[v]] += size[v]
         change[until[v]] -= size[v]
     crossing: LongArray = np.cumsum(change)[: int(level.max()) + 1]

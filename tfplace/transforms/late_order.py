@@ -10,8 +10,8 @@ from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.control_flow import ControlFlow, control_flow
 from tfplace.core.graph import OpGraph
 
-_GRADIENTS = frozenset({"bfloat16", "complex64", "complex128", "float16", "float32", "float64"})
-"""Types of tensors that gradients have; of others are shapes and indices, which come long before."""
+_NO_GRADIENTS = frozenset({"bool", "int32", "int64", "resource", "string", "variant"})
+"""Types of tensors that gradients never have: of shapes, indices and handles, which come long before them."""
 
 
 def whole_loops(graph: OpGraph, flow: ControlFlow) -> IntArray:
@@ -40,7 +40,7 @@ class LateOrder:
             a, b = int(self._vertex[u]), int(self._vertex[graph.edge_dst[e]])
             if a != b:
                 self._after[a].add(b)
-                if t >= 0 and graph.tensor_dtype[t] in _GRADIENTS and self._can_trigger[u]:
+                if t >= 0 and graph.tensor_dtype[t] not in _NO_GRADIENTS and self._can_trigger[u]:
                     self._gradients[b].append(u)
         self._earliest, self._latest = self._times()
 
@@ -89,12 +89,23 @@ class LateOrder:
         return [u for u in coming if self._time(u) == first]
 
     def apart(self, ops: Iterable[int], readers: Iterable[int]) -> list[int]:
-        """Those of some late ops for which copies that `readers` read can wait too, as they come early and need none."""
+        """Those of some late ops for which copies that `readers` read can wait too: they come early and need none."""
         readers = list(readers)
         needed = self.needed(readers)
         reached = self.reached(readers, needed)
         return [
             v for v in ops if self._can_trigger[v] and self._time(v) <= needed and int(self._vertex[v]) not in reached
+        ]
+
+    def last(self, ops: Iterable[int]) -> list[int]:
+        """Those of some late ops that no other one of them depends on: who waits for them waits for all."""
+        ops = list(dict.fromkeys(ops))
+        until = max((self._time(v) for v in ops), default=0)
+        behind = [self.reached([v], until) for v in ops]
+        return [
+            v
+            for v, after in zip(ops, behind, strict=True)
+            if not any(int(self._vertex[u]) in after for u in ops if self._vertex[u] != self._vertex[v])
         ]
 
     def reached(self, readers: Iterable[int], until: int) -> set[int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -25,6 +26,8 @@ from tfplace.core.slices import Slices
 from tfplace.errors import GraphError
 from tfplace.transforms.late_order import LateOrder, whole_loops
 from tfplace.transforms.recomputable import recomputable_ops
+
+IndexArray = NDArray[np.signedinteger]
 
 SUFFIX = "/recomputed"
 """How names of copies end."""
@@ -117,7 +120,7 @@ def recomputations_of(graph: OpGraph, segment: IntArray) -> list[Recomputation]:
         if not (triggers := order.triggers(of_part)):
             continue
         k = -1 if graph.slices is None else int(graph.slices.slice_of[ops[0]])
-        waits = dict.fromkeys([*triggers, *order.apart(before.get(k, ()), of_part)])
+        waits = order.last([*triggers, *order.apart(before.get(k, ()), of_part)])
         out.append(Recomputation(ops, of_part, tuple(waits)))
         before[k] = of_part
     return out
@@ -167,7 +170,7 @@ class _Edges(NamedTuple):
     position: IntArray
     back: BoolArray
 
-    def sorted(self, order: IntArray) -> _Edges:
+    def sorted(self, order: IndexArray) -> _Edges:
         """The same edges in another order."""
         return _Edges(self.src[order], self.dst[order], self.slot[order], self.position[order], self.back[order])
 
