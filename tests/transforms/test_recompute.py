@@ -18,16 +18,16 @@ from tfplace.transforms.recompute import recompute
 G = "gradient_tape/"
 
 
-def chain(count: int = 6, weight: str = "", **options: Any) -> OpGraph:
+def chain(count: int = 6, weight: str = "", size: int = 8, **options: Any) -> OpGraph:
     """Layers a0, a1, ... each of which reads the one before; the gradient of each reads its input and its result."""
     layers = [f"a{i}" for i in range(count)]
-    ops = {"x": 8} | dict.fromkeys(layers, 8) | {"loss": 8} | {f"{G}{name}": 8 for name in ["loss", *layers[::-1]]}
+    ops = dict.fromkeys(["x", *layers, "loss", f"{G}loss", *(G + name for name in layers[::-1])], size)
     edges = [f"{u} -> {v}" for u, v in zip(["x", *layers], [*layers, "loss"], strict=True)]
     edges.append(f"loss -> {G}loss")
     for u, v, after in zip(["x", *layers], layers, [*layers[1:], "loss"], strict=False):
         edges += [f"{G}{after} -> {G}{v}", f"{u} -> {G}{v}", f"{v} -> {G}{v}"]
     if weight:  # the gradient of a weight reads the layer and the gradient that comes to its input
-        ops[f"{G}weight"] = 8
+        ops[f"{G}weight"] = size
         edges += [f"{weight} -> {G}weight", f"{G}{weight} -> {G}weight"]
     types = dict.fromkeys(layers, "Relu") | {"x": "Placeholder", "loss": "L2Loss"} | options.pop("types", {})
     return make_graph(ops, edges, types=types, **options)

@@ -85,8 +85,9 @@ def find_clusters(
     """Parts ops into clusters so that no cluster waits for itself.
 
     What is compiled together has one device, one slice of the batch and one phase; see `merged`. Ops of two slices are
-    kept apart, as one slice would else wait for the data of the other. XLA's own clustering (`MarkForCompilationPass`)
-    knows neither slices nor phases, and does not tell which ops are in its clusters.
+    kept apart, as one slice would else wait for the data of the other, and ops that are computed again from all others.
+    XLA's own clustering (`MarkForCompilationPass`) knows neither slices nor phases, and does not tell which ops are in
+    its clusters.
 
     Args:
       graph: [V] ops.
@@ -215,11 +216,15 @@ def _parted_lists(graph: OpGraph, blocks: Sequence[int]) -> list[int]:
 def _labels(
     graph: OpGraph, op_device: IntArray, phases: IntArray | None, alone: BoolArray, why: Collection[str]
 ) -> list[int]:
-    """[V] what may be compiled together: ops of one number, none of -1."""
+    """[V] what may be compiled together: ops of one number, none of -1.
+
+    In one cluster XLA would find an op and its copy that computes it again to be the same, and keep the result.
+    """
+    again = np.zeros(graph.num_ops, np.int32) if graph.recomputes is None else graph.recomputes >= 0
     slice_of = np.full(graph.num_ops, -1) if graph.slices is None else graph.slices.slice_of
     phase = np.full(graph.num_ops, -1) if phases is None else phases
     number: dict[tuple[int, ...], int] = {}
-    keys = zip(op_device.tolist(), slice_of.tolist(), phase.tolist(), strict=True)
+    keys = zip(op_device.tolist(), slice_of.tolist(), phase.tolist(), again.tolist(), strict=True)
     return [
         -1 if alone[v] or graph.op_names[v] in why else number.setdefault(key, len(number))
         for v, key in enumerate(keys)
