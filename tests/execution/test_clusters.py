@@ -12,10 +12,13 @@ from tests.execution import step_models
 from tests.execution.pipelines import pipeline
 from tests.execution.test_phases import BATCH, dense
 from tests.placing import random_placement
+from tests.transforms.test_recompute import G, chain, named
 from tfplace.core.xla_ops import COMPILABLE, EMPTY_LISTS, LISTS
 from tfplace.execution.clusters import find_clusters
 from tfplace.execution.dependencies import Dependencies, changes, merged
 from tfplace.execution.phases import phase_waits
+from tfplace.execution.waits import NO_WAITS
+from tfplace.transforms.recompute import recompute
 
 DEVICES = ["CPU:0", "CPU:1"]
 
@@ -107,3 +110,17 @@ def test_what_can_be_compiled_is_what_tensorflow_has_kernels_for():
     tf.function(lambda x: x + 1, jit_compile=True)(1.0)  # which has XLA register its own
     known = {k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type == "XLA_CPU_JIT"}
     assert known >= COMPILABLE | LISTS
+
+
+def test_what_is_computed_again_is_never_compiled_with_what_it_is_a_copy_of():
+    """XLA would find both to be the same and keep the result."""
+    steps = chain(10, types={f"a{i}": "Tanh" for i in range(10)} | {f"{G}a{i}": "Mul" for i in range(10)})
+    again = recompute(steps, [named(steps, *(f"a{i}" for i in range(5)))])
+    assert again.recomputes is not None
+    found = find_clusters(again, np.zeros(again.num_ops, np.int32), DEVICES[:1])
+    of = {op: cluster.name for cluster in found.clusters for op in cluster.ops}
+    copies = {v: u for v, u in enumerate(again.recomputes.tolist()) if u >= 0}
+    assert len(copies) == 5
+    assert len({of[again.op_names[v]] for v in copies}) == 1
+    assert not {of[again.op_names[v]] for v in copies} & {of[again.op_names[u]] for u in copies.values()}
+    assert_can_run(again, found, NO_WAITS)

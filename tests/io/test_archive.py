@@ -153,6 +153,22 @@ def test_slices_are_kept_with_graphs_and_problems(tmp_path):
         assert loaded.content == graph.content
 
 
+def test_what_is_computed_again_is_kept_and_noticed_if_it_is_damaged(tmp_path):
+    graph = replace(
+        make_graph({"a": 8, "b": 8}, ["a -> b"], types={"a": "Relu", "b": "Relu"}),
+        recomputes=np.array([-1, 0], np.int32),
+    )
+    graph.save(tmp_path / "g.npz")
+    loaded = OpGraph.load(tmp_path / "g.npz")
+    assert_same(loaded, graph)
+    assert loaded.content == graph.content
+    assert loaded.base_names == ("a", "a")
+    for rows in (np.array([-1, 2], np.int32), np.array([0, -1, 0], np.int32), np.array([-1, 0], np.int64)):
+        signed(tmp_path / "g.npz", recomputes=pack_integers("x", rows)["x"])
+        with pytest.raises(SourceError, match="cut off or damaged"):
+            OpGraph.load(tmp_path / "g.npz")
+
+
 def test_constraints_of_every_kind_are_kept(graph, tmp_path):
     rules = Constraints(
         pin={"b*": "GPU:0"},
