@@ -9,9 +9,9 @@ import pytest
 from tests.simulation.oracle import Oracle
 from tests.simulation.test_phases import split_at_random
 from tests.simulation.varied import random_options, random_variation
+from tfplace.core.control_flow import ARGUMENTS
 from tfplace.core.placement import CRITICAL_PATH, FREE
 from tfplace.core.stepcost import FAILED_BYTES
-from tfplace.core.control_flow import ARGUMENTS
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import ONE_F_ONE_B, Options
 from tfplace.simulation.stretches import STRETCHES, Stretches

@@ -16,7 +16,6 @@ from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied,
 from tfplace.execution.static import static_tensors
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.execution.while_loops import LOOP_OPS, WhileLoop, loops_of, while_loop
-from tfplace.core.control_flow import ControlFlow, control_flow
 
 FEWEST_OPS = 4
 """Clusters with fewer ops that do something run op by op: to start one costs as much as a few ops."""

@@ -12,7 +12,6 @@ from tfplace.core.control_flow import control_flow, idle_constants
 from tfplace.core.graph import OpGraph
 from tfplace.core.xla_ops import EMPTY_LISTS
 from tfplace.execution.waits import Waits
-from tfplace.core.control_flow import control_flow, idle_constants
 
 GIVEN = frozenset({"_Arg", "Placeholder", "VarHandleOp", "VariableV2", "Variable"})
 """Arguments and state: nothing runs there."""

@@ -16,7 +16,6 @@ from tfplace.execution.control_edges import ControlEdges
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
-from tfplace.core.control_flow import control_flow, idle_constants
 
 
 @dataclass(frozen=True)

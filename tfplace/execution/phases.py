@@ -11,11 +11,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from tfplace.core.arrays import BoolArray, IntArray
-from tfplace.core.control_flow import ControlFlow, control_flow, idle_constants
+from tfplace.core.control_flow import ARGUMENTS, ControlFlow, control_flow, idle_constants
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
 from tfplace.execution.waits import NO_WAITS, Waits
-from tfplace.core.control_flow import ARGUMENTS, ControlFlow, control_flow, idle_constants
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,16 @@ import numpy as np
 from tfplace.core.arrays import IntArray, LongArray
 from tfplace.core.placement import FREE, Placement
 from tfplace.core.problem import Problem
-from tfplace.errors import InfeasibleError, InputError, Shortage
+from tfplace.core.stepcost import StepCost
+from tfplace.errors import ApplyError, InfeasibleError, InputError, Shortage
+from tfplace.execution.phases import phase_waits
 from tfplace.local_search.devices import single_device
 from tfplace.rematerialization.greedy import greedy
 from tfplace.rematerialization.regions import named_segments
 from tfplace.rematerialization.sqrt import sqrt_segments
 from tfplace.rematerialization.trial import Trial, Trials, problem_of_copies
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import DEFAULT
+from tfplace.simulation.options import DEFAULT, PHASE_ORDERS
 from tfplace.units import parse_bytes
 
 SQRT = "sqrt"
@@ -117,6 +119,16 @@ def of_placement(placement: Placement) -> Trials:
     return Trials(placement.problem, placement.op_device, placement.order)
 
 
+def _ordered(problem: Problem, op_device: IntArray, order: str) -> tuple[StepCost, str, IntArray | None]:
+    """The cost of a step in an order of phases, its name and the phases; without any if a program cannot keep to it."""
+    found = Simulator(problem, replace(DEFAULT, phase_orders=(order,))).ordered(op_device)
+    try:
+        phase_waits(problem.graph, op_device, found[2], problem.topology.device_names)
+    except ApplyError:
+        return _ordered(problem, op_device, FREE)
+    return found
+
+
 def placed_alike(placement: Placement, trial: Trial) -> Placement:
     """The placement of a step in which ops are computed again, each where the op is that it is a copy of.
 
@@ -126,14 +138,13 @@ def placed_alike(placement: Placement, trial: Trial) -> Placement:
     """
     assert placement.problem is not None
     problem = problem_of_copies(placement.problem, trial.graph, trial.of)
-    simulator = Simulator(problem, DEFAULT.in_order(placement.order))
     op_device = placement.op_device[trial.of]
-    order, phases = (FREE, None) if placement.order == FREE else simulator.phases(op_device)
+    cost, order, phases = _ordered(problem, op_device, placement.order if placement.order in PHASE_ORDERS else FREE)
     return replace(
         placement,
         op_names=trial.graph.op_names,
         op_device=op_device,
-        cost=simulator.devices(op_device),
+        cost=cost,
         simulated=None,
         graph_fingerprint=trial.graph.fingerprint,
         problem=problem,

@@ -11,10 +11,11 @@ from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
 from tfplace.core.grouping import Grouping
+from tfplace.core.placement import FREE
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import Options
+from tfplace.simulation.options import PHASE_ORDERS, Options
 from tfplace.transforms.recompute import recompute
 
 CPU_OPS_AT_ONCE = 2
@@ -48,12 +49,13 @@ class Trials:
     Args:
       problem: the step, in which nothing is computed again.
       op_device: [V] device of each op.
-      order: of phases; see `Options.in_order`.
+      order: of phases, by name; see `Options.phase_orders`. In one of another name there are none.
     """
 
-    def __init__(self, problem: Problem, op_device: IntArray, order: str | None = None) -> None:
+    def __init__(self, problem: Problem, op_device: IntArray, order: str = FREE) -> None:
         self.problem, self.op_device = problem, op_device
-        self.options = executor_options(problem, op_device).in_order(order)
+        self.order = order if order in PHASE_ORDERS else FREE
+        self.options = replace(executor_options(problem, op_device), phase_orders=(self.order,))
 
     def __call__(self, segments: Sequence[Iterable[int]]) -> Trial:
         """The step in which some ops are computed again, by index; see `recompute`."""
@@ -111,6 +113,7 @@ def problem_of_copies(problem: Problem, graph: OpGraph, of: IntArray) -> Problem
         problem,
         graph=graph,
         costs=_of_copies(problem.costs, of),
+        other_costs=None if problem.other_costs is None else _of_copies(problem.other_costs, of),
         grouping=Grouping(number[unit_of], problem.num_units),
         allowed=problem.allowed[units],
         follows=follows,

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray
-from tfplace.core.graph import OpGraph
 from tfplace.core.control_flow import ARGUMENTS, control_flow
+from tfplace.core.graph import OpGraph
 
 STRETCHES = 48
 """Of a device's seconds. More keep more of the order, but each end is an op more, for which all ops there wait.
