@@ -1,10 +1,10 @@
 """How much less memory does a step take if results are computed again, and how much longer?
 
 Simulated: models of the zoo on one GPU of the preset 4xP100, of which half of the peak is asked, weights included.
-Beside that `sqrt`, the segments of Chen et al. (2016). Real: two small models on this machine's CPU, op by op. The
-tracer's records of every allocation, added up in the order of their times, give the peak, and variables and arguments,
-which are there before, are added; steps of all variants take turns. Results of a few steps and all variables after
-them must be the same to the bit.
+Beside that `sqrt`, the segments of Chen et al. (2016), and the choice that takes as little as those. Real: two small
+models on this machine's CPU, op by op. The tracer's records of every allocation, added up in the order of their times,
+give the peak, and variables and arguments, which are there before, are added; steps of all variants take turns. Results
+of a few steps and all variables after them must be the same to the bit.
 
     python -m research.benchmarks.rematerialization                        # some ten minutes
     python -m research.benchmarks.rematerialization --page=docs/rematerialization.md
@@ -56,8 +56,9 @@ def _simulated(name, graphs):
     half = _with(lambda: with_less_memory(trials, None, HALF))
     took = time.perf_counter() - start
     sqrt = trials(sqrt_segments(trials.problem.graph))
+    equal = _with(lambda: with_less_memory(trials, None, {"GPU:0": int(sqrt.cost.peak_bytes[d])}))
     found = {"model": name, "ops": trials.problem.graph.num_ops, "found_s": took, "whole": _facts(whole, d)}
-    found |= {"half": half and _facts(half, d), "sqrt": _facts(sqrt, d)}
+    found |= {"half": half and _facts(half, d), "sqrt": _facts(sqrt, d), "equal": equal and _facts(equal, d)}
     print(_line(found), file=sys.stderr, flush=True)
     gc.collect()
     return found
@@ -96,7 +97,7 @@ def _facts(trial, d):
 def _line(found):
     whole = found["whole"]
     parts = [f"{found['model']:14s} {whole['peak_bytes'] / 2**20:8.0f} MiB {found['found_s']:5.1f} s"]
-    for way in ("half", "sqrt"):
+    for way in ("half", "sqrt", "equal"):
         if one := found[way]:
             ratios = one["peak_bytes"] / whole["peak_bytes"], one["step_s"] / whole["step_s"]
             parts.append(f"{way} {ratios[0]:.2f} of the peak, {ratios[1]:.2f} of the step")
@@ -250,15 +251,27 @@ def text(found):
     for row in found["zoo"]:
         whole = row["whole"]
         cells = [row["model"], f"{whole['peak_bytes'] / 2**20:,.0f}"]
-        for way in ("half", "sqrt"):
+        for way in ("half", "sqrt", "equal"):
             one = row[way]
             cells += (
                 [f"{one['peak_bytes'] / whole['peak_bytes']:.2f}", f"{one['step_s'] / whole['step_s']:.2f}"]
                 if one
                 else ["-", "-"]
             )
-        rows.append([*cells, f"{row['found_s']:.0f}"])
-    zoo = table(["model", "peak, MiB", "half: peak", "half: step", "sqrt: peak", "sqrt: step", "found in, s"], rows)
+        rows.append(cells)
+    zoo = table(
+        [
+            "model",
+            "peak, MiB",
+            "half: peak",
+            "half: step",
+            "sqrt: peak",
+            "sqrt: step",
+            "as little: peak",
+            "as little: step",
+        ],
+        rows,
+    )
     rows = []
     for row in found["real"]:
         whole = next(r for r in found["real"] if r["model"] == row["model"] and r["way"] == "whole")

@@ -1,14 +1,18 @@
 """The step that MirroredStrategy runs, made of a split one."""
 
 import dataclasses
+import itertools
 
+import numpy as np
 import pytest
 
 from tests.transforms.split_models import build
 from tests.transforms.split_steps import WEIGHTS, in_slices, step
+from tfplace.core.slices import Slices
 from tfplace.errors import InputError
 from tfplace.testing.graphs import make_graph
 from tfplace.transforms.mirror import mirrored
+from tfplace.transforms.recompute import recompute
 from tfplace.transforms.split import split_source
 
 
@@ -71,6 +75,22 @@ def test_sums_may_be_made_term_by_term():
     at_once, one_by_one = mirrored(step()), mirrored(step(one_by_one=True))
     assert one_by_one.op_names == at_once.op_names
     assert one_by_one.num_edges == at_once.num_edges
+
+
+def test_what_is_computed_again_is_so_in_its_own_replica():
+    ops, edges, original = {}, [], {}
+    for k in range(2):
+        names = ("a", "b", "c", "loss", "gradients/loss", "gradients/c", "gradients/b")
+        ops |= {f"slice{k}/{name}": 8 for name in names}
+        original |= {f"slice{k}/{name}": name for name in names}
+        pairs = [*itertools.pairwise(names), ("b", "gradients/c"), ("a", "gradients/b")]
+        edges += [f"slice{k}/{u} -> slice{k}/{v}" for u, v in pairs]
+    graph = make_graph(ops, edges, types=dict.fromkeys(ops, "Tanh"))
+    slices = Slices((1, 1), np.repeat(np.arange(2, dtype=np.int32), 7), tuple(original.values()))
+    again = recompute(dataclasses.replace(graph, slices=slices), [[graph.index[f"slice{k}/b"] for k in range(2)]])
+    replicas = mirrored(again)
+    copies = {replicas.op_names[v]: replicas.op_names[u] for v, u in enumerate(replicas.recomputes.tolist()) if u >= 0}
+    assert copies == {f"slice{k}/b/recomputed": f"slice{k}/b" for k in range(2)}
 
 
 def test_what_is_no_gradient_stands_once():
