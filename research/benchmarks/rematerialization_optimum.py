@@ -20,7 +20,7 @@ from absl import flags
 from research.benchmarks.common import run
 from tfplace.comparison.tables import table
 
-BUDGETS = (0.8, 0.65, 0.5)
+BUDGETS = (0.9, 0.8, 0.7, 0.6)
 _TICKS = 1000
 _GRADIENT = "gradient_tape/"
 
@@ -144,7 +144,7 @@ def text(found):
 
 
 if __name__ == "__main__":
-    flags.DEFINE_integer("layers", 8, "Of each step.", 2)
+    flags.DEFINE_integer("layers", 12, "Of each step.", 2)
     flags.DEFINE_integer("seeds", 5, "Steps of each kind.", 1)
     flags.DEFINE_float("seconds", 20.0, "For each optimum.", 0.1)
     run("rematerialization_optimum", measure, text)

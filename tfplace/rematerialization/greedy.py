@@ -14,11 +14,15 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, LongArray
 from tfplace.core.stepcost import StepCost
 from tfplace.rematerialization.dropped import Dropped
+from tfplace.rematerialization.sqrt import sqrt_segments
 from tfplace.rematerialization.stash import Stash
 from tfplace.rematerialization.trial import Trial, Trials
 
 _PARTS = (2, 4, 8, 16, 32)
 """The largest part that is computed again at once is that fraction of what the step keeps."""
+
+_SEGMENTS = (None, 4, 6, 8, 12, 16, 24)
+"""How many segments of equal bytes are tried where no such choice fits; None for the square root of the layers."""
 
 _ROUNDS = 8
 _SHORTEST_S = 1e-9
@@ -39,8 +43,12 @@ def greedy(trials: Trials, limit: LongArray) -> Trial:
     stash = Stash(trials.problem.graph)
     seconds = _seconds(trials)
     all_bytes = float(stash.kept_bytes[stash.droppable].sum())
-    tried = (_fill(trials, Dropped(stash, seconds), whole, all_bytes / part, limit) for part in _PARTS)
-    return min(tried, key=lambda trial: _key(trial, limit))
+    tried = [_fill(trials, Dropped(stash, seconds), whole, all_bytes / part, limit) for part in _PARTS]
+    best = min(tried, key=lambda trial: _key(trial, limit))
+    if _excess(best.cost, limit):
+        segmented = (trials(sqrt_segments(trials.problem.graph, count)) for count in _SEGMENTS)
+        best = min(best, *segmented, key=lambda trial: _key(trial, limit))
+    return best
 
 
 def _fill(trials: Trials, dropped: Dropped, whole: Trial, most_bytes: float, limit: LongArray) -> Trial:
