@@ -288,7 +288,7 @@ def text(found):
             ]
         )
     headings = ["model", "way", "simulated peak, MiB", "real peak, MiB", "simulated step", "real step", "same bits"]
-    return f"{zoo}\n{table(headings, rows)}"
+    return f"{zoo}\n\n{table(headings, rows)}"
 
 
 def _spread(sizes):
