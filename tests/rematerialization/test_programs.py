@@ -26,12 +26,13 @@ def assert_same_bits(a: list[Any], b: list[Any]) -> None:
     assert [x.tobytes() for x in a] == [x.tobytes() for x in b]
 
 
-@pytest.mark.parametrize("make", [cnn, transformer, lstm])
-def test_losses_and_variables_stay_the_same_to_the_bit(make):
+@pytest.mark.parametrize(("make", "part"), [(cnn, 0.8), (transformer, 0.8), (lstm, 0.9)])
+def test_losses_and_variables_stay_the_same_to_the_bit(make, part):
+    """A loop's lists, which are most of what the LSTM keeps, stay."""
     graph, batches = built(make)
     plain = trained(graph, graph, batches)
     sqrt = tfplace.rematerialize(graph, segments="sqrt")
-    less = tfplace.rematerialize(graph, max_memory=0.8, topology="2xP100")
+    less = tfplace.rematerialize(graph, max_memory=part, topology="2xP100")
     for again in (sqrt, less):
         assert copies(again)
         assert_same_bits(trained(again, graph, batches), plain)
