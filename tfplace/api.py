@@ -22,7 +22,7 @@ from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.option_fields import described
 from tfplace.options import CompareOptions, PlanOptions, ProblemOptions, SearchOptions, SplitOptions
-from tfplace.sources import graph_of, problem_of
+from tfplace.sources import graph_of, problem_of, rematerialize
 
 if TYPE_CHECKING:
     from tfplace.comparison.comparison import Comparison
@@ -148,6 +148,7 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
         lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes), some_slices=True),
         lambda problem, options: place_problem(problem, options, batch),
         asked.narrowed(SearchOptions),
+        lambda placement: rematerialize(placement, max_memory={}),
         exact=asked.exact,
     )
 

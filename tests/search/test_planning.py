@@ -100,10 +100,20 @@ def test_rows_are_run_one_way_where_that_is_asked(compile):
 def test_what_does_not_fit_is_taken_slice_by_slice_or_told(plan):
     whole = min(int(row.cost.peak_bytes.max()) for row in plan.rows if row.way == ALONE)
     tight = planned(devices=1, max_memory={"GPU:0": int(0.8 * whole)})
-    assert tight.chosen is not None and len(tight.chosen.slices) > 1
+    assert tight.chosen is not None and (len(tight.chosen.slices) > 1 or tight.chosen.recomputes)
     nothing = planned(devices=1, max_memory={"GPU:0": 2**18})
     assert nothing.chosen is None and nothing.placement is None
     assert verdict(nothing).startswith("nothing fits")
+
+
+def test_a_way_that_does_not_fit_is_made_to_by_computing_results_again():
+    layers = [layer for _ in range(8) for layer in (keras.layers.Dense(256), keras.layers.Activation("gelu"))]
+    whole = min(int(row.cost.peak_bytes.max()) for row in planned(*layers, devices=1).rows if row.way == ALONE)
+    limit = int(0.6 * whole)
+    tight = planned(*layers, devices=1, max_memory={"GPU:0": limit})
+    (row,) = [row for row in tight.rows if row.way == ALONE and row.recomputes]
+    assert row.cost.peak_bytes.max() <= limit and row.same_numbers
+    assert tfplace.simulate(row.placement.problem, row.placement).step_s == pytest.approx(row.cost.step_s)
 
 
 def test_a_plan_is_saved_and_loaded(plan, tmp_path):

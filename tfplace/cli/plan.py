@@ -11,6 +11,7 @@ from tfplace.cli.click_options import PLACING_CODES, command
 from tfplace.cli.console import present
 from tfplace.cli.flags import PlanFlags
 from tfplace.cli.problem import checked, read_problem
+from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO
@@ -47,6 +48,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.api import place_problem
     from tfplace.search.over_slices import Sizes
     from tfplace.search.planning import make_plan
+    from tfplace.sources import rematerialize
 
     def read(sizes: Sizes) -> Problem:
         stages.stage("the whole step" if sizes is None else f"slices {sizes}")
@@ -54,4 +56,9 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         stages.stage("searching")
         return problem
 
-    return make_plan(read, place_problem, flags.narrowed(SearchOptions, progress=stages.search), exact=flags.exact)
+    def remedy(placement: Placement) -> Placement:
+        stages.stage(f"making {placement.placer} fit")
+        return rematerialize(placement, max_memory={})
+
+    wanted = flags.narrowed(SearchOptions, progress=stages.search)
+    return make_plan(read, place_problem, wanted, remedy, exact=flags.exact)

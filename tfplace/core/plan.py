@@ -33,6 +33,7 @@ class PlanRow:
       same_numbers: whether losses and weights are those of the plain step but for rounding.
       differs: what is not, in words; empty if nothing.
       obstacle: why it is not taken, however fast; empty for nothing.
+      recomputes: whether results of the forward pass are computed again for the backward pass, to take less memory.
     """
 
     way: str
@@ -43,14 +44,16 @@ class PlanRow:
     same_numbers: bool = True
     differs: str = ""
     obstacle: str = ""
+    recomputes: bool = False
 
     @property
     def name(self) -> str:
-        """The way, with the device of one that has only one, the number of slices and whether it is compiled."""
+        """The way, with its device if it has only one, the number of slices and how it is run."""
         where = f" ({self._only_device})" if self.way == ALONE else ""
         count = len(self.slices)
         slices = f", {count} slices" if count > 1 and self.way != STRATEGY else ""
-        return f"{self.way}{where}{slices}{', compiled' if self.compile == XLA else ''}"
+        again = ", recomputing" if self.recomputes else ""
+        return f"{self.way}{where}{slices}{again}{', compiled' if self.compile == XLA else ''}"
 
     @property
     def _only_device(self) -> str:

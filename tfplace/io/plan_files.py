@@ -41,6 +41,7 @@ def save(plan: Plan, directory: str | Path) -> None:
                 "same_numbers": row.same_numbers,
                 "differs": row.differs,
                 "obstacle": row.obstacle,
+                "recomputes": row.recomputes,
                 "placement": file,
             }
         )
@@ -100,4 +101,5 @@ def _row(data: Any, directory: Path) -> PlanRow:
         same_numbers=bool(data["same_numbers"]),
         differs=str(data["differs"]),
         obstacle=str(data["obstacle"]),
+        recomputes=bool(data["recomputes"]),
     )

@@ -104,6 +104,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
                 "same_numbers": row.same_numbers,
                 "differs": row.differs,
                 "obstacle": row.obstacle,
+                "recomputes": row.recomputes,
             }
             for row in plan.rows
         ],

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.compilation import AUTO, XLA
+from tfplace.core.compilation import AUTO, NONE, XLA
 from tfplace.core.placement import Placement
 from tfplace.core.plan import ALONE, STRATEGY, Plan, PlanRow
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
+from tfplace.errors import InfeasibleError
 from tfplace.local_search.devices import compute_devices, single_device
 from tfplace.options import SearchOptions
 from tfplace.search.compilations import run_otherwise
@@ -37,6 +39,7 @@ def make_plan(
     read: Callable[[Sizes], Problem],
     search: Callable[[Problem, SearchOptions], Placement],
     options: SearchOptions,
+    remedy: Callable[[Placement], Placement],
     *,
     exact: bool = False,
 ) -> Plan:
@@ -46,6 +49,8 @@ def make_plan(
       read: see `tfplace.search.over_slices.place_over_slices`.
       search: as there.
       options: as there. Rows are compiled as well as op by op unless `options.compile` says one of them.
+      remedy: makes of a placement one whose step takes no more memory than there is, by computing results again. Raises
+        InfeasibleError where it cannot.
       exact: whether only rows may be chosen whose numbers are those of the plain step but for rounding.
 
     Raises:
@@ -54,6 +59,7 @@ def make_plan(
     """
     run = search_over_slices(read, search, options)
     rows = [*_alone(run, options), *_strategy(run), *_usual(run), *_searched(run)]
+    rows += _recomputing(rows, remedy)
     kept = rows if options.compile == AUTO else [row for row in rows if row.compile == options.compile]
     some = next(iter(run.problems.values()))
     slices = next((p.graph.slices for p in run.problems.values() if p.graph.slices is not None), None)
@@ -119,6 +125,22 @@ def _searched(run: OverSlices) -> list[PlanRow]:
     for placement in run.found.values():
         rows += _both_ways(placement, SEARCHED)
     return rows
+
+
+def _recomputing(rows: Sequence[PlanRow], remedy: Callable[[Placement], Placement]) -> list[PlanRow]:
+    """What does not fit, made to, where it would be faster than all that fits."""
+    fits_s = min((row.cost.step_s for row in rows if row.cost.feasible and not row.obstacle), default=np.inf)
+    misfits: dict[str, PlanRow] = {}
+    for row in sorted(rows, key=lambda row: row.cost.step_s):
+        if row.placement is not None and row.compile == NONE and not row.cost.feasible and row.cost.step_s < fits_s:
+            misfits.setdefault(row.way, row)
+    found = []
+    for row in misfits.values():
+        assert row.placement is not None
+        with contextlib.suppress(InfeasibleError):
+            placement = remedy(row.placement)
+            found.append(dataclasses.replace(row, placement=placement, cost=placement.cost, recomputes=True))
+    return found
 
 
 def _both_ways(placement: Placement, way: str) -> list[PlanRow]:
