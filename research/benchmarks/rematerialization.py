@@ -4,7 +4,8 @@ Simulated: models of the zoo on one GPU of the preset 4xP100, of which half of t
 Beside that `sqrt`, the segments of Chen et al. (2016), and the choice that takes as little as those. Real: two small
 models on this machine's CPU, op by op. The tracer's records of every allocation, added up in the order of their times,
 give the peak, and variables and arguments, which are there before, are added; steps of all variants take turns. Results
-of a few steps and all variables after them must be the same to the bit.
+of a few steps and all variables after them must be the same to the bit. Then the same steps compiled by XLA, whose peak
+is what TensorFlow's allocator counts.
 
     python -m research.benchmarks.rematerialization                        # some ten minutes
     python -m research.benchmarks.rematerialization --page=docs/rematerialization.md
@@ -27,9 +28,8 @@ from tfplace.version import versions
 
 ZOO = ("inception_v3", "resnet50", "efficientnet", "vit", "bert_base", "gpt")
 HALF = 0.5
-FRACTIONS = (0.5, 0.25)
 STEPS = 3
-_TURNS, _WARM = 9, 2
+_TURNS, _WARM, _COMPILED = 9, 2, 5
 
 
 def measure(graphs):
@@ -163,16 +163,14 @@ def _real(name):
     )
     trials = one_device(formulate(graph, cpu))
     found = {"whole": trials(())}
-    found |= {
-        f"{fraction:.0%} of the peak": _with(lambda f=fraction: with_less_memory(trials, None, f))
-        for fraction in FRACTIONS
-    }
+    found[f"{HALF:.0%} of the peak"] = _with(lambda: with_less_memory(trials, None, HALF))
     found["sqrt"] = with_less_memory(trials, SQRT, None)
     found = {way: trial for way, trial in found.items() if trial is not None}
     programs = {
         way: graph if trial.graph is graph else with_program(trial.graph, graph) for way, trial in found.items()
     }
     seconds = _take_turns(programs)
+    compiled = {way: _compiled(graph, program, batches) for way, program in programs.items()}
     before = results(graph, graph, batches)
     rows = []
     for way, trial in found.items():
@@ -185,6 +183,7 @@ def _real(name):
                 "real_bytes": peaks,
                 "real_s": seconds[way],
                 "differ": differ,
+                "compiled": compiled[way],
             }
         )
         print(rows[-1], file=sys.stderr, flush=True)
@@ -219,17 +218,47 @@ def _take_turns(programs):
     return {way: [turn[way] for turn in took] for way in programs}
 
 
+def _compiled(graph, program, batches):
+    """What steps that XLA compiles take: the peak that TensorFlow's allocator counts, seconds and clusters.
+
+    What is there before a step are variables and arguments, which are added.
+    """
+    import tensorflow as tf
+
+    from research.benchmarks.memory import _arguments
+
+    memory = tf.config.experimental
+    before = sum(v.size_bytes for v in graph.variables) + _arguments(graph)
+    placed, batch = _placed(program, "xla"), tf.nest.map_structure(tf.constant, batches[0])
+    peaks, seconds = [], []
+    for _ in range(_WARM + _COMPILED):
+        memory.reset_memory_stats("CPU:0")
+        there = memory.get_memory_info("CPU:0")["current"]
+        start = time.perf_counter()
+        placed(batch)
+        seconds.append(time.perf_counter() - start)
+        peaks.append(before + memory.get_memory_info("CPU:0")["peak"] - there)
+    clusters = len(placed.clusters.clusters)
+    placed.restore()
+    return {"real_bytes": sorted(peaks[_WARM:]), "real_s": seconds[_WARM:], "clusters": clusters}
+
+
+def _placed(program, compile):
+    """The step on this machine's CPU."""
+    import tfplace
+
+    names = tfplace.Topology.load("2xP100").device_names
+    placement = tfplace.place(program, "2xP100", placer="single", progress=False)
+    return tfplace.apply(program, placement, devices=dict.fromkeys(names, "CPU:0"), compile=compile)
+
+
 def results(program, graph, batches):
     """Results of a step for each batch, and all variables of the graph after them, which are put back."""
     import tensorflow as tf
 
-    import tfplace
-
     variables = list(graph.origin.variables().values())
     before = [variable.numpy() for variable in variables]
-    names = tfplace.Topology.load("2xP100").device_names
-    placement = tfplace.place(program, "2xP100", placer="single", progress=False)
-    placed = tfplace.apply(program, placement, devices=dict.fromkeys(names, "CPU:0"), compile="none")
+    placed = _placed(program, "none")
     out = [leaf for batch in batches for leaf in tf.nest.flatten(placed(tf.nest.map_structure(tf.constant, batch)))]
     out = [np.asarray(leaf) for leaf in out] + [variable.numpy() for variable in variables]
     placed.restore()
@@ -288,7 +317,17 @@ def text(found):
             ]
         )
     headings = ["model", "way", "simulated peak, MiB", "real peak, MiB", "simulated step", "real step", "same bits"]
-    return f"{zoo}\n\n{table(headings, rows)}"
+    return f"{zoo}\n\n{table(headings, rows)}\n\n{_compiled_table(found['real'])}"
+
+
+def _compiled_table(found):
+    rows = []
+    for row in found:
+        whole = next(r for r in found if r["model"] == row["model"] and r["way"] == "whole")["compiled"]
+        own = row["compiled"]
+        step = statistics.median(own["real_s"]) / statistics.median(whole["real_s"])
+        rows.append([row["model"], row["way"], _spread(own["real_bytes"]), f"{step:.2f}", str(own["clusters"])])
+    return table(["model", "way", "compiled: real peak, MiB", "compiled: real step", "clusters"], rows)
 
 
 def _spread(sizes):

@@ -85,6 +85,10 @@ TABLES = {
         "transfer": lambda: transfer_tables(rows_of("transfer")),
         "unseen": lambda: unseen_tables(rows_of("unseen")),
     },
+    "docs/rematerialization.md": {
+        "rematerialization": lambda: benchmark("rematerialization"),
+        "rematerialization-optimum": lambda: benchmark("rematerialization_optimum"),
+    },
     "docs/reproduction.md": {
         "gdp-together": lambda: benchmark("gdp_together"),
         "same-seed": lambda: benchmark("same_seed"),

@@ -39,7 +39,7 @@ def test_losses_and_variables_stay_the_same_to_the_bit(make, part):
     assert any("Random" in sqrt.op_types[v] for v in copies(sqrt))
 
 
-def test_slices_are_computed_again_one_by_one():
+def test_slices_are_computed_again_one_by_one_on_any_devices():
     graph, batches = built(cnn, slices=2)
     again = tfplace.rematerialize(graph, segments="sqrt")
     assert graph.slices is not None
@@ -49,7 +49,11 @@ def test_slices_are_computed_again_one_by_one():
         u = again.recomputes[v]  # type: ignore[index]
         assert again.slices.slice_of[v] == again.slices.slice_of[u]
         assert again.slices.original[v] == again.slices.original[u]
-    assert_same_bits(trained(again, graph, batches), trained(graph, graph, batches))
+    plain = trained(graph, graph, batches)
+    assert_same_bits(trained(again, graph, batches), plain)
+    several = trained(again, graph, batches, ["CPU:0", "CPU:1", "CPU:2"])
+    for a, b in zip(several, plain, strict=True):  # oneDNN has other kernels at borders of devices
+        np.testing.assert_allclose(a.astype(float), b.astype(float), atol=0.01)
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
