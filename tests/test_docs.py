@@ -12,7 +12,7 @@ from tests.pages import ROOT, text
 from tfplace import Topology
 from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.cli.option_tables import PAGES, written
-from tfplace.cli.place import place_command
+from tfplace.cli.plan import plan_command
 from tfplace.learned.training.metrics import TAGS
 from tfplace.options import FitOptions
 from tfplace.registry import PLACERS
@@ -46,8 +46,8 @@ def test_the_example_topology_loads():
 
 
 def test_the_readme_commands_are_one_line_each_and_parse():
-    place, test = re.findall(r"^python3\.11 -m venv .*$", text("README.md"), re.MULTILINE)
-    flags = place_command.make_context("place", place.partition("tfplace place ")[2].split()).params
+    plan, test = re.findall(r"^python3\.11 -m venv .*$", text("README.md"), re.MULTILINE)
+    flags = plan_command.make_context("plan", plan.partition("tfplace plan ")[2].split()).params
     assert flags["model"] == "inception_v3"
     assert flags["topology"] in Topology.presets()
     assert "-m pytest" in test

@@ -153,6 +153,31 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
     )
 
 
+def measure_plan(
+    plan: Plan, batch: Any, *, top: int = 3, steps: int = 10, devices: Mapping[str, str] | None = None
+) -> Plan:
+    """See `Plan.measure`.
+
+    Raises:
+      ApplyError, InputError: see there.
+    """
+    from tfplace.execution.step_times import median_step_s
+    from tfplace.search.place import whole
+
+    for name, number in (("top", top), ("steps", steps)):
+        whole(name, number, 1)
+    runs = {
+        number: row.placement
+        for number, row in enumerate(plan.rows)
+        if row.placement is not None and row.cost.feasible and (row.same_numbers or not plan.exact)
+    }
+    if not runs:
+        raise InputError("a plan of which no row can be run here", "a plan with a placement that fits")
+    took = {number: median_step_s(runs[number], batch, steps, devices) for number in list(runs)[:top]}
+    rows = (replace(row, measured_s=took.get(number)) for number, row in enumerate(plan.rows))
+    return replace(plan, rows=tuple(rows))
+
+
 @described(CompareOptions)
 def compare(
     source: Any, topology: Topology | str | Path | None = None, *, batch: Any = None, **options: Any

@@ -204,6 +204,7 @@ SERVICES = Registry(
         "placement_summary": "tfplace.report.summary:placement_summary",
         "plan_summary": "tfplace.report.plan_table:plan_summary",
         "load_plan": "tfplace.io.plan_files:load",
+        "measure_plan": "tfplace.api:measure_plan",
         "save_plan": "tfplace.io.plan_files:save",
         "save_archive": "tfplace.io.archive:save",
         "save_topology": "tfplace.io.topology_file:save",

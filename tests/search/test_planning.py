@@ -129,6 +129,10 @@ def test_the_chosen_placement_runs():
     model = model_of(keras.layers.Dense(256))
     found = tfplace.plan(model, batch=batch, budget="10 evaluations", progress=False)
     loss = model.evaluate(*batch, verbose=0)
+    measured = found.measure(batch, top=2, steps=3)
+    took = [row.measured_s for row in measured.rows if row.measured_s is not None]
+    assert len(took) == 2 and measured.chosen.measured_s == min(took) and "measured" in verdict(measured)
+    assert model.evaluate(*batch, verbose=0) == pytest.approx(loss)  # its steps left no trace
     step = tfplace.apply(found.placement.problem.graph, found.placement)
     assert float(step(batch)["loss"]) == pytest.approx(loss, rel=1e-5)
     step.restore()
@@ -138,6 +142,18 @@ def test_the_chosen_placement_runs():
 def test_options_that_a_plan_has_not_are_refused(wrong):
     with pytest.raises(InputError):
         tfplace.plan(None, "2xP100", **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"top": 0}, {"steps": 0}])
+def test_measuring_nothing_is_refused(plan, wrong):
+    with pytest.raises(InputError):
+        plan.measure(None, **wrong)
+
+
+def test_a_loaded_plan_is_not_measured(plan, tmp_path):
+    plan.save(tmp_path)
+    with pytest.raises(InputError):
+        Plan.load(tmp_path).measure(None)
 
 
 def test_what_is_no_plan_is_refused(tmp_path):

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from dataclasses import replace
 
+from tfplace.cli import source
 from tfplace.cli.checks import output_directory
 from tfplace.cli.click_options import PLACING_CODES, command
 from tfplace.cli.console import present
@@ -15,7 +16,7 @@ from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO
-from tfplace.errors import InfeasibleError
+from tfplace.errors import InfeasibleError, SplitError
 from tfplace.files import writing
 from tfplace.options import SearchOptions
 from tfplace.report.plan_table import plan_facts, plan_tables, verdict
@@ -30,7 +31,7 @@ def plan_command(flags: PlanFlags) -> None:
       InputError, InfeasibleError: see the exit codes in docs/cli.md.
       KeyboardInterrupt: before there was anything to tell.
     """
-    flags = checked(replace(flags, slices=AUTO))
+    flags = checked(flags)
     out = output_directory("out", flags.out)
     files: dict[str, str] = {}
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
@@ -51,6 +52,9 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.sources import rematerialize
 
     def read(sizes: Sizes) -> Problem:
+        model = flags.required_model()
+        if sizes is not None and source.is_file(model):
+            raise SplitError(f"slices of the file {model!r}", "a model that is built here, to read it for slices too")
         stages.stage("the whole step" if sizes is None else f"slices {sizes}")
         problem, _ = read_problem(replace(flags, slices=sizes), stages, gpus=flags.topology is None, some_slices=True)
         stages.stage("searching")
@@ -60,5 +64,5 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         stages.stage(f"making {placement.placer} fit")
         return rematerialize(placement, max_memory={})
 
-    wanted = flags.narrowed(SearchOptions, progress=stages.search)
+    wanted = flags.narrowed(SearchOptions, slices=AUTO, progress=stages.search)
     return make_plan(read, place_problem, wanted, remedy, exact=flags.exact)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,7 @@ class PlanRow:
       same_numbers: whether losses and weights are those of the plain step but for rounding.
       differs: what is not, in words; empty if nothing.
       obstacle: why it is not taken, however fast; empty for nothing.
+      measured_s: median seconds of a step on the devices at hand; None where it was not measured.
       recomputes: whether results of the forward pass are computed again for the backward pass, to take less memory.
     """
 
@@ -44,6 +47,7 @@ class PlanRow:
     same_numbers: bool = True
     differs: str = ""
     obstacle: str = ""
+    measured_s: float | None = None
     recomputes: bool = False
 
     @property
@@ -89,7 +93,13 @@ class Plan:
 
     @cached_property
     def chosen(self) -> PlanRow | None:
-        """The row to take: the fastest that fits, or a simpler one that is as good; None if nothing fits."""
+        """The row to take: the fastest that fits, or a simpler one that is as good; None if nothing fits.
+
+        Where some were measured, it is the fastest of these.
+        """
+        measured = {row.measured_s: row for row in self.rows if row.measured_s is not None}
+        if measured:
+            return measured[min(measured)]
         able = [row for row in self.rows if row.cost.feasible and not row.obstacle]
         able = [row for row in able if row.same_numbers or not self.exact]
         if not able:
@@ -106,6 +116,24 @@ class Plan:
         with_one = [row for row in self.rows if row.placement is not None]
         best = replace(self, rows=tuple(with_one)).chosen
         return None if best is None else best.placement
+
+    def measure(self, batch: Any, *, top: int = 3, steps: int = 10, devices: Mapping[str, str] | None = None) -> Plan:
+        """The same plan, with its best rows that tfplace runs measured on the devices at hand; these decide.
+
+        Variables get back the values that they had.
+
+        Args:
+          batch: what a step is given.
+          top: rows to measure.
+          steps: that count for each.
+          devices: as in `tfplace.apply`.
+
+        Raises:
+          ApplyError: this machine lacks a device of the topology.
+          InputError: fewer than 1 row or step, a plan that was loaded from files, or no row that can be run.
+        """
+        plan: Plan = SERVICES["measure_plan"](self, batch, top=top, steps=steps, devices=devices)
+        return plan
 
     def summary(self) -> str:
         """The rows as a table of text, and which to take."""

@@ -41,6 +41,7 @@ def save(plan: Plan, directory: str | Path) -> None:
                 "same_numbers": row.same_numbers,
                 "differs": row.differs,
                 "obstacle": row.obstacle,
+                "measured_s": row.measured_s,
                 "recomputes": row.recomputes,
                 "placement": file,
             }
@@ -101,5 +102,6 @@ def _row(data: Any, directory: Path) -> PlanRow:
         same_numbers=bool(data["same_numbers"]),
         differs=str(data["differs"]),
         obstacle=str(data["obstacle"]),
+        measured_s=None if data["measured_s"] is None else float(data["measured_s"]),
         recomputes=bool(data["recomputes"]),
     )

@@ -25,7 +25,8 @@ def plan_summary(plan: Plan) -> str:
 def plan_tables(plan: Plan) -> RenderableType:
     """Which row to take, and all rows, as `rich` draws them."""
     shown = Table(title="Simulated steps", title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in _HEAD:
+    measured = any(row.measured_s is not None for row in plan.rows)
+    for heading in (*_HEAD, "measured") if measured else _HEAD:
         shown.add_column(heading, justify="left" if heading in ("way", "numbers") else "right")
     for row in plan.rows:
         shown.add_row(*map(Text, _cells(plan, row)), style="bold" if row is plan.chosen else "")
@@ -45,6 +46,9 @@ def verdict(plan: Plan) -> str:
     singles = [one for one in plan.rows if one.way == ALONE and len(one.slices) < 2 and one.cost.feasible]
     best = min(singles, key=lambda one: one.cost.step_s, default=None)
     step = format_seconds(row.cost.step_s)
+    if row.measured_s is not None:
+        count = sum(one.measured_s is not None for one in plan.rows)
+        return f"take {row.name}: {format_seconds(row.measured_s)} a step, the fastest of {count} that were measured"
     if row is best:
         return f"stay on {row.name.removeprefix(ALONE).strip(' ()')}: {step} a step, and no way is over 1 % faster"
     faster = (
@@ -80,6 +84,7 @@ def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
         format_bytes(cost.peak_bytes[tightest]),
         format_bytes(cost.limit_bytes[tightest]),
         "the same" if row.same_numbers else "differ*",
+        *([] if row.measured_s is None else [format_seconds(row.measured_s)]),
     )
 
 
@@ -104,6 +109,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
                 "same_numbers": row.same_numbers,
                 "differs": row.differs,
                 "obstacle": row.obstacle,
+                "measured_s": row.measured_s,
                 "recomputes": row.recomputes,
             }
             for row in plan.rows

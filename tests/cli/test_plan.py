@@ -1,0 +1,45 @@
+"""`tfplace plan`: what it prints and writes, and how it ends."""
+
+import json
+
+from tests.cli.test_place import SMALL
+from tfplace import Plan
+from tfplace.cli import INFEASIBLE, PLACED, main
+
+PLAN = ["plan", *SMALL[1:], "--topology=2xP100", "--budget=20 evaluations"]
+
+
+def test_the_verdict_comes_first_and_the_plan_is_kept(tmp_path, capfd):
+    assert main([*PLAN, f"--out={tmp_path / 'out'}"]) == PLACED
+    title, verdict, *rest = capfd.readouterr().out.splitlines()
+    assert title.startswith("rnnlm_2 on 2xP100") and verdict.startswith(("take ", "stay on "))
+    loaded = Plan.load(tmp_path / "out")
+    assert loaded.chosen.name.split(" (")[0] in verdict or verdict.startswith("stay on ")
+    assert all(any(line.strip().startswith(row.name) for line in rest) for row in loaded.rows)
+
+
+def test_json_has_every_row(capfd):
+    assert main([*PLAN, "--json", "--compile=none"]) == PLACED
+    facts = json.loads(capfd.readouterr().out)
+    assert {row["compile"] for row in facts["rows"]} == {"none"}
+    chosen = facts["rows"][facts["chosen"]]
+    assert chosen["fits"] and chosen["step_s"] <= 1.01 * min(row["step_s"] for row in facts["rows"])
+
+
+def test_what_fits_nowhere_is_told_with_the_rows(capfd):
+    assert main([*PLAN, "--max_memory=*=4KiB"]) == INFEASIBLE
+    told = capfd.readouterr()
+    assert "does not fit" in told.out and "nothing fits" in told.err
+
+
+def test_a_file_is_planned_whole(tmp_path, capfd):
+    graph = tmp_path / "graph.npz"
+    assert (
+        main(["extract", "rnnlm_2", "--batch=2", "--param=units=8", "--param=vocabulary=50", f"--output={graph}"]) == 0
+    )
+    flags = [f"--model={graph}", "--topology=2xP100", "--budget=5 evaluations", "--quiet", "--json"]
+    capfd.readouterr()
+    assert main(["plan", *flags]) == PLACED
+    facts = json.loads(capfd.readouterr().out)
+    assert {row["way"] for row in facts["rows"]} == {"one device", "placed"}
+    assert any("slices" in note for note in facts["notes"])
