@@ -208,7 +208,7 @@ SERVICES = Registry(
         "save_plan": "tfplace.io.plan_files:save",
         "save_archive": "tfplace.io.archive:save",
         "save_topology": "tfplace.io.topology_file:save",
-        "simulate_timeline": "tfplace.simulation.evaluate:timeline_in_phases",
+        "simulate_timeline": "tfplace.search.clustered:timeline_as_run",
         "tensorboard_writer": "tfplace.report.tensorboard:load_writer",
         "timeline_save": "tfplace.report.trace:save_trace",
         "topology_from_dict": "tfplace.io.topology_file:from_dict",

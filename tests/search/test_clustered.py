@@ -11,7 +11,7 @@ from tfplace.core.compilation import XLA
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.group.problem import formulate
-from tfplace.search.clustered import clustered_cost
+from tfplace.search.clustered import clustered_cost, timeline_as_run
 from tfplace.search.ordered import STRETCHED, best_order
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import DEFAULT
@@ -46,6 +46,17 @@ def test_a_cluster_that_is_cut_lets_others_begin_before():
     assert cost.step_s == pytest.approx(1.5 * LENGTH, rel=1e-3)
     best = best_order(problem, device, DEFAULT)
     assert best.order == STRETCHED and best.cost.step_s <= cost.step_s
+
+
+def test_the_timeline_has_the_ops_of_a_cluster_one_after_the_other():
+    problem, device = two_chains()
+    timeline = timeline_as_run(problem, device, None)
+    assert timeline.finish_s.max() == pytest.approx(clustered_cost(problem, device, None, DEFAULT).step_s)
+    for here in (0, 1):
+        ops = np.flatnonzero(device == here)
+        assert np.allclose(timeline.start_s[ops][1:], timeline.finish_s[ops][:-1])
+    (sent,) = timeline.moved_start_s
+    assert sent == pytest.approx(LENGTH)
 
 
 def test_on_one_device_it_is_the_ops_together():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tfplace.core.compilation import XLA
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import STEP_TIME
 
@@ -41,11 +42,17 @@ def waits(placement: Placement) -> tuple[Waiting, ...]:
     problem = placement.problem
     if problem is None or placement.cost.objective != STEP_TIME:
         return ()
-    from tfplace.simulation.evaluate import Simulator  # with numba, which a command without a placement can do without
+    # With numba, which a command without a placement can do without.
+    from tfplace.search.clustered import clustered_step, is_on_one_device
+    from tfplace.simulation.evaluate import Simulator
     from tfplace.simulation.options import WITHOUT_PHASES
 
     device = problem.gather(placement.op_device)
-    simulator = Simulator(problem, WITHOUT_PHASES, phases=placement.phases, threads=1)
+    if problem.compile == XLA and not is_on_one_device(problem, placement.op_device):
+        step = clustered_step(problem, placement.op_device, placement.phases, WITHOUT_PHASES)
+        simulator, device = step.simulator, step.problem.gather(step.op_device)
+    else:
+        simulator = Simulator(problem, WITHOUT_PHASES, phases=placement.phases, threads=1)
     path, (_, step_s) = simulator.critical_path(device)
     if not math.isclose(step_s, placement.predicted.step_s, rel_tol=1e-9):
         return ()

@@ -8,29 +8,48 @@ each cluster are one op.
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.compilation import NONE
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
 from tfplace.core.grouping import Grouping
 from tfplace.core.placement import FREE
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
+from tfplace.core.timeline import Timeline
 from tfplace.execution.clusters import Clusters, find_clusters
 from tfplace.execution.dependencies import awaited, copied
 from tfplace.execution.phases import phase_waits
-from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import Options
+from tfplace.simulation.evaluate import Simulator, timeline_in_phases
+from tfplace.simulation.options import DEFAULT, Options
 
 CALL = "StatefulPartitionedCall"
 """Type of the op that runs a cluster."""
 
 
-def clustered_cost(problem: Problem, op_device: IntArray, phases: IntArray | None, options: Options) -> StepCost:
-    """The cost of a compiled step. Memory is that of its ops by themselves: XLA needs no more, for it frees as they do.
+@dataclass(frozen=True, eq=False)
+class ClusteredStep:
+    """A compiled step whose clusters are single ops.
+
+    Attributes:
+      problem: of [N] clusters and ops that are in none.
+      op_device: [N].
+      vertex: [V] the cluster of each op of the step, or itself.
+      simulator: simulates it, with its phases.
+    """
+
+    problem: Problem
+    op_device: IntArray
+    vertex: IntArray
+    simulator: Simulator
+
+
+def clustered_step(problem: Problem, op_device: IntArray, phases: IntArray | None, options: Options) -> ClusteredStep:
+    """The step as it runs.
 
     Args:
       problem: with the costs of a compiled step.
@@ -41,20 +60,69 @@ def clustered_cost(problem: Problem, op_device: IntArray, phases: IntArray | Non
     Raises:
       ApplyError: by the phases an op would wait for itself.
     """
-    options = replace(options, phase_orders=(FREE,))
-    by_ops = Simulator(problem, options, phases=phases).devices(op_device)
-    if len(np.unique(op_device[~problem.graph.replicable])) < 2:
-        return by_ops  # it computes without a pause
     graph, devices = problem.graph, problem.topology.device_names
     waits = phase_waits(graph, op_device, phases, devices)
     vertex = _vertices(graph, find_clusters(graph, op_device, devices, phases=phases, waits=waits))
-    count = int(vertex.max()) + 1
-    first = np.full(count, -1, np.int32)
+    first = np.full(int(vertex.max()) + 1, -1, np.int32)
     first[vertex[::-1]] = np.arange(graph.num_ops, dtype=np.int32)[::-1]
-    by_clusters = Simulator(
-        _as_clusters(problem, vertex, first), options, phases=None if phases is None else phases[first]
-    ).devices(op_device[first])
-    return replace(by_clusters, peak_bytes=by_ops.peak_bytes)
+    whole = _as_clusters(problem, vertex, first)
+    own = None if phases is None else phases[first]
+    return ClusteredStep(whole, op_device[first], vertex, Simulator(whole, _without_orders(options), phases=own))
+
+
+def clustered_cost(problem: Problem, op_device: IntArray, phases: IntArray | None, options: Options) -> StepCost:
+    """The cost of a compiled step. Memory is that of its ops by themselves: XLA needs no more, for it frees as they do.
+
+    Args:
+      problem: see `clustered_step`.
+      op_device: see there.
+      phases: see there.
+      options: see there.
+
+    Raises:
+      ApplyError: see there.
+    """
+    by_ops = Simulator(problem, _without_orders(options), phases=phases).devices(op_device)
+    if is_on_one_device(problem, op_device):
+        return by_ops
+    step = clustered_step(problem, op_device, phases, options)
+    return replace(step.simulator.devices(step.op_device), peak_bytes=by_ops.peak_bytes)
+
+
+def is_on_one_device(problem: Problem, op_device: IntArray) -> bool:
+    """Whether a step computes without a pause, so that it is the same by clusters and by ops."""
+    return len(np.unique(op_device[~problem.graph.replicable])) < 2
+
+
+def timeline_as_run(problem: Problem, op_device: IntArray, phases: IntArray | None) -> Timeline:
+    """When everything happens in a step with its phases; in a compiled one, a cluster's ops follow one another.
+
+    Args:
+      problem: what is placed.
+      op_device: [V].
+      phases: see `clustered_step`.
+    """
+    by_ops = timeline_in_phases(problem, op_device, phases)
+    if problem.compile == NONE or is_on_one_device(problem, op_device):
+        return by_ops
+    step = clustered_step(problem, op_device, phases, DEFAULT)
+    by_clusters = step.simulator.timeline(step.op_device)
+    seconds = problem.costs.compute_s[np.arange(len(op_device)), op_device]
+    order = np.argsort(step.vertex, kind="stable")
+    done = np.cumsum(seconds[order])
+    before = done - seconds[order]
+    own, begins = step.vertex[order], np.empty(len(order))
+    first = np.searchsorted(own, own)
+    begins[order] = by_clusters.start_s[own] + before - before[first]
+    moved = {name: getattr(by_clusters, name) for name in _MOVED}
+    return replace(by_ops, start_s=begins, finish_s=begins + seconds, **moved)
+
+
+_MOVED = ("moved", "moved_bytes", "moved_src", "moved_dst", "moved_start_s", "moved_finish_s")
+
+
+def _without_orders(options: Options) -> Options:
+    return replace(options, phase_orders=(FREE,))
 
 
 def _vertices(graph: OpGraph, clusters: Clusters) -> IntArray:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from tfplace.core.arrays import IntArray
 from tfplace.core.compilation import XLA
 from tfplace.core.placement import CRITICAL_PATH, FREE
@@ -14,7 +12,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import ApplyError
 from tfplace.execution.phases import phase_waits
-from tfplace.search.clustered import clustered_cost
+from tfplace.search.clustered import clustered_cost, is_on_one_device
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import Options
 from tfplace.simulation.stretches import Stretches
@@ -59,7 +57,7 @@ def best_order(problem: Problem, op_device: IntArray, options: Options, *, quick
     ran = _compiled if compiled else _op_by_op
     free = ran(problem, op_device, options, FREE)
     assert free is not None  # without phases nothing waits for itself
-    if quick or (compiled and len(np.unique(op_device[~problem.graph.replicable])) < 2):
+    if quick or (compiled and is_on_one_device(problem, op_device)):
         return free
     found = [free] if FREE in options.phase_orders else []
     if problem.graph.slices is not None:
