@@ -164,9 +164,15 @@ def _why_not(graph: OpGraph, alone: BoolArray, flow: ControlFlow) -> dict[str, s
             why[name] = "in a branch"
         elif references[graph.tensor_op[list(graph.inputs[v])]].any():
             why[name] = "reads a reference variable"  # the memory itself, and so what is written there later
-        elif not all(static[graph.inputs[v][i]] for i in COMPILE_TIME.get(kind, ())):
+        elif not all(static[t] for i in COMPILE_TIME.get(kind, ()) for t in _input(graph, v, i)):
             why[name] = "of a size that depends on data"
     return why
+
+
+def _input(graph: OpGraph, v: int, position: int) -> tuple[int, ...]:
+    """The tensor at a position of an op's inputs; none in a graph made by hand whose op has fewer."""
+    row = graph.inputs[v]
+    return (row[position],) if -len(row) <= position < len(row) else ()
 
 
 def _loops(graph: OpGraph, loop: IntArray, op_device: IntArray, why: dict[str, str]) -> dict[int, WhileLoop]:
