@@ -69,6 +69,7 @@ TABLES = {
         "pipeline-orders": lambda: benchmark("pipeline_orders"),
         "slices-running": lambda: split_steps(data("slices_running")),
     },
+    "docs/compiling.md": {"compile-time": lambda: benchmark("compile_time")},
     "docs/fused_costs.md": {"compiled-costs": lambda: benchmark("compiled_costs")},
     "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
     "docs/objectives.md": {
