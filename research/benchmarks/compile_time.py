@@ -26,17 +26,14 @@ from research.benchmarks.common import run
 from tfplace.comparison.tables import table
 from tfplace.version import versions
 
-_MODELS = flags.DEFINE_list("models", ["inception_v3"], "Models of the zoo.")
-_RUNS = flags.DEFINE_integer("runs", 3, "Processes of each model.", 1)
-
 WAYS = ("jit_compile=True", "placed", "half of it moved", "moved back")
 
 
 def measure(_):
     rows = []
-    for name in _MODELS.value:
+    for name in flags.FLAGS.models:
         runs = []
-        for _ in range(_RUNS.value):
+        for _ in range(flags.FLAGS.runs):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 runs.append(pool.apply(_first_calls, (name,)))
             print(name, runs[-1], file=sys.stderr, flush=True)
@@ -118,4 +115,6 @@ def text(found):
 
 
 if __name__ == "__main__":
+    flags.DEFINE_list("models", ["inception_v3"], "Models of the zoo.")
+    flags.DEFINE_integer("runs", 3, "Processes of each model.", 1)
     run("compile_time", measure, text)
