@@ -133,6 +133,8 @@ def test_max_memory_of_nothing_points_to_forbid():
         ({"max_memory": "10GiB"}, "max_memory '10GiB'; expected a dict"),
         ({"pin": ["a"]}, r"pin \['a'\]; expected a dict"),
         ({"pin": {"a": 0}}, "a rule with 0; expected pin={pattern: device}"),
+        ({"pin": {0: "GPU:0"}}, "a rule with 0; expected pin={pattern: device}"),
+        ({"forbid": {0: "GPU:0"}}, "a rule with 0"),
         ({"forbid": {"a": [0]}}, r"a rule with \[0\].*forbid={pattern: device or "),
         ({"forbid": {"a": 0}}, "a rule with 0"),
         ({"forbid": {"a": iter(["GPU:0"])}}, "a rule with <list_iterator"),  # which can be read only once

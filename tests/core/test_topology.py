@@ -249,6 +249,8 @@ def test_the_fingerprint_is_of_devices_and_links_alone():
 def test_an_unknown_device_lists_the_known():
     with pytest.raises(UnknownNameError, match=r"device 'GPU:7'.*GPU:0, GPU:1"):
         Topology.from_dict(GOOD).index("GPU:7")
+    with pytest.raises(UnknownNameError, match="device 7"):
+        Topology.from_dict(GOOD).match(7)
 
 
 def test_overheads_of_links_and_a_workspace_go_through_a_file(tmp_path):

@@ -41,7 +41,9 @@ class Constraints:
         for what in ("pin", "forbid", "max_memory"):
             if not isinstance(getattr(self, what), Mapping):
                 raise ConstraintError(f"{what} {getattr(self, what)!r}", f"a dict, {_FORMS[what]}")
-        wrong: list[object] = [device for device in self.pin.values() if not isinstance(device, str)]
+        wrong: list[object] = [
+            text for text in (*self.pin, *self.pin.values(), *self.forbid) if not isinstance(text, str)
+        ]
         wrong += [devices for devices in self.forbid.values() if not _names(devices)]
         if wrong:
             raise ConstraintError(f"a rule with {wrong[0]!r}", f"{_FORMS['pin']}, {_FORMS['forbid']}")

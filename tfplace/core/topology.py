@@ -79,7 +79,7 @@ class Topology:
         Raises:
           UnknownNameError: none does; lists the known ones.
         """
-        found = [i for i, name in enumerate(self.device_names) if fnmatch.fnmatchcase(name, pattern)]
+        found = [i for i, name in enumerate(self.device_names) if fnmatch.fnmatchcase(name, str(pattern))]
         if not found:
             raise UnknownNameError("device", pattern, self.device_names)
         return found
