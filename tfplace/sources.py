@@ -222,7 +222,21 @@ def rematerialize(
         from tfplace.transforms.recomputed_program import with_program
 
         trial = replace(trial, graph=with_program(trial.graph, whole))
-    return placed_alike(source, trial) if isinstance(source, Placement) else trial.graph
+    if not isinstance(source, Placement):
+        return trial.graph
+    return source if trial.graph is whole else _ordered_as_run(placed_alike(source, trial))
+
+
+def _ordered_as_run(placement: Placement) -> Placement:
+    """A placement, if it is of a compiled step, with its cost cluster by cluster, in the best order then."""
+    from tfplace.search.ordered import best_order
+    from tfplace.simulation.options import DEFAULT
+
+    assert placement.problem is not None
+    if placement.problem.compile == NONE:
+        return placement
+    cost, order, phases = best_order(placement.problem, placement.op_device, DEFAULT)
+    return replace(placement, cost=cost, order=order, phases=phases)
 
 
 def _nothing_beside_placement(**given: Any) -> None:

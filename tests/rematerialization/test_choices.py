@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tfplace
 from tests.transforms.test_recompute import G, chain, named
+from tfplace.core.compilation import XLA
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.errors import InfeasibleError, InputError
@@ -96,12 +99,24 @@ def test_copies_of_a_placed_step_are_where_their_originals_are():
     assert tfplace.simulate(less.problem, less).step_s == less.cost.step_s > placement.cost.step_s
 
 
+def test_a_compiled_placement_costs_what_its_clusters_take():
+    plain = problem(layers(), 2)
+    compiled = replace(plain, compile=XLA, other_costs=plain.costs)
+    placement = tfplace.place(compiled, placer="round_robin", compile=XLA, progress=False)
+    less = tfplace.rematerialize(placement, segments=["a[0-5]"])
+    assert less.problem.graph.recomputes is not None
+    assert tfplace.simulate(less.problem, less).step_s == less.cost.step_s
+    assert tfplace.rematerialize(placement, max_memory={}) is placement
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({}, "neither segments nor max_memory"),
         ({"segments": "sqrt", "max_memory": 0.5}, "one of the two"),
         ({"segments": "layers"}, "a list of patterns"),
+        ({"segments": 5}, "a list of patterns"),
+        ({"segments": ["x", ["a0", None]]}, "a list of patterns"),
         ({"segments": ["x"]}, "nothing can be computed again"),
         ({"segments": ["a[12]", "a[123]"]}, "in two segments"),
         ({"max_memory": 1.5}, "between 0 and 1"),

@@ -48,7 +48,7 @@ def with_less_memory(trials: Trials, segments: Segments | None, max_memory: MaxM
     if (segments is None) == (max_memory is None):
         given = "neither segments nor max_memory" if segments is None else "segments and max_memory"
         raise InputError(given, 'one of the two, such as max_memory=0.5 or segments="sqrt"')
-    if isinstance(segments, str) and segments != SQRT:
+    if segments is not None and segments != SQRT and not _are_patterns(segments):
         raise InputError(f"segments={segments!r}", f'"{SQRT}", or a list of patterns such as ["layer:block1"]')
     if segments is not None:
         return trials(sqrt_segments(graph) if segments == SQRT else named_segments(graph, segments))
@@ -64,6 +64,13 @@ def with_less_memory(trials: Trials, segments: Segments | None, max_memory: MaxM
             ["Allow more memory.", "Split the batch: tfplace.split(model, slices).", "Place it on more devices."],
         )
     return trial
+
+
+def _are_patterns(segments: object) -> bool:
+    if isinstance(segments, str) or not isinstance(segments, Sequence):
+        return False
+    lists = [[one] if isinstance(one, str) else one for one in segments]
+    return all(isinstance(one, Sequence) and all(isinstance(pattern, str) for pattern in one) for one in lists)
 
 
 def memory_limits(trials: Trials, max_memory: MaxMemory) -> LongArray:
