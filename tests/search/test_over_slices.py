@@ -8,6 +8,7 @@ import pytest
 
 import tfplace
 from tests.placers.test_data_parallel import split_step
+from tfplace.core.compilation import NONE, XLA
 from tfplace.core.constraints import match_ops
 from tfplace.core.placement import COMPILED, UNSPLIT
 from tfplace.errors import ConstraintError, InfeasibleError, InputError, SplitError
@@ -174,6 +175,26 @@ def test_the_best_until_an_interruption_or_an_answer_that_does_not_fit_is_kept(l
     placement, _ = tried(make_topology(3), lambda k: WORK_S, slower=(1.0, 1.0, 2.0), stop=stop)
     assert placement.cost.feasible and slices_of(placement) == 3
     assert any(note.startswith("interrupted") for note in placement.notes) == (last == 1)
+
+
+@pytest.mark.parametrize("ran", [NONE, XLA])
+def test_a_start_that_stays_the_best_is_run_as_it_was_simulated(ran):
+    """Though the search after it ends with a slower placement, run the other way."""
+
+    def read(sizes):
+        problem = problem_in((4,) * (sizes or 1), make_topology(2))
+        return dataclasses.replace(problem, compile=ran, other_costs=problem.costs)
+
+    def search(problem, options):
+        found = search_placement(problem, placer="round_robin", budget=1, baselines=(), compile=ran)
+        cost = dataclasses.replace(found.cost, step_s=10 * WORK_S)
+        other = problem.otherwise
+        return dataclasses.replace(found, problem=other, compile=other.compile, cost=cost)
+
+    options = SearchOptions.of("place", {"budget": "10 evaluations", "baselines": ()}).check()
+    placement = place_over_slices(read, search, options)
+    assert placement.compile == placement.problem.compile == ran
+    assert tfplace.simulate(placement.problem, placement).step_s == placement.cost.step_s
 
 
 def placed_model(budget, **options):

@@ -41,6 +41,10 @@ _LEAST_S = 1e-3
 
 _STOPPED = "interrupted before all of the budget was spent; this is the best until then"
 
+_OF_DEVICES = ("op_device", "phases", "order", "cost")
+_OF_COMPILATION = ("problem", "problem_fingerprint", "bound_s", "compile", "notes")
+"""What placements have that depends on the devices, and on whether the step is compiled."""
+
 _ALIKE = 1.1
 """Devices whose speeds differ by less get slices of one size."""
 
@@ -267,8 +271,8 @@ class OverSlices:
         self.interrupted |= was_interrupted(placement)
         known = self.found.get(sizes)
         if known is not None and known.cost.key < placement.cost.key:
-            better = {name: getattr(known, name) for name in ("op_device", "phases", "order", "cost")}
-            placement = replace(placement, **better)
+            better = _OF_DEVICES if known.compile == placement.compile else (*_OF_DEVICES, *_OF_COMPILATION)
+            placement = replace(placement, **{name: getattr(known, name) for name in better})
         self.found[sizes] = placement
 
     def _best(self) -> tuple[Sizes, Placement]:

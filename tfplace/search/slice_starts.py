@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -60,15 +61,18 @@ def slice_starts(problem: Problem, whole: Placement | None, seed: int, names: Se
         with contextlib.suppress(Exception):
             found[name] = quickly_placed(problem, PLACERS[name](), seed, simulator)
     placements = [
-        placement_of(
-            problem,
-            units,
-            simulator(units),
-            bound_s=bound_s,
-            placer=name,
-            seed=seed,
-            baselines={},
-            options=_IN_ANY_ORDER,
+        replace(
+            placement_of(
+                problem,
+                units,
+                simulator(units),
+                bound_s=bound_s,
+                placer=name,
+                seed=seed,
+                baselines={},
+                options=_IN_ANY_ORDER,
+            ),
+            compile=problem.compile,
         )
         for name, units in found.items()
     ]
