@@ -10,6 +10,7 @@ import pytest
 from tests.search.test_place import two_towers
 from tfplace.core.compilation import NONE, XLA
 from tfplace.core.costs import CostTable
+from tfplace.search import compilations
 from tfplace.search.place import search_placement
 from tfplace.simulation.evaluate import Simulator
 
@@ -60,3 +61,12 @@ def test_costs_that_are_known_one_way_leave_the_other_out():
     placement = placed(replace(two_towers(), other_costs=None), "auto")
     assert placement.compile == NONE
     assert not any(name.endswith("compiled") for name in placement.baselines)
+
+
+def test_what_was_found_is_kept_if_the_user_stops_what_comes_after(monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compilations, "run_otherwise", stop)
+    placement = placed(known_both_ways(NONE, 0.5), "auto")
+    assert placement.cost.feasible and placement.compile == NONE

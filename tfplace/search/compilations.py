@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 from tfplace.core.arrays import IntArray
@@ -67,7 +68,9 @@ def decided(placement: Placement, asked: str, evaluator: Evaluator) -> Placement
       evaluator: which told the cost.
     """
     own = evaluator.compile if asked == AUTO else asked
-    other = run_otherwise(placement, evaluator) if own == evaluator.compile else None
+    other = None
+    with contextlib.suppress(KeyboardInterrupt):  # what the search found is not lost for it
+        other = run_otherwise(placement, evaluator) if own == evaluator.compile else None
     if other is None:
         return replace(placement, compile=own)
     if asked == AUTO and own == XLA and _is_clearly_faster(other.cost, placement.cost):
@@ -103,7 +106,7 @@ def run_otherwise(placement: Placement, evaluator: Evaluator) -> Placement | Non
     else:
         try:
             told = evaluator.otherwise(problem.gather(placement.op_device))
-        except (KeyboardInterrupt, *CANNOT_GO_ON):  # what the search found is not lost for it
+        except CANNOT_GO_ON:
             return None
         if told is None or told.failure is not None:
             return None
