@@ -14,6 +14,7 @@ from tfplace.core.compilation import NONE, XLA
 from tfplace.core.plan import ALONE, AS_GOOD, STRATEGY, Plan
 from tfplace.errors import InputError, PlacementError
 from tfplace.report.plan_table import verdict
+from tfplace.search import planning
 from tfplace.testing.problems import make_topology
 
 
@@ -162,3 +163,36 @@ def test_what_is_no_plan_is_refused(tmp_path):
     (tmp_path / "plan.json").write_text('{"format": "another"}')
     with pytest.raises(PlacementError):
         Plan.load(tmp_path)
+
+
+def test_the_strategy_is_not_taken_where_there_are_rules_that_it_does_not_know():
+    ruled = planned(constraints=tfplace.Constraints(forbid={"*": ["GPU:1"]}), compile=NONE)
+    rows = [row for row in ruled.rows if row.way == STRATEGY]
+    assert rows and all("rules" in row.obstacle for row in rows)
+    assert ruled.chosen.way != STRATEGY
+
+
+def test_a_step_that_computes_results_again_already_is_planned_as_it_is():
+    batch = np.zeros((512, 256), np.float32), np.zeros(512, np.int32)
+    layers = [layer for _ in range(6) for layer in (keras.layers.Dense(256), keras.layers.Activation("gelu"))]
+    less = tfplace.rematerialize(model_of(*layers), batch, segments="sqrt", topology="2xP100")
+    assert less.recomputes is not None
+    nothing = tfplace.plan(less, make_topology(1), max_memory={"GPU:0": 2**18}, budget="5 evaluations", progress=False)
+    assert nothing.chosen is None
+
+
+def test_a_compiled_row_is_named_in_the_verdict(plan):
+    compiled = next(row for row in plan.rows if row.way == ALONE and row.compile == XLA)
+    assert verdict(replace(plan, rows=(compiled,))).startswith("stay on GPU:0, compiled: ")
+
+
+@pytest.mark.parametrize("part", ["_alone", "_usual", "_recomputing"])
+def test_what_a_search_found_is_kept_if_the_user_stops_what_comes_after(part, monkeypatch):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planning, part, stop)
+    stopped = planned(keras.layers.Dense(64), examples=64)
+    assert stopped.chosen is not None and "interrupted" in stopped.notes[-1]
+    assert len({row.name for row in stopped.rows}) == len(stopped.rows)
+    assert any(row.way == planning.SEARCHED for row in stopped.rows)

@@ -50,7 +50,8 @@ def verdict(plan: Plan) -> str:
         count = sum(one.measured_s is not None for one in plan.rows)
         return f"take {row.name}: {format_seconds(row.measured_s)} a step, the fastest of {count} that were measured"
     if row is best:
-        return f"stay on {row.name.removeprefix(ALONE).strip(' ()')}: {step} a step, and no way is over 1 % faster"
+        where = row.name.removeprefix(f"{ALONE} (").replace(")", "", 1)
+        return f"stay on {where}: {step} a step, and no way is over 1 % faster"
     faster = (
         "no single device fits it"
         if best is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -34,6 +35,10 @@ _NOT_COMPILED = (
 )
 """XLA: "Trying to access resource ... located in device CPU:1 from device CPU:0"."""
 
+_STOPPED = "interrupted before all was tried"
+
+_NO_RULES = "the strategy knows no rules that pin, forbid or colocate ops"
+
 
 def make_plan(
     read: Callable[[Sizes], Problem],
@@ -58,8 +63,17 @@ def make_plan(
       KeyboardInterrupt: before anything was found.
     """
     run = search_over_slices(read, search, options)
-    rows = [*_alone(run, options), *_strategy(run), *_usual(run), *_searched(run)]
-    rows += _recomputing(rows, remedy)
+    rows: list[PlanRow] = []
+    try:
+        for rows_of in (partial(_alone, options=options), _strategy, _usual, _searched):
+            rows += rows_of(run)
+        rows += _recomputing(rows, remedy)
+    except KeyboardInterrupt:
+        if not run.found:
+            raise
+        run.interrupted = True
+        if all(row.way != SEARCHED for row in rows):
+            rows += [_of(placement, SEARCHED) for placement in run.found.values()]
     kept = rows if options.compile == AUTO else [row for row in rows if row.compile == options.compile]
     some = next(iter(run.problems.values()))
     slices = next((p.graph.slices for p in run.problems.values() if p.graph.slices is not None), None)
@@ -69,7 +83,7 @@ def make_plan(
         topology_name=some.topology.name,
         examples=0 if slices is None else sum(slices.sizes),
         exact=exact,
-        notes=tuple(run.log),
+        notes=(*run.log, *([_STOPPED] if run.interrupted else [])),
     )
 
 
@@ -105,7 +119,8 @@ def _strategy(run: OverSlices) -> list[PlanRow]:
         for one in (problem, problem.otherwise):
             if one is not None:
                 row = _row(STRATEGY, one, mirrored_cost(one), None)
-                rows.append(dataclasses.replace(row, obstacle=_NOT_COMPILED if one.compile == XLA else ""))
+                ruled = _NO_RULES if one.constraints.patterns else ""
+                rows.append(dataclasses.replace(row, obstacle=_NOT_COMPILED if one.compile == XLA else ruled))
     return rows
 
 
@@ -132,7 +147,7 @@ def _recomputing(rows: Sequence[PlanRow], remedy: Callable[[Placement], Placemen
     fits_s = min((row.cost.step_s for row in rows if row.cost.feasible and not row.obstacle), default=np.inf)
     misfits: dict[str, PlanRow] = {}
     for row in sorted(rows, key=lambda row: row.cost.step_s):
-        if row.placement is not None and row.compile == NONE and not row.cost.feasible and row.cost.step_s < fits_s:
+        if _may_recompute(row) and not row.cost.feasible and row.cost.step_s < fits_s:
             misfits.setdefault(row.way, row)
     found = []
     for row in misfits.values():
@@ -141,6 +156,12 @@ def _recomputing(rows: Sequence[PlanRow], remedy: Callable[[Placement], Placemen
             placement = remedy(row.placement)
             found.append(dataclasses.replace(row, placement=placement, cost=placement.cost, recomputes=True))
     return found
+
+
+def _may_recompute(row: PlanRow) -> bool:
+    if row.placement is None or row.placement.problem is None:
+        return False
+    return row.compile == NONE and row.placement.problem.graph.recomputes is None
 
 
 def _both_ways(placement: Placement, way: str) -> list[PlanRow]:
