@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tests.extraction.models import cnn_batch, keras_cnn
 from tfplace.core.device import Device
 from tfplace.core.stepcost import Failure, FailureKind
 from tfplace.core.topology import Topology
+from tfplace.cost.compiled import FusedStep, compiled_costs
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile
 from tfplace.cost.profiled import profiled_costs, profiled_share, step_ratio
 from tfplace.errors import ApplyError, InputError
@@ -62,6 +64,20 @@ def test_ops_add_up_to_the_step(graph, outcome):
     assert 0.5 < step_ratio(graph, outcome.device) < 1.5
     assert all(time.spread_s >= 0 and time.steps == 5 for time in outcome.device.ops.values())
     assert sum(time.ops for time in outcome.device.ops.values()) == (~graph.replicable).sum()
+
+
+def test_compiled_costs_add_up_to_the_measured_compiled_step(graph, outcome, cache, tmp_path):
+    own = shutil.copy(cache, tmp_path)
+    found = profiling.profile_graph(graph, OneOpAtATime, MODEL, cache=own, steps=5, compiled=True)
+    assert found.ran and found.new == 0  # all ops are known, but not the compiled step
+    assert not profiling.profile_graph(graph, _never, MODEL, cache=own, compiled=True).ran
+    found.profile.save(tmp_path / "profile.json")
+    profile = Profile.load(tmp_path / "profile.json")
+    step = profile.devices[0].step(graph.fingerprint)
+    core = Device("CPU:0", "CPU", 2**33, {"float32": 1e10}, 1e10, 1e-6, model=MODEL)
+    costs = compiled_costs(FusedStep(graph), Topology("core", (core,), ()), profile)
+    assert step.compiled_s > 0
+    assert costs.compute_s.sum() == pytest.approx(step.compiled_s - step.empty_s, rel=1e-6)
 
 
 def test_an_op_merged_into_its_reader_shares_the_time(graph, outcome):

@@ -53,6 +53,7 @@ class ProfileFlags(ReadFlags):
     cache: str | None = option(None, "Where measurements are kept, or 'none'", unset="the user's cache", form="FILE")
     step_timeout: str = option("2min", "What a step may take", form="TIME")
     again: bool = option(False, "Measure also what the cache has, and keep that instead", kind=bool)
+    compiled: bool = option(False, "Measure each step compiled by XLA, too, for --compile=xla", kind=bool)
     steps: int = option(10, "Traced steps that count", kind=int, form="NUMBER", least=1)
     quiet: bool = option(False, "No progress on stderr", kind=bool)
 
@@ -129,6 +130,7 @@ def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None
         batch=built.batch,
         cache=cache,
         again=flags.again,
+        compiled=flags.compiled,
         steps=flags.steps,
         timeout_s=step_timeout_s(flags.step_timeout),
         progress=stages.stage,

@@ -22,7 +22,7 @@ from tfplace.core.topology import Topology
 from tfplace.cost.analytic import analytic_costs, arithmetic_s
 from tfplace.cost.flops import NOTHING
 from tfplace.cost.fusion import Role, external_bytes, fusion_groups, roles
-from tfplace.cost.profile import Profile
+from tfplace.cost.profile import DeviceProfile, Profile
 from tfplace.cost.profiled import BETWEEN, overhead_of, profiled_costs
 from tfplace.cost.work import OpWork, op_work
 
@@ -37,6 +37,10 @@ SLOWER_ON_CPU = {
 }
 """Op type -> seconds of XLA's kernel over those of TensorFlow's, on one core of a CPU; measured by
 research/benchmarks/compiled_costs.py, as are others that are alike."""
+
+
+_LEAST = 0.01
+"""Part of their predicted seconds that compiled ops keep where a measured step leaves them less."""
 
 
 class FusedStep:
@@ -102,7 +106,8 @@ def compiled_costs(step: FusedStep, topology: Topology, profile: Profile | None 
 
     Ops that XLA does not compile keep what they take op by op. Of those that it does, only groups cost something by
     themselves (`tfplace.cost.fusion`), and their ops share that. Where a profile has measured the device, kernels take
-    the measured seconds; those of a group are multiplied by its external bytes over those of its ops by themselves.
+    the measured seconds; those of a group are multiplied by its external bytes over those of its ops by themselves. If
+    the compiled step itself was measured, all are scaled by one factor so that they add up to it.
 
     Args:
       step: [V] ops, and which are one kernel.
@@ -123,8 +128,19 @@ def compiled_costs(step: FusedStep, topology: Topology, profile: Profile | None 
         else:
             group_s = _profiled_s(step, device, op_s, overhead_of(graph, measured))
         seconds = step.spread(group_s, op_s)
-        columns.append(seconds * _slower(step) if device.type == "CPU" else seconds)
+        seconds = seconds * _slower(step) if device.type == "CPU" else seconds
+        columns.append(seconds if measured is None else _as_measured(step, seconds, measured))
     return CostTable(np.stack(columns, axis=1), tuple(step.words(plain.provenance)))
+
+
+def _as_measured(step: FusedStep, seconds: FloatArray, measured: DeviceProfile) -> FloatArray:
+    """[V] seconds whose compiled part adds up to what the compiled step took, if that was measured."""
+    known = measured.step(step.graph.fingerprint)
+    compiled_s = float(seconds[step.compiled].sum())
+    if known is None or known.compiled_s <= 0 or compiled_s <= 0:
+        return seconds
+    rest_s = known.compiled_s - known.empty_s - float(seconds[~step.compiled].sum())
+    return np.where(step.compiled, seconds * max(rest_s / compiled_s, _LEAST), seconds)
 
 
 def _slower(step: FusedStep) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +49,7 @@ class ProfiledStep:
       empty_s: median seconds of a step of one op that does nothing: what a call costs.
       ops_s: seconds inside kernels, all executions of one step.
       executions: of ops in one step.
+      compiled_s: median seconds of a step that XLA compiles; 0 if that was not measured.
     """
 
     graph: str
@@ -58,6 +59,7 @@ class ProfiledStep:
     empty_s: float
     ops_s: float
     executions: int
+    compiled_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -209,10 +211,15 @@ def _device(entry: Any, where: str) -> DeviceProfile:
     steps = []
     for i, step in enumerate(_get(entry, "steps", list, where)):
         at = f"{where}: steps[{i}]"
-        values = [step.get(f.name) for f in fields(ProfiledStep)] if isinstance(step, dict) else step
+        values = [step.get(f.name, _default(f)) for f in fields(ProfiledStep)] if isinstance(step, dict) else step
         steps.append(_row(ProfiledStep, values, at))
     model, kind, tensorflow, threads = (_get(entry, name, str, where) for name in _TEXTS)
     return DeviceProfile(model, kind, tensorflow, threads, ops, tuple(steps))
+
+
+def _default(field: Field[Any]) -> Any:
+    """What files of earlier versions lack is as if it was not measured."""
+    return None if field.default is MISSING else field.default
 
 
 def _get(entry: Mapping[str, Any], key: str, kind: type, where: str) -> Any:

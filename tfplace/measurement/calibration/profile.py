@@ -21,8 +21,10 @@ from tfplace.cost.analytic import analytic_costs
 from tfplace.cost.profile import DeviceProfile, OpTime, Profile, ProfiledStep
 from tfplace.cost.signature import signatures
 from tfplace.errors import ApplyError, InputError
+from tfplace.execution.compilation import can_compile
 from tfplace.files import locked, writing
 from tfplace.measurement.backends.backend import Backend
+from tfplace.measurement.backends.compiled import compiled_running
 from tfplace.measurement.backends.program import StepGraph
 from tfplace.measurement.backends.running import Running, empty_step_s
 from tfplace.measurement.backends.stepstats import StepStats, read_stats
@@ -87,6 +89,7 @@ def profile_graph(
     batch: Any = None,
     cache: str | Path | None = None,
     again: bool = False,
+    compiled: bool = False,
     warmup: int = WARMUP,
     steps: int = STEPS,
     timeout_s: float | None = None,
@@ -105,6 +108,7 @@ def profile_graph(
       batch: what a step is given; see `step_inputs`.
       cache: a profile file that is read first and added to last; None for none.
       again: measure what is known too, and keep that instead.
+      compiled: whether the step is measured compiled by XLA, too.
       warmup: steps run first and dropped.
       steps: traced steps that count.
       timeout_s: seconds a step may take; by default the backend's.
@@ -119,11 +123,13 @@ def profile_graph(
     key = model, device_type, tensorflow_version(), threads
     before = known.find(key)
     wanted = {s for v, s in enumerate(signatures(graph)) if not graph.replicable[v]}
-    if not again and (wanted <= set(before.ops) or graph.fingerprint in {s.fingerprint for s in before.steps}):
+    step = before.step(graph.fingerprint)
+    is_known = step is not None and step.compiled_s > 0 if compiled else step is not None or wanted <= set(before.ops)
+    if is_known and not again:
         return Outcome(known.updated(before), before)
     backend = open_backend()
     try:
-        turns, rejected, empty_s = _run(
+        turns, rejected, empty_s, compiled_s = _run(
             graph,
             backend,
             device_type=device_type,
@@ -131,11 +137,12 @@ def profile_graph(
             warmup=warmup,
             steps=steps,
             timeout_s=timeout_s,
+            compiled=compiled,
             progress=progress or (lambda _: None),
         )
     finally:
         backend.close()
-    found = _collect(graph, turns, empty_s, key)
+    found = _collect(graph, turns, empty_s, compiled_s, key)
     device = _added(before, found, again)
     if cache is not None:
         with writing(cache):
@@ -193,9 +200,10 @@ def _run(
     warmup: int,
     steps: int,
     timeout_s: float | None,
+    compiled: bool,
     progress: Progress,
-) -> tuple[list[_Turn], int, float]:
-    """The turns that count, how many do not, and the seconds of an empty step."""
+) -> tuple[list[_Turn], int, float, float]:
+    """The turns that count, how many do not, and the seconds of an empty step and of a compiled one, 0 for none."""
     device = _first(backend.devices, device_type)
     progress("preparing the step")
     program = StepGraph(graph, batch)
@@ -203,6 +211,9 @@ def _run(
     try:
         turns = _turns(Running(program, backend, timeout_s), backend, warmup, steps, progress)
         empty_s = empty_step_s(backend, device)
+        if compiled:
+            progress("compiling the step")
+        compiled_s = _compiled_s(program, backend, device, steps, timeout_s) if compiled else 0.0
     except Exception as error:
         failure = backend.failure_of(error)
         if failure is None:
@@ -212,7 +223,23 @@ def _run(
         raise ApplyError(f"a step that fails on {device}: {failure}", "a step that runs there", hint) from error
     _refuse_overlap(turns, device)
     kept = sorted(turns, key=lambda t: max(t.disturbance, TOLERANCE))[:steps]
-    return kept, len(turns) - len(kept), empty_s
+    return kept, len(turns) - len(kept), empty_s, compiled_s
+
+
+def _compiled_s(program: StepGraph, backend: Backend, device: str, steps: int, timeout_s: float | None) -> float:
+    """Median seconds of a compiled step; 0 if nothing of it can be compiled."""
+    where = _everywhere(program.graph, device)
+    devices = sorted({*where.values()})
+    op_device = np.array([devices.index(where[op]) for op in program.graph.op_names], np.int32)
+    if not can_compile(devices):
+        return 0.0
+    running = compiled_running(program, backend, op_device, devices, {}, timeout_s=timeout_s)
+    if running is None:
+        return 0.0
+    try:
+        return float(np.median([running() for _ in range(WARMUP + steps)][WARMUP:]))
+    finally:
+        running.close()
 
 
 def _turns(running: Running, backend: Backend, warmup: int, steps: int, progress: Progress) -> list[_Turn]:
@@ -268,7 +295,9 @@ def _refuse_overlap(turns: Sequence[_Turn], device: str) -> None:
         )
 
 
-def _collect(graph: OpGraph, turns: Sequence[_Turn], empty_s: float, key: tuple[str, str, str, str]) -> DeviceProfile:
+def _collect(
+    graph: OpGraph, turns: Sequence[_Turn], empty_s: float, compiled_s: float, key: tuple[str, str, str, str]
+) -> DeviceProfile:
     """Times pooled by signature: each op's median over the steps, added up over the ops and divided by executions."""
     table = np.array([[t.stats.seconds.get(name, (0.0, 0)) for name in graph.op_names] for t in turns])
     median, spread = np.median(table[:, :, 0], axis=0), _iqr(table[:, :, 0])
@@ -291,6 +320,7 @@ def _collect(graph: OpGraph, turns: Sequence[_Turn], empty_s: float, key: tuple[
         empty_s=empty_s,
         ops_s=float(median[~graph.replicable].sum()),
         executions=int(executions[~graph.replicable].sum()),
+        compiled_s=compiled_s,
     )
     ops = {text: _pooled(rows, median, spread, executions, len(turns)) for text, rows in members.items()}
     return DeviceProfile(*key, ops, (step,))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from tfplace.core.arrays import IntArray
@@ -17,11 +16,11 @@ from tfplace.core.problem import Problem
 from tfplace.core.stepcost import MEASURED, Failure, Samples, StepCost, bare, failed
 from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, InputError, PlacementError
-from tfplace.execution.clusters import find_clusters
-from tfplace.execution.compilation import can_compile, is_compiled, refusal_of
+from tfplace.execution.compilation import can_compile, is_compiled
 from tfplace.execution.waits import NO_WAITS
 from tfplace.measurement.backends.backend import Backend, backend_devices
 from tfplace.measurement.backends.chain import chained, refuse_control_flow, schedule
+from tfplace.measurement.backends.compiled import compiled_running
 from tfplace.measurement.backends.local import ChainedLogicalDevices, LocalDevices
 from tfplace.measurement.backends.program import StepGraph
 from tfplace.measurement.backends.running import Running, empty_step_s
@@ -29,9 +28,6 @@ from tfplace.measurement.backends.stepstats import measured_timeline
 from tfplace.measurement.protocol.interference import watch_backend
 from tfplace.measurement.protocol.sampling import REPEATS, TOLERANCE, WARMUP, SplitHalf, split_half, take_samples
 from tfplace.simulation.evaluate import Simulator
-
-COMPILING_TIMEOUT_S = 600.0
-"""Seconds a compiled step may take if nothing else is said: the first compiles."""
 
 _ATTEMPTS = 3
 """Times a reference that ran, or should, is started before giving up."""
@@ -230,23 +226,18 @@ class MeasuredEvaluator(Evaluator):
         order = self._simulator
         waits = NO_WAITS if order is None else chained(schedule(order.timeline(op_device)))
         devices = dict(zip(self.problem.graph.op_names, names, strict=True))
-        while compiled:
-            found = find_clusters(self.problem.graph, op_device, self.device_names, without=self._refused)
-            if not found.clusters:
-                break
-            program.place(devices, waits, found.clusters)
-            running = Running(program, self.backend, self._timeout_s or COMPILING_TIMEOUT_S)
-            try:
-                running()
-            except tf.errors.OpError as error:
-                running.close()
-                refusal = None if program.called is None else refusal_of(error, program.called)
-                if refusal is None or refusal.ops <= self._refused.keys():
-                    raise
-                self._refused |= dict.fromkeys(refusal.ops, "refused by XLA")
-                continue
-            running.reset()
-            return running
+        if compiled:
+            running = compiled_running(
+                program,
+                self.backend,
+                op_device,
+                self.device_names,
+                self._refused,
+                waits=waits,
+                timeout_s=self._timeout_s,
+            )
+            if running is not None:
+                return running
         program.place(devices, waits)
         return Running(program, self.backend, self._timeout_s)
 
