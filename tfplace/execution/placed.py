@@ -12,7 +12,7 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.compilation import NONE, XLA
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import BY_USE, CRITICAL_PATH, Placement
-from tfplace.errors import ApplyError, PlacementError
+from tfplace.errors import ApplyError, InputError, PlacementError
 from tfplace.execution.actual import ActualPlacement, compare
 from tfplace.execution.clusters import Clusters, find_clusters
 from tfplace.execution.compilation import CompilationError, is_compiled
@@ -53,6 +53,8 @@ class Placed:
     ) -> None:
         self.graph = graph
         self._program = program
+        if devices is not None and not isinstance(devices, Mapping):
+            raise InputError(f"devices={devices!r}", 'a dict such as {"GPU:0": "CPU:0"}')
         self._map = dict(devices or {})
         self._compile = compile
         self._refused: dict[str, str] = {}  # op -> why XLA could not compile it

@@ -9,9 +9,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfplace.core.compilation import AUTO
+from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.errors import InputError
 from tfplace.execution.placed import apply_placement
+from tfplace.extraction.batch import as_specs, positional
+from tfplace.extraction.function import FunctionOrigin
+from tfplace.extraction.keras_model import float_type
 
 WARMUP = 2
 """Steps that do not count: the first compiles, or builds what runs."""
@@ -22,25 +27,26 @@ def median_step_s(placement: Placement, batch: Any, steps: int, devices: Mapping
 
     Args:
       placement: that knows its problem, of a graph extracted in this process.
-      batch: what a step is given.
+      batch: what a step is given, as in `tfplace.extract`; of a graph file its placeholders' values by name.
       steps: that count.
       devices: as in `tfplace.apply`.
 
     Raises:
       ApplyError: this machine lacks a device, or the graph has no TensorFlow program.
-      InputError: the placement was loaded from a file.
+      InputError: the placement was loaded from a file, or the batch has specs instead of values.
+      SourceError: the batch has what is no array or tensor.
     """
     if placement.problem is None:
         raise InputError("a placement that was loaded from a file", "one made in this process, which has its graph")
     graph = placement.problem.graph
-    data = tf.nest.map_structure(tf.convert_to_tensor, batch)
-    placed = apply_placement(graph, placement, devices=devices, compile=placement.compile)
+    arguments = _arguments(graph, batch)
+    placed = apply_placement(graph, placement, devices=devices, compile=AUTO)
     before = [(variable, variable.numpy()) for variable in getattr(graph.origin, "variables", dict)().values()]
     took = []
     try:
         for _ in range(WARMUP + steps):
             began = time.perf_counter()
-            for leaf in tf.nest.flatten(placed(data), expand_composites=True):
+            for leaf in tf.nest.flatten(placed(*arguments), expand_composites=True):
                 if isinstance(leaf, tf.Tensor) and leaf.shape.rank == 0:
                     leaf.numpy()  # devices may still be at work
             took.append(time.perf_counter() - began)
@@ -49,3 +55,23 @@ def median_step_s(placement: Placement, batch: Any, steps: int, devices: Mapping
         for variable, value in before:
             variable.assign(value)
     return statistics.median(took[WARMUP:])
+
+
+def _arguments(graph: OpGraph, batch: Any) -> tuple[Any, ...]:
+    """What the placed program is called with, its arrays as tensors of the types that were traced."""
+    origin = graph.origin
+    if not isinstance(origin, FunctionOrigin):
+        return (batch,)
+    if origin.model is None:
+        arguments, float_dtype = positional(batch), None
+    else:
+        arguments = (tuple(batch) if isinstance(batch, list) else batch,)
+        float_dtype = float_type(origin.model)
+    found: tuple[Any, ...] = tf.nest.map_structure(_value, arguments, as_specs(arguments, float_dtype=float_dtype))
+    return found
+
+
+def _value(leaf: Any, spec: Any) -> Any:
+    if isinstance(leaf, tf.TypeSpec):
+        raise InputError(f"the spec {leaf} in a batch to measure", "arrays or tensors")
+    return tf.cast(leaf, spec.dtype) if isinstance(spec, tf.TensorSpec) else leaf

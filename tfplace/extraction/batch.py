@@ -64,6 +64,13 @@ def _is_composite(leaf: Any) -> bool:
     return all(part is not leaf for part in tf.nest.flatten(leaf, expand_composites=True))
 
 
+def positional(batch: Any) -> tuple[Any, ...]:
+    """A batch as arguments of a function: a tuple is the arguments, anything else the only one."""
+    if batch is None:
+        return ()
+    return batch if isinstance(batch, tuple) else (batch,)
+
+
 def without_numbers(batch: Any) -> Any:
     """The same batch with arrays for Python numbers, booleans and texts: what takes tensors only knows no constants."""
     return tf.nest.map_structure(
