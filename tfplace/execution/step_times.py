@@ -14,7 +14,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.errors import InputError
 from tfplace.execution.placed import apply_placement
-from tfplace.extraction.batch import as_specs, positional
+from tfplace.extraction.batch import as_arguments, as_specs
 from tfplace.extraction.function import FunctionOrigin
 from tfplace.extraction.keras_model import float_type
 
@@ -63,7 +63,7 @@ def _arguments(graph: OpGraph, batch: Any) -> tuple[Any, ...]:
     if not isinstance(origin, FunctionOrigin):
         return (batch,)
     if origin.model is None:
-        arguments, float_dtype = positional(batch), None
+        arguments, float_dtype = as_arguments(batch), None
     else:
         arguments = (tuple(batch) if isinstance(batch, list) else batch,)
         float_dtype = float_type(origin.model)

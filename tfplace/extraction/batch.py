@@ -64,7 +64,7 @@ def _is_composite(leaf: Any) -> bool:
     return all(part is not leaf for part in tf.nest.flatten(leaf, expand_composites=True))
 
 
-def positional(batch: Any) -> tuple[Any, ...]:
+def as_arguments(batch: Any) -> tuple[Any, ...]:
     """A batch as arguments of a function: a tuple is the arguments, anything else the only one."""
     if batch is None:
         return ()

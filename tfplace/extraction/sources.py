@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
 from tfplace.errors import GraphError, SourceError, SplitError, UnknownNameError, describe_error, near_names
-from tfplace.extraction.batch import as_specs, flat_shapes, positional, shapes_by_name, without_numbers
+from tfplace.extraction.batch import as_arguments, as_specs, flat_shapes, shapes_by_name, without_numbers
 from tfplace.extraction.function import graph_from_function
 from tfplace.extraction.graph_check import check_graph_def
 from tfplace.extraction.keras_model import float_type, is_keras_model, trace_keras_step, trains, untrained
@@ -127,7 +127,7 @@ def _keras_step(model: Any, batch: Any, training: bool | None, name: str | None)
 
 def _function_step(function: Any, batch: Any, name: str | None) -> Step:
     label = str(name or getattr(function, "__name__", "function"))
-    arguments = positional(batch)
+    arguments = as_arguments(batch)
     where = f"tf.function {label!r}"
 
     def trace(specs: Any) -> Any:
@@ -183,7 +183,7 @@ def _input_shapes(concrete: Any, batch: Any, where: str) -> list[tuple[int, ...]
             f"its inputs: {', '.join(sorted(named))}",
             f"Near {wrong!r}: {', '.join(near)}" if near else "",
         )
-    given = without_numbers(batch) if by_name else positional(batch)
+    given = without_numbers(batch) if by_name else as_arguments(batch)
     as_specs(given)  # refuses what is no array, tensor or spec
     return flat_shapes(given)
 
