@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import keras
@@ -175,6 +176,15 @@ def test_a_loaded_plan_is_not_measured(plan, tmp_path):
     plan.save(tmp_path)
     with pytest.raises(InputError):
         Plan.load(tmp_path).measure(None)
+
+
+def test_a_row_that_lacks_its_placement_is_refused(plan, tmp_path):
+    plan.save(tmp_path)
+    written = json.loads((tmp_path / "plan.json").read_text())
+    written["rows"][0]["placement"] = None
+    (tmp_path / "plan.json").write_text(json.dumps(written))
+    with pytest.raises(PlacementError, match="has no placement"):
+        Plan.load(tmp_path)
 
 
 def test_what_is_no_plan_is_refused(tmp_path):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tfplace.core.plan import Plan, PlanRow
+from tfplace.core.plan import STRATEGY, Plan, PlanRow
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import PlacementError
 from tfplace.files import parse_json, write_whole, writing
@@ -93,8 +93,11 @@ def load(directory: str | Path) -> Plan:
 
 
 def _row(data: Any, directory: Path) -> PlanRow:
+    way = str(data["way"])
+    if data["placement"] is None and way != STRATEGY:
+        raise PlacementError(f"a plan whose row {way!r} has no placement", f"one for every way but {STRATEGY}")
     return PlanRow(
-        way=str(data["way"]),
+        way=way,
         slices=tuple(map(int, data["slices"])),
         compile=str(data["compile"]),
         cost=StepCost.from_dict(data["cost"]),
