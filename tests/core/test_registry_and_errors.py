@@ -59,7 +59,7 @@ def test_later_entries_replace_earlier_ones():
 
 
 def test_the_simulator_is_found_by_name():
-    assert SERVICES["simulate_timeline"].__module__ == "tfplace.simulation.evaluate"
+    assert SERVICES["simulate_timeline"].__module__ == "tfplace.search.clustered"
 
 
 def test_an_input_error_says_received_expected_and_hint():

@@ -173,7 +173,7 @@ def test_chained_devices_compute_the_same(chained):
     for backend in (chained, None):
         evaluator = MeasuredEvaluator(problem, backend, batch=batch, reference=None, **QUICK)
         evaluator._program = StepGraph(problem.graph, batch)
-        run = evaluator._running(evaluator._program, _random(problem, 2))
+        run = evaluator._running(evaluator._program, _random(problem, 2), compiled=False)
         run()
         results.append(evaluator._program.read(run._session))
         run.close()
