@@ -15,7 +15,7 @@ from tfplace.search.clustered import clustered_cost, timeline_as_run
 from tfplace.search.ordered import STRETCHED, best_order
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import DEFAULT
-from tfplace.testing import make_graph, make_topology
+from tfplace.testing import make_graph, make_problem, make_topology
 
 LENGTH = 8
 
@@ -77,3 +77,12 @@ def test_a_constant_that_waits_for_a_cluster_is_copied():
     device = np.array([int(name == f"a{LENGTH - 1}") for name in graph.op_names], np.int32)
     cost = clustered_cost(replace(problem, compile=XLA), device, None, DEFAULT)
     assert cost.step_s == pytest.approx(LENGTH, rel=1e-3)
+
+
+def test_ops_of_made_graphs_may_lack_inputs_that_tensorflow_knows():
+    ops = {"a": 4, "reshape": 4, "switch": (4, 4), "merge": 4, "b": 4}
+    edges = ["a -> reshape", "switch -> b", "merge -> b"]
+    types = {"a": "Tanh", "reshape": "Reshape", "switch": "Switch", "merge": "Merge", "b": "Add"}
+    problem = make_problem(make_graph(ops, edges, types=types), make_topology(2))
+    device = np.array([0, 0, 1, 1, 1], np.int32)
+    assert clustered_cost(replace(problem, compile=XLA), device, None, DEFAULT).step_s == pytest.approx(3, rel=1e-3)

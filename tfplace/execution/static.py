@@ -18,7 +18,7 @@ def static_tensors(graph: OpGraph) -> BoolArray:
         if kind == "Merge":
             known = _is_kept(graph, v) and bool(out[inputs[0]])
         elif kind == "Switch":
-            known = bool(out[inputs[0]])
+            known = bool(out[inputs[:1]].any())
         else:
             depends = kind in COMPILABLE or kind in LISTS or kind in LOOP_OPS  # and not on a state, as draws do
             known = kind == "Const" or kind in SHAPES or (depends and len(inputs) > 0 and bool(out[inputs].all()))
