@@ -31,8 +31,9 @@ def plan_tables(plan: Plan) -> RenderableType:
     for row in plan.rows:
         shown.add_row(*map(Text, _cells(plan, row)), style="bold" if row is plan.chosen else "")
     title = f"{plan.model} on {plan.topology_name}" + (f", {plan.examples} examples a step" if plan.examples else "")
-    differing = dict.fromkeys(row.differs for row in plan.rows if row.differs)
-    said = [Text(f"* {text}") for text in differing]
+    # The same layers have other names in each reading of a model.
+    differing = {row.differs.partition(" (")[0]: row.differs for row in reversed(plan.rows) if row.differs}
+    said = [Text(f"* {text}") for text in differing.values()]
     said += [Text(f"** {text}") for text in dict.fromkeys(row.obstacle for row in plan.rows if row.obstacle)]
     said += [Text(note, style="dim") for note in plan.notes]
     return Group(Text(title, style="bold"), Text(verdict(plan), style="bold"), shown, *said)
