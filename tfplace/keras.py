@@ -235,6 +235,8 @@ class PlacementCallback(_Hooks):
         if self._trial.told:
             self._say(self._trial.told)
             self._trial, self.placement = None, self._placed.placement
+            for other in self._others.values():
+                other.replace(other.placement, compile=self.placement.compile)
         return logs
 
     def _place(self, data: Any, iterator: Any) -> Placed:
