@@ -72,6 +72,7 @@ TABLES = {
     "docs/compiling.md": {"compile-time": lambda: benchmark("compile_time")},
     "docs/fused_costs.md": {"compiled-costs": lambda: benchmark("compiled_costs")},
     "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
+    "docs/plan.md": {"plans": lambda: benchmark("plans")},
     "docs/objectives.md": {
         "steps": lambda: workloads.step_table(data("dnn_partitioning/results")),
         "throughput": lambda: workloads.throughput_table(data("dnn_partitioning/results")),
