@@ -30,9 +30,12 @@ KERNEL_OVERHEAD_S = 0.2e-6
 """Of a kernel that XLA made, on a CPU: an estimate, as so little could not be told from nothing."""
 
 SLOWER_ON_CPU = {
+    "Conv2D": 1.25,
+    "Conv2DBackpropFilter": 1.33,
     "DepthwiseConv2dNative": 37.0,
     "DepthwiseConv2dNativeBackpropFilter": 11.0,
     "DepthwiseConv2dNativeBackpropInput": 34.0,
+    "MaxPool": 1.3,
     "MaxPoolGrad": 1.5,
 }
 """Op type -> seconds of XLA's kernel over those of TensorFlow's, on one core of a CPU; measured by
