@@ -18,9 +18,7 @@ from tfplace.core.control_flow import ARGUMENTS, control_flow
 from tfplace.core.graph import OpGraph
 
 STRETCHES = 48
-"""Of a device's seconds. More keep more of the order, but each end is an op more, for which all ops there wait.
-
-Of what placements by etf, heft, m_sct and contiguous gain with 1,000 stretches, 48 keep some two thirds."""
+"""Of a device's seconds; a guess. More keep more of the order, but at each end all ops there wait for one op more."""
 
 
 class Stretches:
