@@ -2,8 +2,9 @@
 
     python -m research.measure_fidelity   # all models; rewrites results, tables and plot
     python -m research.measure_fidelity --models=two_tower --out=towers.json --nopages --plot=
-    python -m research.measure_fidelity --compile=xla --models=lstm_small,transformer,two_tower,wide_mlp --nopages \
-        --plot= --out=research/data/fidelity_compiled.json
+    python -m research.measure_fidelity --compile=xla --models=lstm_small,inception_v3,two_tower,transformer,wide_mlp \
+        --nopages --plot= --out=research/data/fidelity_compiled.json
+    python -m research.measure_fidelity --show=research/data/fidelity_compiled.json   # its table onto the page
 
 The machine should do nothing else meanwhile. About half a minute to calibrate, then some minutes a model.
 """
@@ -46,6 +47,7 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of the placements.")
 _COMPILE = flags.DEFINE_enum("compile", NONE, [NONE, XLA], "Whether steps are compiled.")
 _OUT = flags.DEFINE_string("out", str(ROOT / "research" / "data" / "fidelity.json"), "The results.")
 _PAGES = flags.DEFINE_bool("pages", True, "Whether to rewrite the tables of README.md and docs/fidelity.md.")
+_SHOW = flags.DEFINE_string("show", None, "Results of compiled steps; measures nothing and rewrites their table.")
 _PLOT = flags.DEFINE_string("plot", str(ROOT / "docs" / "fidelity.png"), "The scatter plot; empty for none.")
 
 
@@ -56,6 +58,12 @@ def main(argv: list[str]) -> None:
 
 
 def _measure() -> None:
+    if _SHOW.value:
+        from tfplace.comparison.tables import Page, agreement_table
+
+        page = Page(ROOT / "docs" / "fidelity.md", "fidelity-compiled")
+        page.write(agreement_table(json.loads(Path(_SHOW.value).read_text())))
+        return
     replaced = [flag for flag in (_OUT, _PAGES, _PLOT) if flag.value == flag.default]
     if set(_MODELS.value) != set(MODELS) and replaced:
         raise SystemExit(

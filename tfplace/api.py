@@ -90,13 +90,14 @@ def _asked_problem(source: Any, batch: Any, asked: ProblemOptions, *, some_slice
     )
 
 
-def place_problem(problem: Problem, options: SearchOptions, batch: Any = None) -> Placement:
+def place_problem(problem: Problem, options: SearchOptions, batch: Any = None, *, both_ways: bool = True) -> Placement:
     """Places a problem; see `place`.
 
     Args:
       problem: what is placed.
       options: checked; of those that say what is placed the problem has its own.
       batch: what a step that is measured is given.
+      both_ways: whether the answer is priced compiled and op by op.
     """
     from tfplace.report.progress import Stages
     from tfplace.report.tensorboard import Board
@@ -116,7 +117,7 @@ def place_problem(problem: Problem, options: SearchOptions, batch: Any = None) -
         if ours:
             opened.callback(judge.close)
         wanted = options.given() | {"evaluator": judge, "progress": tell}
-        return search_placement(problem, logged=logged, **wanted)
+        return search_placement(problem, logged=logged, both_ways=both_ways, **wanted)
 
 
 @described(PlanOptions)
@@ -146,36 +147,11 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
     asked = replace(PlanOptions.of("tfplace.plan", {"topology": topology, **options}), slices=AUTO).check()
     return make_plan(
         lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes), some_slices=True),
-        lambda problem, options: place_problem(problem, options, batch),
+        functools.partial(place_problem, both_ways=False),
         asked.narrowed(SearchOptions),
         lambda placement: rematerialize(placement, max_memory={}),
         exact=asked.exact,
     )
-
-
-def measure_plan(
-    plan: Plan, batch: Any, *, top: int = 3, steps: int = 10, devices: Mapping[str, str] | None = None
-) -> Plan:
-    """See `Plan.measure`.
-
-    Raises:
-      ApplyError, InputError: see there.
-    """
-    from tfplace.execution.step_times import median_step_s
-    from tfplace.search.place import whole
-
-    for name, number in (("top", top), ("steps", steps)):
-        whole(name, number, 1)
-    runs = {
-        number: row.placement
-        for number, row in enumerate(plan.rows)
-        if row.placement is not None and row.cost.feasible and (row.same_numbers or not plan.exact)
-    }
-    if not runs:
-        raise InputError("a plan of which no row can be run here", "a plan with a placement that fits")
-    took = {number: median_step_s(runs[number], batch, steps, devices) for number in list(runs)[:top]}
-    rows = (replace(row, measured_s=took.get(number)) for number, row in enumerate(plan.rows))
-    return replace(plan, rows=tuple(rows))
 
 
 @described(CompareOptions)

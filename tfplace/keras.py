@@ -6,15 +6,17 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
+from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO, checked_slices
 from tfplace.core.topology import Topology
-from tfplace.errors import ApplyError
+from tfplace.errors import ApplyError, InfeasibleError
 from tfplace.formatting import format_seconds
 from tfplace.option_fields import described
 from tfplace.options import FitOptions, SearchOptions
@@ -81,11 +83,15 @@ class PlacementCallback(_Hooks):
 
         model.fit(x, y, callbacks=[PlacementCallback()])
 
-    It takes the first batch's shapes for the costs, places the whole step (forward, loss, backward, optimizer,
-    metrics), moves the variables, and lets Keras go on as usual. With `slices` the batch is split first; batches of
-    another size, such as an epoch's last, are split alike and placed alike. Weights, optimizer state and metrics stay
-    the model's own. A second `fit` keeps the placement unless the model was compiled again or its data have another
-    shape.
+    It takes the first batch's shapes for the costs, plans the whole step (forward, loss, backward, optimizer, metrics)
+    as `tfplace.plan` does, moves the variables, and lets Keras go on as usual. Of the plan's ways it takes the fastest
+    that keeps the step's numbers (`exact`) and is compiled only if the model asks for it, or `compile` does. Asked for
+    a placer, a number of slices, or what else only one search has, it places without a plan; `slices=1` leaves the
+    batch whole.
+
+    Batches of another size, such as an epoch's last, are split alike and placed alike. Weights, optimizer state and
+    metrics stay the model's own. A second `fit` keeps the placement unless the model was compiled again or its data
+    have another shape.
 
     Args:
       **options: those of `FitOptions`.
@@ -93,6 +99,8 @@ class PlacementCallback(_Hooks):
     Attributes:
       placement: the placement in use; None before the first batch.
       graph: the training step as it was placed; None before the first batch.
+      plan: all ways of running the step that were looked at; None before the first batch, or where only one search was
+        asked for.
 
     Raises:
       InputError: an option is wrong, or two do not go together; when the callback is created.
@@ -110,11 +118,13 @@ class PlacementCallback(_Hooks):
         **options: Any,
     ) -> None:
         first = {"topology": topology, "placer": placer, "budget": budget}
-        asked = FitOptions.of("PlacementCallback", {**first, **options}).check()  # `fit` may come hours later
+        asked = FitOptions.of("PlacementCallback", {**first, **options})
+        self._plans, asked = asked.plans, asked.check()  # `fit` may come hours later
         self._options = asked.narrowed(SearchOptions, progress=bool(asked.verbose), slices=None)
         self._given = None if asked.placement is None else Placement.load(asked.placement)
         self.placement: Placement | None = self._given
         self.graph: OpGraph | None = None
+        self.plan: Plan | None = None
         self._devices = asked.devices
         self._verbose = asked.verbose
         self._placed: Placed | None = None
@@ -127,7 +137,8 @@ class PlacementCallback(_Hooks):
         self._drawn: Any = None  # what TensorBoard draws of a tf_keras model
         self._key: Any = None  # the specs and shapes `graph` was read with
         self._fixed = False  # whether the graph takes batches of one shape only
-        self._slices, self._batch_norm, self._pack = asked.slices, asked.batch_norm, asked.pack
+        self._slices = AUTO if self._plans else asked.slices
+        self._batch_norm, self._pack, self._exact = asked.batch_norm, asked.pack, asked.exact
         self._trial: Trial | None = None  # of compiling, while it goes on
         self._others: dict[tuple[Any, ...], Placed] = {}  # the split step for batches of other shapes
 
@@ -260,7 +271,8 @@ class PlacementCallback(_Hooks):
         else:
             self.graph = self._read(spec, data, self._slices)
             self.placement = self._decide(self.graph) if self._given is None else self._fit_given(data)
-        self._say(self.placement.summary())
+        if self.plan is None:
+            self._say(self.placement.summary())
         if (shared := shared_line(self.placement, self._devices)) != shared_line(self.placement):
             self._say(shared)  # devices that only the mapping makes one
         self._placed = apply_placement(self.graph, self.placement, devices=self._devices, compile=self._options.compile)
@@ -346,11 +358,17 @@ class PlacementCallback(_Hooks):
         return place(graph, **self._options.given())
 
     def _decide_slices(self, spec: Any, data: Any) -> Placement:
-        """The best placement of all numbers of slices that are tried."""
+        """The best placement of all numbers of slices that are tried.
+
+        Raises:
+          InfeasibleError: nothing fits.
+        """
         from tfplace.api import place_problem
         from tfplace.extraction.batch import as_specs
+        from tfplace.report.plan_table import plan_summary, verdict
         from tfplace.search.over_slices import Sizes, place_over_slices
-        from tfplace.sources import problem_of
+        from tfplace.search.planning import make_plan, plan_of_fit
+        from tfplace.sources import problem_of, rematerialize
         from tfplace.transforms.batch_specs import batch_size
         from tfplace.transforms.split import slice_sizes
 
@@ -370,7 +388,20 @@ class PlacementCallback(_Hooks):
                 some_slices=True,
             )
 
-        return place_over_slices(read, place_problem, asked)
+        if not self._plans:
+            return place_over_slices(read, place_problem, asked)
+        found = make_plan(
+            read,
+            partial(place_problem, both_ways=False),
+            asked,
+            lambda one: rematerialize(one, max_memory={}),
+            exact=self._exact,
+        )
+        self.plan = plan_of_fit(found, asked.compile)
+        self._say(plan_summary(self.plan))
+        if self.plan.placement is None:
+            raise InfeasibleError(verdict(self.plan), [], ("Take a smaller batch.",))
+        return self.plan.placement
 
     def _fit_given(self, data: Any) -> Placement:
         """The user's placement, with `graph` read the way that it was made for.

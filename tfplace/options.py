@@ -375,3 +375,17 @@ class FitOptions(SearchOptions):
         unset="none",
         recorded=False,
     )
+    exact: bool = option(
+        True,
+        "Let a plan take no way whose numbers differ by more than rounding from those of the plain step",
+        page="plan.md",
+        recorded=False,
+    )
+
+    @property
+    def plans(self) -> bool:
+        """Whether a plan decides how `fit` runs: where nothing is asked for that only one search has."""
+        usual = type(self)(topology=None)
+        of_one_search = (*(name for name in PlanOptions.left_out if name in self.declared()), "placement")
+        asked = [name for name in of_one_search if name != "pack" and getattr(self, name) != getattr(usual, name)]
+        return asked in ([], ["slices"]) and (self.slices is None or self.slices == AUTO)

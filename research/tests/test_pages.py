@@ -23,7 +23,7 @@ from research.tables.transfer_table import transfer_tables
 from research.tables.unseen_table import unseen_tables
 from tests.pages import ROOT, rows_of, text
 from tfplace.comparison.placers_table import compare_tables, short_table
-from tfplace.comparison.tables import fidelity_tables, speed_table
+from tfplace.comparison.tables import agreement_table, fidelity_tables, speed_table
 
 
 def data(name):
@@ -63,6 +63,7 @@ TABLES = {
     "docs/fidelity.md": {
         "cost-errors": lambda: benchmark("cost_errors"),
         "fidelity": lambda: fidelity_tables(data("fidelity")),
+        "fidelity-compiled": lambda: agreement_table(data("fidelity_compiled")),
         "memory": lambda: benchmark("memory"),
         "never-slower": lambda: step_against_plain(data("never_slower")),
         "op-costs": lambda: benchmark("op_costs"),

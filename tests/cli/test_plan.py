@@ -43,3 +43,10 @@ def test_a_file_is_planned_whole(tmp_path, capfd):
     facts = json.loads(capfd.readouterr().out)
     assert {row["way"] for row in facts["rows"]} == {"one device", "placed"}
     assert any("slices" in note for note in facts["notes"])
+
+
+def test_the_best_ways_are_run_where_that_is_asked(capfd):
+    assert main(["plan", *SMALL[1:], "--budget=5 evaluations", "--json", "--run=2"]) == PLACED
+    facts = json.loads(capfd.readouterr().out)
+    took = {number: row["measured_s"] for number, row in enumerate(facts["rows"]) if row["measured_s"] is not None}
+    assert len(took) >= min(3, len(facts["rows"])) and took[facts["chosen"]] == min(took.values())

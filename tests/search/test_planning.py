@@ -14,6 +14,7 @@ import tfplace
 from tfplace.core.compilation import NONE, XLA
 from tfplace.core.plan import ALONE, AS_GOOD, STRATEGY, Plan
 from tfplace.errors import InputError, PlacementError
+from tfplace.execution import step_times
 from tfplace.report.plan_table import verdict
 from tfplace.search import planning
 from tfplace.testing.problems import make_topology
@@ -135,9 +136,27 @@ def test_the_chosen_placement_runs():
     took = [row.measured_s for row in measured.rows if row.measured_s is not None]
     assert len(took) == 2 and measured.chosen.measured_s == min(took) and "measured" in verdict(measured)
     assert model.evaluate(*batch, verbose=0) == pytest.approx(loss)  # its steps left no trace
-    step = tfplace.apply(found.placement.problem.graph, found.placement)
+    step = found.apply()
     assert float(step(batch)["loss"]) == pytest.approx(loss, rel=1e-5)
     step.restore()
+
+
+def test_what_is_measured_corrects_what_is_not(plan, monkeypatch):
+    """Simulated: compiled 10, 11 and op by op 12, 14, 20 ms. Measured: compiled ones take three times as long."""
+    placed = next(row for row in plan.rows if row.placement is not None)
+    simulated = [(10, XLA), (11, XLA), (12, NONE), (14, NONE), (20, NONE)]
+    rows = [replace(placed, compile=c, cost=replace(placed.cost, step_s=ms), recomputes=ms) for ms, c in simulated]
+    rows = [replace(row, placement=replace(row.placement, seed=row.recomputes)) for row in rows]
+    seconds = {10: 30.0, 11: 33.0, 12: 12.0, 14: 9.0, 20: 20.0}
+    monkeypatch.setattr(step_times, "median_step_s", lambda placement, *_: seconds[placement.seed])
+    few = replace(plan, rows=tuple(rows)).measure(None, top=1)
+    assert [row.measured_s for row in few.rows] == [30.0, None, None, None, None]  # all others look slower, too
+    more = replace(plan, rows=tuple(rows)).measure(None, top=3)
+    assert [row.measured_s for row in more.rows] == [30.0, 33.0, 12.0, None, None]
+    seconds[12] = 8.0
+    near = replace(rows[3], cost=replace(placed.cost, step_s=11.5))
+    more = replace(plan, rows=(*rows[:3], near)).measure(None)
+    assert more.chosen.measured_s == 8.0 and more.rows[3].measured_s == 9.0  # 11.5 / 12 * 8 s was expected of it
 
 
 def measured(source, traced, batch):
@@ -153,9 +172,10 @@ def test_a_step_is_measured_with_what_it_was_traced_with():
     assert all(one.chosen.measured_s > 0 for one in (of_model, of_function, short))
 
 
-def test_what_has_no_values_is_not_measured():
+def test_what_has_no_values_and_no_shape_is_not_measured():
+    assert measured(tf.function(tf.tanh), tf.zeros(8), tf.TensorSpec(8)).chosen.measured_s > 0
     with pytest.raises(InputError, match="the spec"):
-        measured(tf.function(tf.tanh), tf.zeros(8), tf.TensorSpec(8))
+        measured(tf.function(tf.tanh), tf.zeros(8), tf.TensorSpec([None]))
     with pytest.raises(InputError, match="a dict such as"):
         tfplace.plan(tf.function(tf.tanh), batch=tf.zeros(8), budget=5, progress=False).measure(tf.zeros(8), devices=5)
 

@@ -188,6 +188,14 @@ class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
     title: ClassVar[str] = "Output"
 
     out: str | None = option(None, "Directory for the plan and its placements", unset="none", form="DIRECTORY")
+    run: int = option(
+        0,
+        "Run the best ways for so many steps each on the devices at hand, and take the fastest of them",
+        unset="simulate only",
+        kind=int,
+        form="STEPS",
+        least=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import replace
+from functools import partial
 
 from tfplace.cli import source
 from tfplace.cli.checks import output_directory
@@ -51,12 +52,16 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.search.planning import make_plan
     from tfplace.sources import rematerialize
 
+    batch = None
+
     def read(sizes: Sizes) -> Problem:
+        nonlocal batch
         model = flags.required_model()
         if sizes is not None and source.is_file(model):
             raise SplitError(f"slices of the file {model!r}", "a model that is built here, to read it for slices too")
         stages.stage("the whole step" if sizes is None else f"slices {sizes}")
-        problem, _ = read_problem(replace(flags, slices=sizes), stages, gpus=flags.topology is None, some_slices=True)
+        here = flags.topology is None or flags.run > 0
+        problem, batch = read_problem(replace(flags, slices=sizes), stages, gpus=here, some_slices=True)
         stages.stage("searching")
         return problem
 
@@ -65,4 +70,8 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         return rematerialize(placement, max_memory={})
 
     wanted = flags.narrowed(SearchOptions, slices=AUTO, progress=stages.search)
-    return make_plan(read, place_problem, wanted, remedy, exact=flags.exact)
+    plan = make_plan(read, partial(place_problem, both_ways=False), wanted, remedy, exact=flags.exact)
+    if not flags.run or plan.placement is None:
+        return plan
+    stages.stage("running the best ways")
+    return plan.measure(batch, steps=flags.run)

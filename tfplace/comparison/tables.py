@@ -19,11 +19,16 @@ def fidelity_tables(results: Mapping[str, Any]) -> str:
     experiments = results["experiments"]
     options = list(experiments[0]["options"])
     tables = (
-        table(_AGREEMENT, map(_agreement, experiments)),
+        agreement_table(results),
         speed_table(results),
         table(("median error, Spearman", *options), (_by_option(e, options) for e in experiments)),
     )
     return "\n\n".join(tables)
+
+
+def agreement_table(results: Mapping[str, Any]) -> str:
+    """How well measured steps were predicted, by graph."""
+    return table(_AGREEMENT, map(_agreement, results["experiments"]))
 
 
 _BEGIN = "<!-- tables: "

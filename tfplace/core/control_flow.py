@@ -12,8 +12,9 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from tfplace.core.arrays import BoolArray, IntArray
+from tfplace.core.arrays import BoolArray, IntArray, freeze
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
 
 _SWITCHES = {"Switch", "RefSwitch", "_SwitchN"}
 _MERGES = {"Merge", "RefMerge"}
@@ -40,6 +41,7 @@ class ControlFlow(NamedTuple):
     loop: IntArray
 
 
+@kept
 def control_flow(graph: OpGraph) -> ControlFlow:
     """Finds loops and branches by the ops that they begin and end with."""
     inside, behind = _contexts(graph)
@@ -51,7 +53,8 @@ def control_flow(graph: OpGraph) -> ControlFlow:
     joined = coo_array((np.ones(len(src), np.int8), (src, dst)), shape=(graph.num_ops, graph.num_ops))
     loop = connected_components(joined.tocsr(), directed=False)[1]
     ends = np.array([not context for context in behind], bool)
-    return ControlFlow(in_loop, ends, np.where(of_loop, loop, -1).astype(np.int32))
+    loops = np.where(of_loop, loop, -1).astype(np.int32)
+    return ControlFlow(freeze(in_loop), freeze(ends), freeze(loops))
 
 
 def idle_constants(graph: OpGraph, flow: ControlFlow) -> BoolArray:

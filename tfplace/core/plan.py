@@ -117,14 +117,29 @@ class Plan:
         best = replace(self, rows=tuple(with_one)).chosen
         return None if best is None else best.placement
 
+    def apply(self, *, devices: Mapping[str, str] | None = None) -> Any:
+        """Makes the program run as `placement` says; see `tfplace.apply`, which tells more and also takes loaded plans.
+
+        Args:
+          devices: as in `tfplace.apply`.
+
+        Raises:
+          ApplyError: this machine lacks a device of the topology.
+          InfeasibleError: nothing fits.
+          InputError: the plan was loaded from files, which do not have the program.
+        """
+        return SERVICES["apply_plan"](self, devices=devices)
+
     def measure(self, batch: Any, *, top: int = 3, steps: int = 10, devices: Mapping[str, str] | None = None) -> Plan:
         """The same plan, with its best rows that tfplace runs measured on the devices at hand; these decide.
 
+        What measured steps take over simulated ones corrects the others, of compiled steps and op by op apart; rows
+        that are then expected to be faster than the fastest measured one are measured, too, `top` of them at most.
         Variables get back the values that they had.
 
         Args:
           batch: what a step is given.
-          top: rows to measure.
+          top: rows to measure first.
           steps: that count for each.
           devices: as in `tfplace.apply`.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray, IntArray
-from tfplace.core.control_flow import ControlFlow, control_flow
+from tfplace.core.arrays import BoolArray, IntArray, freeze
+from tfplace.core.control_flow import control_flow
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
 from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, LISTS
 from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied, merged
 from tfplace.execution.static import static_tensors
@@ -97,8 +99,8 @@ def find_clusters(
       without: further ops that are to be left out -> why.
     """
     flow = control_flow(graph)
-    alone = copied(graph) | np.array([kind in GIVEN for kind in graph.op_types], bool)
-    why = _why_not(graph, alone, flow) | dict(without or {})
+    alone = _alone(graph)
+    why = {**_why_not(graph), **(without or {})}
     loops = _loops(graph, flow.loop, op_device, why)
     known = Dependencies.of(graph, waits)
     order = known.order()
@@ -143,8 +145,16 @@ def _members(known: Dependencies, order: Sequence[int], blocks: Sequence[int]) -
     return list(out.values())
 
 
-def _why_not(graph: OpGraph, alone: BoolArray, flow: ControlFlow) -> dict[str, str]:
+@kept
+def _alone(graph: OpGraph) -> BoolArray:
+    """[V] what runs nowhere, or wherever it is read."""
+    return freeze(copied(graph) | np.array([kind in GIVEN for kind in graph.op_types], bool))
+
+
+@kept
+def _why_not(graph: OpGraph) -> Mapping[str, str]:
     """Op -> why it cannot be part of a cluster, loops left out."""
+    alone, flow = _alone(graph), control_flow(graph)
     kept, static = {body.op for body in graph.bodies}, static_tensors(graph)
     in_loop = flow.loop >= 0
     references = np.array([kind in _REFERENCES for kind in graph.op_types], bool)
@@ -166,7 +176,7 @@ def _why_not(graph: OpGraph, alone: BoolArray, flow: ControlFlow) -> dict[str, s
             why[name] = "reads a reference variable"  # the memory itself, and so what is written there later
         elif not all(static[t] for i in COMPILE_TIME.get(kind, ()) for t in _input(graph, v, i)):
             why[name] = "of a size that depends on data"
-    return why
+    return MappingProxyType(why)
 
 
 def _input(graph: OpGraph, v: int, position: int) -> tuple[int, ...]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray, IntArray
+from tfplace.core.arrays import BoolArray, IntArray, freeze
 from tfplace.core.control_flow import control_flow, idle_constants
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
 from tfplace.core.xla_ops import EMPTY_LISTS
 from tfplace.execution.waits import Waits
 
@@ -35,18 +36,17 @@ class Dependencies:
     @classmethod
     def of(cls, graph: OpGraph, waits: Waits) -> Dependencies:
         """Those of a graph whose ops wait as told besides."""
-        flow = control_flow(graph)
+        own = _own(graph)
+        if not waits.joints and not waits.after:
+            return own
+        vertex = own.vertex.tolist()
         joints = {name: graph.num_ops + i for i, name in enumerate(waits.joints)}
-        first = {one: v for v, one in reversed([*enumerate(flow.loop.tolist())])}
-        vertex = [v if one < 0 else first[one] for v, one in enumerate(flow.loop.tolist())]
-        before: list[set[int]] = [set() for _ in range(graph.num_ops + len(joints))]
-        for v, ops in enumerate(awaited(graph)):
-            before[vertex[v]].update(vertex[u] for u in ops)
+        before = [*own.before, *[frozenset[int]() for _ in joints]]
         index = graph.index
         for name, after in waits.after.items():
             v = joints[name] if name in joints else vertex[index[name]]
-            before[v].update(joints[u] if u in joints else vertex[index[u]] for u in after)
-        return cls(np.array(vertex, np.int32), tuple(frozenset(some - {v}) for v, some in enumerate(before)))
+            before[v] |= {joints[u] if u in joints else vertex[index[u]] for u in after} - {v}
+        return cls(own.vertex, tuple(before))
 
     def order(self) -> list[int]:
         """The vertices, each after those before it."""
@@ -66,16 +66,32 @@ class Dependencies:
         return out
 
 
+@kept
+def _own(graph: OpGraph) -> Dependencies:
+    """Those of a graph whose ops wait for nothing besides."""
+    loop = control_flow(graph).loop.tolist()
+    first = {one: v for v, one in reversed([*enumerate(loop)])}
+    vertex = [v if one < 0 else first[one] for v, one in enumerate(loop)]
+    before: list[set[int]] = [set() for _ in range(graph.num_ops)]
+    for v, ops in enumerate(awaited(graph)):
+        before[vertex[v]].update(vertex[u] for u in ops)
+    return Dependencies(
+        freeze(np.array(vertex, np.int32)), tuple(frozenset(some - {v}) for v, some in enumerate(before))
+    )
+
+
+@kept
 def copied(graph: OpGraph) -> BoolArray:
     """[V] constants that are copied, and empty lists of a constant size."""
     out = graph.replicable.copy()
     for v, kind in enumerate(graph.op_types):
         if kind in EMPTY_LISTS:
             out[v] = bool(graph.replicable[graph.tensor_op[list(graph.inputs[v])]].all())
-    return out
+    return freeze(out)
 
 
-def awaited(graph: OpGraph) -> list[list[int]]:
+@kept
+def awaited(graph: OpGraph) -> Sequence[Sequence[int]]:
     """[V] ops that each op reads or waits for within a turn of a loop; of what is copied what that waits for."""
     is_copied, idle = copied(graph), idle_constants(graph, control_flow(graph))
     out: list[list[int]] = [[] for _ in range(graph.num_ops)]

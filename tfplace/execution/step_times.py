@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfplace.core.compilation import AUTO
@@ -14,7 +15,7 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.errors import InputError
 from tfplace.execution.placed import apply_placement
-from tfplace.extraction.batch import as_arguments, as_specs
+from tfplace.extraction.batch import as_arguments, as_specs, made_up
 from tfplace.extraction.function import FunctionOrigin
 from tfplace.extraction.keras_model import float_type
 
@@ -27,13 +28,14 @@ def median_step_s(placement: Placement, batch: Any, steps: int, devices: Mapping
 
     Args:
       placement: that knows its problem, of a graph extracted in this process.
-      batch: what a step is given, as in `tfplace.extract`; of a graph file its placeholders' values by name.
+      batch: what a step is given, as in `tfplace.extract`; of a graph file its placeholders' values by name. Values
+        are made up for specs; see `made_up`.
       steps: that count.
       devices: as in `tfplace.apply`.
 
     Raises:
       ApplyError: this machine lacks a device, or the graph has no TensorFlow program.
-      InputError: the placement was loaded from a file, or the batch has specs instead of values.
+      InputError: the placement was loaded from a file, or the batch has a spec of an open shape.
       SourceError: the batch has what is no array or tensor.
     """
     if placement.problem is None:
@@ -67,11 +69,14 @@ def _arguments(graph: OpGraph, batch: Any) -> tuple[Any, ...]:
     else:
         arguments = (tuple(batch) if isinstance(batch, list) else batch,)
         float_dtype = float_type(origin.model)
-    found: tuple[Any, ...] = tf.nest.map_structure(_value, arguments, as_specs(arguments, float_dtype=float_dtype))
+    rng = np.random.default_rng(0)
+
+    def value(leaf: Any, spec: Any) -> Any:
+        if isinstance(leaf, tf.TensorSpec):
+            if not leaf.shape.is_fully_defined():
+                raise InputError(f"the spec {leaf} in a batch to measure", "one of a known shape, or an array")
+            leaf = made_up(leaf.dtype, leaf.shape.as_list(), rng)
+        return tf.cast(leaf, spec.dtype) if isinstance(spec, tf.TensorSpec) else leaf
+
+    found: tuple[Any, ...] = tf.nest.map_structure(value, arguments, as_specs(arguments, float_dtype=float_dtype))
     return found
-
-
-def _value(leaf: Any, spec: Any) -> Any:
-    if isinstance(leaf, tf.TypeSpec):
-        raise InputError(f"the spec {leaf} in a batch to measure", "arrays or tensors")
-    return tf.cast(leaf, spec.dtype) if isinstance(spec, tf.TensorSpec) else leaf

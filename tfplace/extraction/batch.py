@@ -129,3 +129,12 @@ def shapes_by_name(names: Sequence[str], shapes: Sequence[tuple[int, ...] | None
             f"one for each of the {len(names)} inputs: {', '.join(names) or 'none'}",
         )
     return {name: shape for name, shape in zip(names, shapes, strict=bool(shapes)) if shape is not None}
+
+
+def made_up(dtype: tf.DType, shape: Sequence[int], rng: np.random.Generator) -> Any:
+    """An array to run a step with whose values do not matter: normal floats, integers 0 and 1, empty texts."""
+    if dtype == tf.string:
+        return np.full(shape, b"", object)
+    if dtype.is_floating or dtype.is_complex:
+        return rng.standard_normal(shape).astype(dtype.as_numpy_dtype)
+    return rng.integers(2, size=shape).astype(dtype.as_numpy_dtype)

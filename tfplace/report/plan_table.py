@@ -33,7 +33,8 @@ def plan_tables(plan: Plan) -> RenderableType:
     title = f"{plan.model} on {plan.topology_name}" + (f", {plan.examples} examples a step" if plan.examples else "")
     # The same layers have other names in each reading of a model.
     differing = {row.differs.partition(" (")[0]: row.differs for row in reversed(plan.rows) if row.differs}
-    said = [Text(f"* {text}") for text in differing.values()]
+    untaken = "; not taken, as exact is asked for" if plan.exact else ""
+    said = [Text(f"* {text}{untaken}") for text in differing.values()]
     said += [Text(f"** {text}") for text in dict.fromkeys(row.obstacle for row in plan.rows if row.obstacle)]
     said += [Text(note, style="dim") for note in plan.notes]
     return Group(Text(title, style="bold"), Text(verdict(plan), style="bold"), shown, *said)
@@ -44,7 +45,8 @@ def verdict(plan: Plan) -> str:
     row = plan.chosen
     if row is None:
         return _misfit(plan)
-    singles = [one for one in plan.rows if one.way == ALONE and len(one.slices) < 2 and one.cost.feasible]
+    singles = [one for one in plan.rows if one.way == ALONE and len(one.slices) < 2 and not one.obstacle]
+    singles = [one for one in singles if one.cost.feasible]
     best = min(singles, key=lambda one: one.cost.step_s, default=None)
     step = format_seconds(row.cost.step_s)
     if row.measured_s is not None:

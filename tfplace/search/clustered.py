@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, freeze
 from tfplace.core.compilation import NONE
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
 from tfplace.core.grouping import Grouping
+from tfplace.core.kept import kept
 from tfplace.core.placement import FREE
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
@@ -148,6 +149,7 @@ def _vertices(graph: OpGraph, clusters: Clusters) -> IntArray:
     return np.array([number[v] for v in of.tolist()], np.int32)
 
 
+@kept
 def _edges(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]:
     """[E] the graph's edges; but what waits for a constant, which has copies, waits for what that waits for."""
     is_copied = copied(graph)
@@ -156,13 +158,16 @@ def _edges(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray, IntArray, Bool
     before = awaited(graph) if len(reads) else []
     added = np.array([(u, v) for v in reads if not is_copied[v] for u in before[v]], np.int32).reshape(-1, 2)
     none: IntArray = np.full(len(added), -1, np.int32)
-    return (
+    found = (
         np.concatenate([graph.edge_src[own], added[:, 0]]),
         np.concatenate([graph.edge_dst[own], added[:, 1]]),
         np.concatenate([graph.edge_tensor[own], none]),
         np.concatenate([graph.edge_slot[own], none]),
         np.concatenate([graph.edge_back[own], np.zeros(len(added), bool)]),
     )
+    for array in found:
+        freeze(array)
+    return found
 
 
 def _as_clusters(problem: Problem, vertex: IntArray, first: IntArray) -> Problem:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from tfplace.core.arrays import IntArray
 from tfplace.core.compilation import XLA
 from tfplace.core.placement import CRITICAL_PATH, FREE
@@ -14,7 +16,7 @@ from tfplace.errors import ApplyError
 from tfplace.execution.phases import phase_waits
 from tfplace.search.clustered import clustered_cost, is_on_one_device
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import Options
+from tfplace.simulation.options import GPIPE, ONE_F_ONE_B, Options
 from tfplace.simulation.stretches import Stretches
 
 
@@ -61,10 +63,21 @@ def best_order(problem: Problem, op_device: IntArray, options: Options, *, quick
     found = [free] if FREE in options.phase_orders else []
     if problem.graph.slices is not None:
         names = [name for name in options.phase_orders if name != FREE] + [CRITICAL_PATH] * (not compiled)
+        if _has_a_slice_each(problem, op_device):  # one slice passes a device forward and backward in any of them
+            names = [name for name in names if name not in (GPIPE, ONE_F_ONE_B)]
         found += [one for name in names if (one := ran(problem, op_device, options, name)) is not None]
     if compiled:
         found += [one for cuts in _CUTS if (one := _in_stretches(problem, op_device, options, cuts)) is not None]
     return min(found, key=lambda one: one.cost.key, default=free)  # the first of equal ones
+
+
+def _has_a_slice_each(problem: Problem, op_device: IntArray) -> bool:
+    """Whether no device has ops of two slices."""
+    slices = problem.graph.slices
+    assert slices is not None
+    of = (slices.slice_of >= 0) & ~problem.graph.replicable
+    pairs = np.unique(np.stack([op_device[of], slices.slice_of[of]]), axis=1)
+    return bool(len(np.unique(pairs[0])) == pairs.shape[1])
 
 
 def _op_by_op(problem: Problem, op_device: IntArray, options: Options, name: str) -> Ordered | None:

@@ -57,6 +57,7 @@ def search_placement(
     evaluator: Evaluator | None = None,
     progress: Callable[[Progress], None] | None = None,
     logged: Callable[[int, Mapping[str, float]], None] | None = None,
+    both_ways: bool = True,
     **options: Any,
 ) -> Placement:
     """Places `problem`; see `tfplace.place`, which this implements.
@@ -66,6 +67,7 @@ def search_placement(
       evaluator: tells what placements cost; by default the simulator.
       progress: called a few times a second.
       logged: called with the evaluations so far and what a policy says of its training.
+      both_ways: whether the answer is priced compiled and op by op, or only as `evaluator` does.
       **options: those of `SearchOptions`.
 
     Raises:
@@ -140,7 +142,11 @@ def search_placement(
     )
     if not placement.cost.feasible:  # in no order that a program can keep to
         raise infeasible(problem, op_device, placement.cost, search.evaluations)
-    return decided(placement, wanted.compile, evaluator)
+    return (
+        decided(placement, wanted.compile, evaluator)
+        if both_ways
+        else dataclasses.replace(placement, compile=problem.compile)
+    )
 
 
 def placement_of(

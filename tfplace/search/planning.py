@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from tfplace.core.arrays import IntArray
-from tfplace.core.compilation import AUTO, NONE, XLA
+from tfplace.core.compilation import AUTO, NONE, XLA, wants_xla
 from tfplace.core.placement import Placement
 from tfplace.core.plan import ALONE, STRATEGY, Plan, PlanRow
 from tfplace.core.problem import Problem
@@ -35,6 +35,10 @@ _NOT_COMPILED = (
     "(TensorFlow 2.21, Keras 3.15)"
 )
 """XLA: "Trying to access resource ... located in device CPU:1 from device CPU:0"."""
+
+_NOT_IN_FIT = "a strategy has to be entered before the model is made"
+
+_NOT_ASKED = "the model does not ask for jit_compile; compile='xla' takes it"
 
 _STOPPED = "interrupted before all was tried"
 
@@ -63,7 +67,7 @@ def make_plan(
       ConstraintError: a rule matches no op with any number of slices.
       KeyboardInterrupt: before anything was found.
     """
-    run = search_over_slices(read, search, options)
+    run = search_over_slices(read, search, dataclasses.replace(options, baselines=()))  # rows are what it is set beside
     rows: list[PlanRow] = []
     try:
         for rows_of in (partial(_alone, options=options), _strategy, _usual, _searched):
@@ -86,6 +90,24 @@ def make_plan(
         exact=exact,
         notes=(*run.log, *([_STOPPED] if run.interrupted else [])),
     )
+
+
+def plan_of_fit(plan: Plan, compile: str) -> Plan:
+    """The plan of a `fit` that has begun, which cannot take all ways.
+
+    Args:
+      plan: of the model's step.
+      compile: what the user asked for. With `AUTO` only a program that asks for jit_compile is compiled.
+    """
+    problems = [row.placement.problem for row in plan.rows if row.placement is not None]
+    may_compile = any(problem is not None and wants_xla(compile, problem.graph) for problem in problems)
+
+    def obstacle(row: PlanRow) -> str:
+        if row.placement is None:
+            return row.obstacle or _NOT_IN_FIT
+        return row.obstacle if row.compile == NONE or may_compile else _NOT_ASKED
+
+    return dataclasses.replace(plan, rows=tuple(dataclasses.replace(row, obstacle=obstacle(row)) for row in plan.rows))
 
 
 def _alone(run: OverSlices, options: SearchOptions) -> list[PlanRow]:

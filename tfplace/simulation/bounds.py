@@ -6,13 +6,13 @@ its seconds there, and a device does at most one second of its ops' work per sec
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from tfplace.core.arrays import FloatArray
+from tfplace.core.kept import kept
 from tfplace.core.problem import Problem
 from tfplace.simulation.options import DEFAULT, Options
 from tfplace.simulation.paths import after_s, allowed_seconds, before_s
@@ -39,19 +39,9 @@ class Bound:
     all: Mapping[str, float]
 
 
-_known: weakref.WeakKeyDictionary[Problem, dict[Options, Bound]] = weakref.WeakKeyDictionary()
-"""Bounds of problems that are still there: whoever evaluates one of them anew asks again."""
-
-
+@kept
 def lower_bound(problem: Problem, options: Options = DEFAULT) -> Bound:
     """The largest of the bounds on the step time of any placement that keeps to the allowed devices and the memory."""
-    known = _known.setdefault(problem, {})
-    if options not in known:
-        known[options] = _lower_bound(problem, options)
-    return known[options]
-
-
-def _lower_bound(problem: Problem, options: Options) -> Bound:
     bounds = _anywhere(problem, options)
     memory = memory_s(problem, options)
     if memory is not None:

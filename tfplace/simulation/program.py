@@ -6,7 +6,6 @@ tens of thousands of ops that saves half the time, which goes into waiting for m
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.buffers import HOST_ONLY_DTYPES, READS_NO_DATA, read_from_host, writes_whole
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
 from tfplace.core.problem import Problem
 from tfplace.cost.workspace import workspace_bytes
 from tfplace.simulation.messages import (
@@ -251,12 +251,9 @@ def compile_problem(problem: Problem, options: Options = DEFAULT) -> Program:
     return _laid_out(problem, options.order, options.seed, options.cheap_s)
 
 
-@functools.lru_cache(maxsize=2)
+@kept
 def _laid_out(problem: Problem, order: str, seed: int, cheap_s: float) -> Program:
-    """Kept, since many ask for one problem, and this takes a second for a large graph.
-
-    Two are kept, as placers see a problem without the devices on which a unit never fits.
-    """
+    """Kept, since many ask for one problem, and this takes a second for a large graph."""
     graph, topology = problem.graph, problem.topology
     messages = find_messages(graph)
     keep = ~graph.edge_back & ~graph.replicable[graph.edge_src] & ~graph.replicable[graph.edge_dst]

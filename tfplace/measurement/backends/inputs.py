@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from tfplace.core.graph import OpGraph
 from tfplace.errors import ApplyError
+from tfplace.extraction.batch import made_up
 from tfplace.extraction.metagraph import SIGNATURE
 
-_FEW = 2
 _REQUIRED = "Placeholder"
 
 
@@ -92,12 +92,4 @@ def _value(node: Any, given: Any, rng: np.random.Generator) -> Any:
         shape = shape.merge_with(given.shape)
     if not shape.is_fully_defined():
         raise ApplyError(f"argument {node.name!r} of shape {shape}", "a known shape", "Extract with a concrete batch.")
-    return _made_up(dtype, shape.as_list(), rng)
-
-
-def _made_up(dtype: Any, shape: list[int], rng: np.random.Generator) -> Any:
-    if dtype == tf.string:
-        return np.full(shape, b"", object)
-    if dtype.is_floating or dtype.is_complex:
-        return rng.standard_normal(shape).astype(dtype.as_numpy_dtype)
-    return rng.integers(_FEW, size=shape).astype(dtype.as_numpy_dtype)
+    return made_up(dtype, shape.as_list(), rng)

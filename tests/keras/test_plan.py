@@ -1,0 +1,78 @@
+"""PlacementCallback() without a placer: a plan decides how `fit` runs."""
+
+import numpy as np
+import pytest
+
+from tests.keras.fitting import X, Y, assert_same, assert_same_weights, fit, keras_of, make_model
+from tfplace.core.compilation import NONE, XLA
+from tfplace.core.plan import AS_GOOD
+from tfplace.errors import InfeasibleError
+from tfplace.keras import PlacementCallback
+
+
+def planning(**options):
+    return PlacementCallback(**{"budget": "30 evaluations", "verbose": 0, **options})
+
+
+def test_fit_runs_the_fastest_way_that_keeps_the_numbers(capsys):
+    plain, placed, call = make_model("keras"), make_model("keras"), planning(verbose=1)
+    assert_same(fit(plain), fit(placed, call))
+    assert_same_weights(plain, placed)
+    chosen = call.plan.chosen
+    assert call.placement is chosen.placement and chosen.same_numbers and chosen.compile == NONE
+    allowed = [row for row in call.plan.rows if row.same_numbers and not row.obstacle]
+    assert chosen.cost.step_s <= AS_GOOD * min(row.cost.step_s for row in allowed)
+    assert chosen.name in capsys.readouterr().out
+
+
+def test_ways_with_other_numbers_are_taken_where_that_is_allowed():
+    call = planning(exact=False)
+    fit(make_model("keras"), call)
+    assert any(not row.same_numbers and not row.obstacle for row in call.plan.rows)
+    assert call.plan.chosen.cost.step_s <= min(
+        AS_GOOD * row.cost.step_s for row in call.plan.rows if row.compile == NONE and row.placement is not None
+    )
+
+
+@pytest.mark.parametrize("options", [{"compile": XLA}, {}])
+def test_only_a_model_that_asks_for_it_is_compiled_unless_the_user_does(options):
+    call = planning(**options)
+    fit(make_model("keras", jit_compile=not options), call, epochs=1)
+    takable = {row.compile for row in call.plan.rows if not row.obstacle}
+    assert takable == ({XLA} if options else {NONE, XLA})
+
+
+@pytest.mark.parametrize("options", [{"slices": 1}, {"slices": 2}, {"placer": "heft"}, {"baselines": ()}])
+def test_what_only_a_search_has_makes_no_plan(options):
+    call = planning(**options)
+    fit(make_model("keras"), call, epochs=1)
+    assert call.plan is None and call.placement is not None
+    assert (call.graph.slices is None) == (options.get("slices") != 2)
+
+
+def test_what_does_not_fit_trains_by_computing_results_again_also_on_a_smaller_last_batch():
+    layers, batch = keras_of("keras").layers, 64
+    x = np.tile(X, (20, 1))[: 2 * batch + 8]
+    y = np.tile(Y, 20)[: len(x)]
+
+    def deep():
+        keras = keras_of("keras")
+        keras.utils.set_random_seed(0)
+        hidden = [layer for _ in range(6) for layer in (layers.Dense(64), layers.Activation("gelu"))]
+        model = keras.Sequential([layers.Input((6,)), *hidden, layers.Dense(3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+        return model
+
+    given = {"x": x, "y": y, "batch_size": batch, "epochs": 1}
+    plain, placed, call = deep(), deep(), planning()
+    history = fit(plain, **given)
+    fit(deep(), call, **given)
+    least = min(int(row.cost.peak_bytes.max()) for row in call.plan.rows if row.same_numbers)
+    whole = min(int(row.cost.peak_bytes.max()) for row in call.plan.rows if row.way == "one device")
+    assert least < whole
+    tight = planning(max_memory={"CPU:*": int(0.9 * least)})
+    assert_same(history, fit(placed, tight, **given))
+    assert_same_weights(plain, placed)
+    assert tight.plan.chosen.cost.peak_bytes.max() <= 0.9 * least
+    with pytest.raises(InfeasibleError):
+        fit(deep(), planning(max_memory={"CPU:*": "4KiB"}), **given)
