@@ -1,17 +1,19 @@
 """How much faster is what a plan chooses than what a user would take without a search; all simulated.
 
-    python -m research.benchmarks.plans                               # six models on four P100s; half an hour
-    python -m research.benchmarks.plans --models=dlrm --topology=2xV100-PCIe+2xP100   # what is kept of others stays
+    python -m research.benchmarks.plans --models=dlrm,transformer     # minutes a model; all of the zoo takes a day
     python -m research.benchmarks.plans --page=docs/plan.md
 
-The alternatives are the rows of the plan itself that need no search: one device, MirroredStrategy, data parallelism and
-pipelines, op by op and compiled where the plan has both, if they fit and can be run. "Seconds" are of the whole plan,
-reading the model for each number of slices included.
+Every model is planned for each box, with the memory that its devices have and with half of what the step needs on one
+of its GPUs, for each seed. The alternatives are the rows of the plan that need no search and no remedy: one device,
+MirroredStrategy, data parallelism and pipelines, op by op and compiled, whole and with any number of slices that was
+tried, if they fit and can be run. Cells that are there already are kept; --again plans them anew.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -20,77 +22,152 @@ from absl import flags
 
 from research.benchmarks.common import run
 from tfplace.comparison.tables import table
-from tfplace.formatting import format_seconds
+from tfplace.files import write_whole
 from tfplace.version import versions
 
-MODELS = ("inception_v3", "resnet50", "transformer", "dlrm", "gpt", "moe")
+BOXES = ("4xP100", "8xV100-NVLink", "4xA100-NVLink", "2xV100-PCIe+2xP100")
+AMPLE, TIGHT = "ample", "tight"
 SEARCHED = "placed"
+MAY_BE_BEHIND = 1.01
+"""Times the best alternative that a plan may take: simpler rows are taken if they are as good."""
+LEAVES = 1.2
+"""The best alternative over the bound, from which on there is something to gain."""
 
 
 def measure(_):
     import keras
     from tfplace_zoo import zoo
 
-    import tfplace
+    from tfplace.core.slices import AUTO
+    from tfplace.options import SearchOptions
+    from tfplace.sources import graph_of
 
     asked = flags.FLAGS
     out = Path(asked["out"].value)
-    found = json.loads(out.read_text())["plans"] if out.exists() else []
-    for name in asked.models:
+    cells = json.loads(out.read_text())["cells"] if out.exists() else []
+    for model in asked.models:
         keras.backend.clear_session()
-        built = zoo.build(name)
-        began = time.monotonic()
-        plan = tfplace.plan(
-            built.model, asked.topology, batch=built.batch, budget=asked.budget, seed=asked.seed, progress=False
+        built = zoo.build(model)
+        graph = functools.lru_cache(None)(lambda sizes, built=built: graph_of(built.model, built.batch, slices=sizes))
+        for box in asked.boxes:
+            for memory in asked.memory:
+                for seed in map(int, asked.seeds):
+                    key = {"model": model, "box": box, "memory": memory, "seed": seed}
+                    if any(key.items() <= cell.items() for cell in cells) and not asked.again:
+                        continue
+                    options = SearchOptions(
+                        budget=asked.budget, seed=seed, slices=AUTO, topology=box, progress=False
+                    ).check()
+                    cell = key | _planned(graph, options, memory)
+                    cell["command"] = " ".join(["python -m research.benchmarks.plans", *sys.argv[1:]])
+                    cells = [one for one in cells if not key.items() <= one.items()] + [cell]
+                    write_whole(out, json.dumps({"cells": cells}, indent=1) + "\n")
+                    print(model, box, memory, seed, _told(cell), file=sys.stderr, flush=True)
+    return {"cells": cells}
+
+
+def _planned(graph, options, memory):
+    from tfplace.api import place_problem
+    from tfplace.search.planning import make_plan
+    from tfplace.sources import problem_of, rematerialize
+
+    limits = {"GPU:*": _half(graph(None), options.topology)} if memory == TIGHT else None
+
+    def read(sizes):
+        return problem_of(
+            graph(sizes), options.topology, None, None, limits, compile=options.compile, some_slices=True
         )
-        row = {
-            "model": name,
-            "topology": asked.topology,
-            "command": " ".join(["python -m research.benchmarks.plans", *sys.argv[1:]]),
-            "versions": versions(),
-            "seconds": round(time.monotonic() - began, 1),
-            "chosen": None if plan.chosen is None else plan.rows.index(plan.chosen),
-            "bound_s": min(one.placement.bound_s for one in plan.rows if one.placement is not None),
-            "rows": [
-                {
-                    "name": one.name,
-                    "way": one.way,
-                    "step_s": one.cost.step_s,
-                    "takable": one.cost.feasible and not one.obstacle,
-                }
-                for one in plan.rows
-            ],
-        }
-        found = [one for one in found if (one["model"], one["topology"]) != (name, asked.topology)] + [row]
-        print(text({"plans": [row]}), file=sys.stderr, flush=True)
-    return {"plans": found}
+
+    began = time.monotonic()
+    plan = make_plan(
+        read,
+        functools.partial(place_problem, both_ways=False),
+        options,
+        lambda placement: rematerialize(placement, max_memory={}),
+    )
+    takable = [row for row in plan.rows if row.cost.feasible and not row.obstacle]
+    plain = [row for row in takable if row.way != SEARCHED and not row.recomputes]
+    best = min(plain, key=lambda row: row.cost.step_s, default=None)
+    return {
+        "chosen": None if plan.chosen is None else plan.chosen.name,
+        "chosen_s": None if plan.chosen is None else plan.chosen.cost.step_s,
+        "best": None if best is None else best.name,
+        "best_s": None if best is None else best.cost.step_s,
+        "bound_s": min(row.placement.bound_s for row in plan.rows if row.placement is not None),
+        "rows": {row.name: row.cost.step_s for row in takable},
+        "seconds": round(time.monotonic() - began, 1),
+        "versions": versions(),
+    }
+
+
+def _half(graph, topology):
+    """Half of what the step needs on the first GPU."""
+    import numpy as np
+
+    from tfplace.simulation.evaluate import Simulator
+    from tfplace.sources import formulate
+
+    problem = formulate(graph, topology, max_memory=dict.fromkeys(topology.device_names, "100TiB"))
+    first = next(d for d, device in enumerate(topology.devices) if device.type == "GPU")
+    alone = np.where(problem.allowed[:, first], first, problem.allowed.argmax(axis=1)).astype(np.int32)
+    return int(Simulator(problem)(alone).peak_bytes[first] / 2)
+
+
+def _told(cell):
+    """The chosen step over the best alternative's."""
+    if cell["chosen_s"] is None:
+        return "nothing fits"
+    if cell["best_s"] is None:
+        return "alone fits"
+    return f"{cell['chosen_s'] / cell['best_s']:.3f}"
 
 
 def text(found):
-    rows = []
-    for plan in found["plans"]:
-        takable = [row for row in plan["rows"] if row["takable"]]
-        others = [row for row in takable if row["way"] != SEARCHED]
-        chosen = None if plan["chosen"] is None else plan["rows"][plan["chosen"]]
-        best = min(others, key=lambda row: row["step_s"], default=None)
-        rows.append(
-            [
-                plan["model"],
-                plan["topology"],
-                "nothing fits" if chosen is None else f"{chosen['name']}, {format_seconds(chosen['step_s'])}",
-                "-" if best is None else f"{best['name']}, {format_seconds(best['step_s'])}",
-                "-" if best is None or chosen is None else f"{chosen['step_s'] / best['step_s']:.3f}",
-                "-" if chosen is None else f"{chosen['step_s'] / plan['bound_s']:.2f}",
-                f"{plan['seconds']:.0f}",
-            ]
-        )
-    head = ["model", "box", "chosen", "best without a search", "over that", "over the bound", "seconds"]
-    return table(head, rows)
+    cells = found["cells"]
+    kinds = list(dict.fromkeys((cell["box"], cell["memory"]) for cell in cells))
+    head = ["box", "memory", "plans", "models", "behind by over 1 %", "geometric mean", "with over 20 % to gain", "mean"]
+    summary = [[*kind, *_of_kind([one for one in cells if (one["box"], one["memory"]) == kind])] for kind in kinds]
+    models = list(dict.fromkeys(cell["model"] for cell in cells))
+    matrix = [
+        [
+            model,
+            *(
+                ", ".join(_told(one) for one in cells if (one["model"], one["box"], one["memory"]) == (model, *kind))
+                or "-"
+                for kind in kinds
+            ),
+        ]
+        for model in models
+    ]
+    return "\n\n".join([table(head, summary), table(["model", *map(", ".join, kinds)], matrix)])
+
+
+def _of_kind(cells):
+    both = [cell for cell in cells if cell["chosen_s"] is not None and cell["best_s"] is not None]
+    gains = [cell for cell in both if cell["best_s"] > LEAVES * cell["bound_s"]]
+    behind = [cell for cell in both if cell["chosen_s"] > MAY_BE_BEHIND * cell["best_s"]]
+    return [
+        str(len(cells)),
+        str(len({cell["model"] for cell in cells})),
+        str(len(behind)),
+        _mean(both),
+        str(len(gains)),
+        _mean(gains),
+    ]
+
+
+def _mean(cells):
+    """Geometric mean of the chosen steps over the best alternatives'."""
+    if not cells:
+        return "-"
+    return f"{math.exp(sum(math.log(cell['chosen_s'] / cell['best_s']) for cell in cells) / len(cells)):.3f}"
 
 
 if __name__ == "__main__":
-    flags.DEFINE_list("models", list(MODELS), "Models of the zoo.")
-    flags.DEFINE_string("topology", "4xP100", "A preset, or a topology file.")
-    flags.DEFINE_string("budget", "30s", "Of each plan's search.")
-    flags.DEFINE_integer("seed", 0, "Of the searches.")
+    flags.DEFINE_list("models", ["wide_mlp", "two_tower", "dlrm", "transformer"], "Models of the zoo.")
+    flags.DEFINE_list("boxes", list(BOXES), "Presets, or topology files.")
+    flags.DEFINE_list("memory", [AMPLE, TIGHT], "Of the GPUs.")
+    flags.DEFINE_list("seeds", ["0"], "Of the searches.")
+    flags.DEFINE_string("budget", "10s", "Of each plan's search.")
+    flags.DEFINE_bool("again", False, "Plan what is there already anew.")
     run("plans", measure, text)
