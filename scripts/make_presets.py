@@ -1,4 +1,7 @@
-"""Writes tfplace/io/presets/*.json: a CPU with 2, 4 or 8 GPUs, the papers' and today's. Run after any change here."""
+"""Writes tfplace/io/presets/*.json: a CPU with 2, 4 or 8 GPUs, the papers' and today's, and several such hosts.
+
+Run after any change here.
+"""
 
 from __future__ import annotations
 
@@ -82,6 +85,27 @@ PCIE_54 = {
     "latency": "25us",
     "source": "Estimate: p2pBandwidthLatencyTest measures 53 to 56 GB/s between RTX PRO 6000 on PCIe 5.0 x16 "
     f"(github.com/voipmonitor/rtx6kpro); {LATENCY}.",
+}
+HOP = "25 us as within a host and 14 us, NCCL's constant for a hop over a network (nccl, src/graph/tuning.cc)"
+ETHERNET_100 = {
+    "bandwidth": "12GB/s",
+    "latency": "39us",
+    "source": "One 100 Gbit/s card for all GPUs of a host: 12.5 GB/s, of which NCCL expects 12 (src/graph/topo.h). "
+    f"Over plain TCP users measured 4 to 6 (github.com/NVIDIA/nccl/issues/450). Latency: {HOP}.",
+}
+INFINIBAND_HDR = {
+    "bandwidth": "24GB/s",
+    "latency": "39us",
+    "nics": ["CPU:0", *(f"GPU:{i}" for i in range(8))],
+    "source": "A 200 Gbit/s HDR InfiniBand card for each GPU, as in a DGX A100's data sheet; 24 GB/s between hosts "
+    f"over one is what NCCL's authors expect (github.com/NVIDIA/nccl/issues/412). Latency: {HOP}. Estimate: a card of "
+    "the CPU's own.",
+}
+# name: hosts, the preset of each, and what joins them
+HOSTS: dict[str, tuple[int, str, dict[str, Any]]] = {
+    "2x8xV100": (2, "8xV100-NVLink", ETHERNET_100),
+    "8x8xV100": (8, "8xV100-NVLink", ETHERNET_100),
+    "8x8xA100-NVLink": (8, "8xA100-NVLink", INFINIBAND_HDR),
 }
 MIXED = ("V100-PCIe", "P100")
 # NVLinks between two GPUs: doubled between all four of a fully connected board, and a DGX-1V's hybrid cube mesh.
@@ -203,6 +227,18 @@ def mixed(kinds: tuple[str, str], count: int) -> dict[str, Any]:
     return box(name, first.cpu, what, [first.product, second.product] * count, pcie_links(2 * count, first))
 
 
+def hosts(name: str) -> dict[str, Any]:
+    """The whole file of several equal hosts."""
+    count, host, between = HOSTS[name]
+    return {
+        "format": "tfplace-topology/1",
+        "name": name,
+        "source": f"{count} hosts, each as the preset {host}, which says where its numbers come from; between them see "
+        "the source there.",
+        "hosts": {"count": count, "host": host, "between": between},
+    }
+
+
 def box(name: str, cpu: str, what: str, products: list[str], links: list[dict[str, Any]]) -> dict[str, Any]:
     """The whole file of one host with GPUs."""
     return {
@@ -220,7 +256,7 @@ def main(argv: list[str]) -> None:
     """Writes every preset."""
     with script(argv):
         boxes = [preset(kind, count) for kind in KINDS for count in (2, 4, 8)]
-        for made in [*boxes, *(mixed(MIXED, count) for count in (2, 4))]:
+        for made in [*boxes, *(mixed(MIXED, count) for count in (2, 4)), *map(hosts, HOSTS)]:
             path = PRESETS / f"{made['name']}.json"
             check_writable(path)
             with writing(path):

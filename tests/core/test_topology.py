@@ -8,7 +8,7 @@ import pytest
 
 from tfplace.core.device import Link
 from tfplace.core.topology import Topology
-from tfplace.errors import TopologyError, UnknownNameError
+from tfplace.errors import InputError, TopologyError, UnknownNameError
 from tfplace.testing import make_topology
 
 DEVICE = {
@@ -217,6 +217,65 @@ def test_deeply_nested_files(tmp_path):
     with pytest.raises(TopologyError) as caught:
         Topology.load(tmp_path / "deep.json")
     assert "deep.json" in caught.value.received and "too deeply" in caught.value.received
+
+
+HOSTS = {
+    "name": "several",
+    "hosts": {
+        "count": 3,
+        "host": {"devices": GOOD["devices"], "links": GOOD["links"]},
+        "between": {"bandwidth": "1GB/s", "latency": "50us", "nics": ["GPU:0", "*"], "send_overhead": "2us"},
+    },
+}
+
+
+def test_equal_hosts_are_written_once():
+    topology = Topology.from_dict(HOSTS)
+    assert topology.hosts == (0, 0, 1, 1, 2, 2)
+    assert topology.device_names[3] == "/job:worker/task:1/device:GPU:1"
+    assert topology.bandwidth[0, 1:4].tolist() == [10e9, 1e9, 1e9]
+    assert names_of(topology, 1, 4)[-2:] == ["host0/nic1/out", "host2/nic0/in"]
+    assert topology.link_overheads[0, 0, 2] == 2e-6 and topology.link_overheads[0, 0, 1] == 0
+    again = Topology.from_dict(topology.to_dict())
+    assert again.fingerprint == topology.fingerprint and again.hosts == topology.hosts
+    one = topology.part([2, 3], "one host")
+    np.testing.assert_array_equal(one.bandwidth, Topology.from_dict(GOOD).bandwidth)
+    assert Topology.from_dict(GOOD).hosts == (0, 0)
+
+
+def of_hosts(*path_and_value):
+    *path, last, value = path_and_value
+    data = copy.deepcopy(HOSTS)
+    inner = data["hosts"]
+    for step in path:
+        inner = inner[step]
+    inner[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({**HOSTS, "devices": []}, "unknown field 'devices'"),
+        (of_hosts("count", 0), "hosts: count 0; expected a whole number of hosts"),
+        (of_hosts("count", 2.0), "count 2.0"),
+        (of_hosts("count", 10**6), "count 1000000"),
+        (of_hosts("nics", 2), "hosts: unknown field 'nics'"),
+        (of_hosts("host", "8xV10"), "topology '8xV10'"),
+        (of_hosts("host", "2x8xV100"), "job:worker.*without job and task"),
+        (of_hosts("host", {}), "hosts: host: no field 'devices'"),
+        (of_hosts("host", "devices", 0, "memory", "much"), r"hosts: host: devices\[0\]: memory 'much'"),
+        (of_hosts("between", {"bandwidth": "1GB/s"}), "between: no field 'latency'"),
+        (of_hosts("between", "bandwidth", 0), "between: bandwidth 0; expected a bandwidth above 0"),
+        (of_hosts("between", "nics", "GPU:0"), "between: nics 'GPU:0'; expected a list of patterns"),
+        (of_hosts("between", "nics", []), r"between: nics \[\]; expected a list"),
+        (of_hosts("between", "nics", ["GPU:0"]), "of which one matches 'GPU:1'"),
+        (of_hosts("between", "nics", ["*", "TPU:0"]), "nics 'TPU:0'; expected a name or pattern among"),
+    ],
+)
+def test_wrong_hosts_are_refused_with_field_value_and_expectation(data, message):
+    with pytest.raises(InputError, match=message):
+        Topology.from_dict(data)
 
 
 def test_later_links_win_over_earlier_patterns():

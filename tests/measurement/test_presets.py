@@ -15,11 +15,36 @@ KINDS = ("K80", "P100", "V100-PCIe", "V100-NVLink", "A100-NVLink", "H100-NVLink"
 MIXED = ("2xV100-PCIe+2xP100", "4xV100-PCIe+4xP100")
 
 
+HOSTS = {"2x8xV100": "8xV100-NVLink", "8x8xV100": "8xV100-NVLink", "8x8xA100-NVLink": "8xA100-NVLink"}
+
+
 def test_every_kind_comes_in_three_sizes_and_two_kinds_together():
-    assert set(Topology.presets()) == {f"{n}x{kind}" for n in (2, 4, 8) for kind in KINDS} | {*MIXED}
+    assert {*Topology.presets()} == {f"{n}x{kind}" for n in (2, 4, 8) for kind in KINDS} | {*MIXED, *HOSTS}
 
 
-@pytest.mark.parametrize("name", Topology.presets())
+@pytest.mark.parametrize("name", HOSTS)
+def test_several_hosts_are_a_preset_each_with_network_cards_between_them(name):
+    topology, host = Topology.preset(name), Topology.preset(HOSTS[name])
+    count, size = int(name[0]), len(host.devices)
+    assert topology.name == name and len(topology.devices) == count * size
+    assert topology.hosts == tuple(h for h in range(count) for _ in range(size))
+    assert topology.device_names[size + 1] == "/job:worker/task:1/device:GPU:0"
+    inside = topology.bandwidth[:size, :size]
+    np.testing.assert_array_equal(inside, host.bandwidth)
+    np.testing.assert_array_equal(inside, topology.bandwidth[size : 2 * size, size : 2 * size])
+    assert topology.bandwidth[1, size + 1] < inside[1, 2]
+    first, second, last = "/job:worker/task:0/device:", "/job:worker/task:1/device:", f"/job:worker/task:{count - 1}/"
+    one, other = (channels(topology, f"{first}GPU:{i}", f"{second}GPU:{i}") for i in (0, 7))
+    shared = {"host0/nic0/out", "host1/nic0/in"}
+    assert one & other == (shared if "V100" in name else set())
+    assert not channels(topology, f"{first}GPU:0", f"{first}CPU:0") & channels(
+        topology, f"{last}device:GPU:0", f"{last}device:CPU:0"
+    )
+    data = json.loads((ROOT / f"tfplace/io/presets/{name}.json").read_text())
+    assert data["source"] and data["hosts"]["between"]["source"]
+
+
+@pytest.mark.parametrize("name", sorted({*Topology.presets()} - {*HOSTS}))
 def test_preset_loads_with_sources(name):
     topology = Topology.preset(name)
     count = sum(int(part[0]) for part in name.split("+"))

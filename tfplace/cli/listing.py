@@ -55,10 +55,12 @@ def _topologies() -> Table:
     for name in Topology.presets():
         topology = Topology.preset(name)
         gpus = [d for d in topology.devices if d.type == "GPU"]
-        between = [link.bandwidth / 1e9 for link in topology.links if {link.src[:3], link.dst[:3]} == {"GPU"}]
+        gpu_names = {device.name for device in gpus}
+        between = [link.bandwidth / 1e9 for link in topology.links if {link.src, link.dst} <= gpu_names]
+        cpus = len(topology.devices) - len(gpus)
         table.add_row(
             name,
-            f"1 CPU, {len(gpus)} GPUs",
+            f"{cpus} CPU{'s' if cpus > 1 else ''}, {len(gpus)} GPUs",
             " to ".join(format_bytes(size) for size in _ends(d.memory_bytes for d in gpus)),
             f"{' to '.join(f'{rate:.1f}' for rate in _ends(d.flops['float32'] / 1e12 for d in gpus))} TFLOP/s",
             f"{' to '.join(f'{rate:g}' for rate in _ends(between))} GB/s",

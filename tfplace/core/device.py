@@ -43,6 +43,19 @@ def processor_of(device: str) -> str:
     return device if match is None else f"{match[1]}/CPU"
 
 
+_TASK = re.compile(r"/job:[^/]+(?:/replica:\d+)?/task:\d+")
+
+
+def task_of(device: str) -> str:
+    """The job and task in the name of a TensorFlow device; empty for a device of the process itself.
+
+    >>> task_of("/job:worker/task:1/device:GPU:0"), task_of("GPU:0")
+    ('/job:worker/task:1', '')
+    """
+    match = _TASK.match(device)
+    return "" if match is None else match[0]
+
+
 def check_rate(what: str, rate: float, where: str) -> None:
     """Refuses a rate, in units a second, with which times are not finite."""
     if not _LEAST_RATE <= rate <= _MOST_RATE:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, IntArray, digest, freeze
-from tfplace.core.device import LINK_OVERHEADS, Device, Link
+from tfplace.core.device import LINK_OVERHEADS, Device, Link, task_of
 from tfplace.errors import TopologyError, UnknownNameError
 from tfplace.registry import SERVICES
 
@@ -39,13 +41,14 @@ class Topology:
         if not self.devices:
             raise TopologyError(f"topology {self.name!r} with no devices", "at least one device in `devices`")
         names = [d.name for d in self.devices]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(names).items():
+            if count > 1:
                 raise TopologyError(f"device name {name!r} twice", "unique device names")
         have = {(link.src, link.dst) for link in self.links}
+        known = set(names)
         for a, b in have:
             for end in (a, b):
-                if end not in names:
+                if end not in known:
                     raise TopologyError(f"link {a} -> {b}", f"devices among {', '.join(names)}", f"No device {end!r}.")
         if len(have) != len(self.links):
             raise TopologyError(f"topology {self.name!r} with two links between one pair", "one link per ordered pair")
@@ -58,10 +61,27 @@ class Topology:
                         f'Add {{"src": "{a}", "dst": "{b}", ...}}.',
                     )
 
-    @property
+    @cached_property
     def device_names(self) -> tuple[str, ...]:
         """[D]."""
         return tuple(d.name for d in self.devices)
+
+    @cached_property
+    def hosts(self) -> tuple[int, ...]:
+        """[D] number of each device's host: devices whose names have one job and task, or none, are in one host."""
+        tasks: dict[str, int] = {}
+        return tuple(tasks.setdefault(task_of(name), len(tasks)) for name in self.device_names)
+
+    def part(self, devices: Sequence[int], name: str) -> Topology:
+        """Some of the devices, with the links between them.
+
+        Args:
+          devices: their indices, in the order in which the part numbers them.
+          name: of the part.
+        """
+        kept = {self.device_names[d] for d in devices}
+        links = tuple(link for link in self.links if link.src in kept and link.dst in kept)
+        return Topology(name, tuple(self.devices[d] for d in devices), links, self.source)
 
     def index(self, name: str) -> int:
         """Device index of `name`.
@@ -69,9 +89,13 @@ class Topology:
         Raises:
           UnknownNameError: no such device; lists the known ones.
         """
-        if name not in self.device_names:
+        if name not in self._index:
             raise UnknownNameError("device", name, self.device_names)
-        return self.device_names.index(name)
+        return self._index[name]
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: d for d, name in enumerate(self.device_names)}
 
     def match(self, pattern: str) -> list[int]:
         """Indices of the devices whose name is, or matches, `pattern`, such as "GPU:*".

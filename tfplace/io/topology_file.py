@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfplace.core.device import LINK_OVERHEADS, Device, Link
+from tfplace.core.device import LINK_OVERHEADS, Device, Link, task_of
 from tfplace.core.topology import FORMAT, Topology, field_of
 from tfplace.errors import InputError, TopologyError, UnknownNameError, near_names
 from tfplace.files import parse_json, write_whole
+from tfplace.io.hosts import MOST_HOSTS, Between, equal_hosts
 from tfplace.units import parse_bandwidth, parse_bytes, parse_flops, parse_seconds
 
 PRESET_DIR = Path(__file__).parent / "presets"
@@ -69,9 +70,54 @@ def from_dict(data: Any, where: str = "topology") -> Topology:
     Raises:
       TopologyError: names the field, the value and what was expected.
     """
+    if isinstance(data, dict) and "hosts" in data:
+        return _of_hosts(data, where)
     _object(data, where, required={"devices"}, optional={"format", "name", "source", "links"})
-    if data.get("format", FORMAT) != FORMAT:
-        raise TopologyError(f"{where}: format {data['format']!r}", f"format {FORMAT!r}")
+    return _flat(data, where)
+
+
+def _of_hosts(data: dict[str, Any], where: str) -> Topology:
+    """Several equal hosts; see `tfplace.io.hosts`."""
+    _object(data, where, required={"hosts"}, optional={"format", "name", "source"})
+    _check_format(data, where)
+    given, inside = data["hosts"], f"{where}: hosts"
+    _object(given, inside, required={"count", "host", "between"}, optional=set())
+    count = given["count"]
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_HOSTS:
+        raise TopologyError(f"{inside}: count {count!r:.80}", f"a whole number of hosts, 1 to {MOST_HOSTS}")
+    host = _host(given["host"], f"{inside}: host")
+    between = _between(given["between"], host.device_names, f"{inside}: between")
+    name, source = _text(data, "name", where, "topology"), _text(data, "source", where, "")
+    return equal_hosts(name, host, count, between, source)
+
+
+def _host(given: Any, where: str) -> Topology:
+    if isinstance(given, str):
+        host = preset(given)
+    else:
+        _object(given, where, required={"devices"}, optional={"links", "source"})
+        host = _flat(given, where)
+    if any(task_of(device) for device in host.device_names):
+        raise TopologyError(f"{where}: device {host.device_names[0]!r}", 'names such as "GPU:0", without job and task')
+    return host
+
+
+def _between(given: Any, names: Sequence[str], where: str) -> Between:
+    _object(given, where, {"bandwidth", "latency"}, {"port", "nics", "source", *map(field_of, LINK_OVERHEADS)})
+    patterns = [str(one) for one in given.get("nics", ["*"])] if isinstance(given.get("nics", []), list) else None
+    if not patterns:
+        raise TopologyError(f"{where}: nics {given['nics']!r:.80}", 'a list of patterns such as ["GPU:[0-3]", "*"]')
+    unknown = [one for one in patterns if not any(fnmatch.fnmatchcase(name, one) for name in names)]
+    if unknown:
+        raise TopologyError(f"{where}: nics {unknown[0]!r}", f"a name or pattern among {', '.join(names)}")
+    nic_of = [next((i for i, one in enumerate(patterns) if fnmatch.fnmatchcase(name, one)), -1) for name in names]
+    if -1 in nic_of:
+        raise TopologyError(f"{where}: nics {patterns}", f"patterns of which one matches {names[nic_of.index(-1)]!r}")
+    return Between(tuple(nic_of), **_rates({"port": "nic"} | given, where))
+
+
+def _flat(data: Mapping[str, Any], where: str) -> Topology:
+    _check_format(data, where)
     devices = tuple(_device(d, f"{where}: devices[{i}]") for i, d in enumerate(_list(data, "devices", where)))
     names = [d.name for d in devices]
     if not names:
@@ -82,6 +128,11 @@ def from_dict(data: Any, where: str = "topology") -> Topology:
             links[link.src, link.dst] = link
     name, source = _text(data, "name", where, "topology"), _text(data, "source", where, "")
     return Topology(name, devices, tuple(links.values()), source)
+
+
+def _check_format(data: Mapping[str, Any], where: str) -> None:
+    if data.get("format", FORMAT) != FORMAT:
+        raise TopologyError(f"{where}: format {data['format']!r}", f"format {FORMAT!r}")
 
 
 def _object(data: Any, where: str, required: set[str], optional: set[str]) -> None:
@@ -150,15 +201,21 @@ def _links(entry: Any, names: Sequence[str], where: str) -> list[Link]:
         if not found:
             raise TopologyError(f"{where}: {key} {entry[key]!r}", f"a name or pattern among {', '.join(names)}")
         ends.append(found)
-    bandwidth = _quantity(entry, "bandwidth", parse_bandwidth, where)
-    latency = _quantity(entry, "latency", parse_seconds, where)
-    if not bandwidth > 0:
-        raise TopologyError(f"{where}: bandwidth {entry['bandwidth']!r}", "a bandwidth above 0")
+    rates = _rates(entry, where)
     shared = tuple(_list(entry, "shared", where))
     if not all(isinstance(channel, str) for channel in shared):
         raise TopologyError(f"{where}: shared {entry['shared']!r:.80}", "shared as a JSON list of texts")
-    port = _text(entry, "port", where, "main")
+    return [Link(a, b, shared=shared, **rates) for a in ends[0] for b in ends[1] if a != b]
+
+
+def _rates(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What a link's entry says of it besides its ends."""
+    bandwidth = _quantity(entry, "bandwidth", parse_bandwidth, where)
+    if not bandwidth > 0:
+        raise TopologyError(f"{where}: bandwidth {entry['bandwidth']!r}", "a bandwidth above 0")
+    latency = _quantity(entry, "latency", parse_seconds, where)
     overheads = {
-        what: _quantity({field_of(what): 0} | entry, field_of(what), parse_seconds, where) for what in LINK_OVERHEADS
+        what: _quantity({field_of(what): 0} | dict(entry), field_of(what), parse_seconds, where)
+        for what in LINK_OVERHEADS
     }
-    return [Link(a, b, bandwidth, latency, port, shared, **overheads) for a in ends[0] for b in ends[1] if a != b]
+    return {"bandwidth": bandwidth, "latency_s": latency, "port": _text(entry, "port", where, "main"), **overheads}
