@@ -74,9 +74,7 @@ def _planned(graph, options, memory):
     limits = {"GPU:*": _half(graph(None), options.topology)} if memory == TIGHT else None
 
     def read(sizes):
-        return problem_of(
-            graph(sizes), options.topology, None, None, limits, compile=options.compile, some_slices=True
-        )
+        return problem_of(graph(sizes), options.topology, None, None, limits, compile=options.compile, some_slices=True)
 
     began = time.monotonic()
     plan = make_plan(
@@ -125,7 +123,16 @@ def _told(cell):
 def text(found):
     cells = found["cells"]
     kinds = list(dict.fromkeys((cell["box"], cell["memory"]) for cell in cells))
-    head = ["box", "memory", "plans", "models", "behind by over 1 %", "geometric mean", "with over 20 % to gain", "mean"]
+    head = [
+        "box",
+        "memory",
+        "plans",
+        "models",
+        "behind by over 1 %",
+        "geometric mean",
+        "with over 20 % to gain",
+        "mean",
+    ]
     summary = [[*kind, *_of_kind([one for one in cells if (one["box"], one["memory"]) == kind])] for kind in kinds]
     models = list(dict.fromkeys(cell["model"] for cell in cells))
     matrix = [

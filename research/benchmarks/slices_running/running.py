@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from research.benchmarks.slices_running.mirrored import PeerError
+from tfplace.core.compilation import XLA
 from tfplace.execution.phases import phase_waits
+from tfplace.measurement.backends.compiled import compiled_running
 from tfplace.measurement.backends.program import StepGraph
 from tfplace.measurement.backends.running import Running
 from tfplace.measurement.protocol.sampling import TOLERANCE
@@ -54,6 +56,12 @@ def start(variant, cluster, batch):
     program = StepGraph(variant.graph, batch)
     placement, graph = variant.placement, variant.graph
     waits = phase_waits(graph, placement.op_device, placement.phases, cluster.devices)
+    if placement.compile == XLA:
+        compiled = compiled_running(
+            program, cluster, placement.op_device, cluster.devices, {}, waits=waits, phases=placement.phases
+        )
+        if compiled is not None:
+            return compiled
     program.place({op: cluster.devices[device] for op, device in variant.devices.items()}, waits)
     return Running(program, cluster, None)
 

@@ -114,13 +114,19 @@ def problems_of(graphs, batch, topology: Topology, rounds: int, tell) -> dict[An
       rounds: in which all are profiled, in turns; the fastest counts.
       tell: called with what is being done.
     """
+    profiles = profiles_of(graphs, batch, topology, rounds, tell)
+    return {which: _problem(graph, topology, profiles[which]) for which, graph in graphs.items()}
+
+
+def profiles_of(graphs, batch, topology: Topology, rounds: int, tell) -> dict[Any, DeviceProfile]:
+    """A profile of each graph; see `problems_of`."""
     profiled: dict[Any, list[DeviceProfile]] = {which: [] for which in graphs}
     for turn in range(rounds):
         tell(f"profiling {sum(graph.num_ops for graph in graphs.values())} ops, round {turn + 1}")
         for which, graph in graphs.items():
             one = profile_graph(graph, _one_thread, topology.devices[0].model, batch=batch, warmup=2, steps=_TRACED)
             profiled[which].append(one.device)
-    return {which: _problem(graph, topology, _fastest(profiled[which])) for which, graph in graphs.items()}
+    return {which: _fastest(found) for which, found in profiled.items()}
 
 
 def _one_thread():

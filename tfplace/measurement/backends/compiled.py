@@ -26,6 +26,7 @@ def compiled_running(
     refused: dict[str, str],
     *,
     waits: Waits = NO_WAITS,
+    phases: IntArray | None = None,
     timeout_s: float | None = None,
 ) -> Running | None:
     """The step, after a first run that compiles it, with the variables' first values; None if nothing can be compiled.
@@ -36,7 +37,8 @@ def compiled_running(
       op_device: [V] device of each op.
       devices: [D] TensorFlow devices.
       refused: ops that XLA refuses -> why; those that it refuses now are added.
-      waits: see `StepGraph.place`.
+      waits: see `StepGraph.place`; with phases those of theirs, see `tfplace.execution.phases.phase_waits`.
+      phases: [V] see `Placement.phases`.
       timeout_s: seconds a step may take.
 
     Raises:
@@ -45,7 +47,7 @@ def compiled_running(
     graph = program.graph
     names = {op: devices[d] for op, d in zip(graph.op_names, op_device.tolist(), strict=True)}
     while True:
-        found = find_clusters(graph, op_device, devices, without=refused)
+        found = find_clusters(graph, op_device, devices, phases=phases, waits=waits, without=refused)
         if not found.clusters:
             return None
         program.place(names, waits, found.clusters)
