@@ -185,6 +185,7 @@ OBJECTIVES = Registry(
 SERVICES = Registry(
     "service",
     {
+        "bottleneck": "tfplace.report.bottleneck:bottleneck",
         "check_comparison": "tfplace.search.checks:checked_comparison",
         "check_search": "tfplace.search.checks:checked_search",
         "comparison_html": "tfplace.comparison.comparison_table:comparison_html",
@@ -214,5 +215,6 @@ SERVICES = Registry(
         "timeline_save": "tfplace.report.trace:save_trace",
         "topology_from_dict": "tfplace.io.topology_file:from_dict",
         "topology_presets": "tfplace.io.topology_file:presets",
+        "waits": "tfplace.report.waiting:waits",
     },
 )

@@ -2,9 +2,11 @@
 
 import json
 
+import keras
+
 from tests.cli.test_place import SMALL
 from tfplace import Plan
-from tfplace.cli import INFEASIBLE, PLACED, main
+from tfplace.cli import BAD_INPUT, INFEASIBLE, PLACED, main
 
 PLAN = ["plan", *SMALL[1:], "--topology=2xP100", "--budget=20 evaluations"]
 
@@ -23,7 +25,19 @@ def test_json_has_every_row(capfd):
     facts = json.loads(capfd.readouterr().out)
     assert {row["compile"] for row in facts["rows"]} == {"none"}
     chosen = facts["rows"][facts["chosen"]]
+    assert chosen["bottleneck"].startswith(("computing", "sending")) and chosen["found_s"] > 0
+    assert chosen["error"] is None  # of data sheets nobody knows
     assert chosen["fits"] and chosen["step_s"] <= 1.01 * min(row["step_s"] for row in facts["rows"])
+
+
+def test_a_plan_is_set_against_an_earlier_one(tmp_path, capfd):
+    keras.utils.clear_session()  # or layers have other names the second time
+    assert main([*PLAN, "--compile=none", f"--out={tmp_path}"]) == PLACED
+    keras.utils.clear_session()
+    assert main([*PLAN, "--compile=none", f"--against={tmp_path}"]) == PLACED
+    assert "against the earlier plan:\nthe same rows" in capfd.readouterr().out
+    other = [*[flag.replace("--batch=2", "--batch=4") for flag in PLAN], f"--against={tmp_path}"]
+    assert main(other) == BAD_INPUT and "Another batch" in capfd.readouterr().err
 
 
 def test_what_fits_nowhere_is_told_with_the_rows(capfd):

@@ -160,5 +160,6 @@ def test_nothing_is_told_before_a_step_that_takes_time_is_known():
     now = Moves(Search(problem, Budget(evaluations=9), 0).context("x")).at(devices, 1)
     assert move_features.of(now, 0, 0.0) is None
     at_once = np.zeros(problem.num_units)
-    move_features.learn(devices, CriticalPath(none.astype(np.int32), none.astype(np.int32), none, at_once, at_once))
+    no_ops = none.astype(np.int32)
+    move_features.learn(devices, CriticalPath(no_ops, no_ops, none, at_once, at_once, no_ops))
     assert move_features.of(now, 0, 0.0) is None

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.report import cases
+from tfplace.core.critical_path import Waiting
 from tfplace.registry import OBJECTIVES
-from tfplace.report.waiting import Waiting, waits, waits_line
+from tfplace.report.waiting import waits, waits_line
 from tfplace.search.place import search_placement
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import Options
@@ -24,7 +25,11 @@ def test_devices_and_links_by_their_seconds():
     problem = make_problem(graph, make_topology(2, bandwidth=1.0, latency=0.0), {"a": 1.0, "b": 2.0, "c": 3.0})
     init = np.array([0, 1, 1], np.int32)
     placement = dataclasses.replace(placed(problem), op_device=problem.expand(init), cost=Simulator(problem)(init))
-    assert waits(placement) == (Waiting("GPU:1", 5.0), Waiting("GPU:0 to GPU:1", 4.0), Waiting("GPU:0", 1.0))
+    assert waits(placement) == (
+        Waiting("GPU:1", 5.0),
+        Waiting("GPU:0 to GPU:1", 4.0, sends=True),
+        Waiting("GPU:0", 1.0),
+    )
     assert waits_line(placement) == "it waits for GPU:1 (50 %), GPU:0 to GPU:1 (40 %), GPU:0 (10 %)"
     assert waits_line(placement) in placement.summary()
     assert waits_line(placement) in placement._repr_html_()

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import tfplace
 from tfplace.core.compilation import NONE, XLA
+from tfplace.core.fidelity import BANDS, CALIBRATED
 from tfplace.core.plan import ALONE, AS_GOOD, STRATEGY, Plan
 from tfplace.errors import InputError, PlacementError
 from tfplace.execution import step_times
@@ -66,6 +67,16 @@ def test_a_row_costs_what_its_placement_is_simulated_to_take(plan):
         again = tfplace.simulate(row.placement.problem, row.placement)
         assert row.placement.compile == row.compile == row.placement.problem.compile
         assert again.step_s == pytest.approx(row.cost.step_s, rel=1e-9), row.name
+
+
+def test_rows_say_what_their_step_waits_for_and_how_long_they_took_to_find(plan):
+    for row in plan.rows:
+        if row.placement is not None:
+            assert sum(one.seconds for one in row.waits) == pytest.approx(row.cost.step_s), row.name
+        assert row.found_s > 0 and row.bottleneck and row.error is None
+    measured = replace(make_topology(1), source="measured on a Monday")
+    one = planned(keras.layers.Dense(8), topology=measured, examples=64, compile=NONE).chosen
+    assert one.error == BANDS[CALIBRATED, NONE]
 
 
 def test_more_devices_make_no_plan_slower_than_one(plan):

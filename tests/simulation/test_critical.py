@@ -58,13 +58,13 @@ def check(problem, simulator, devices, *, whole):
         mine = (unit_of == unit) & ~timeline.replicated
         spans = [timeline.start_s[mine].min(initial=np.inf), timeline.finish_s[mine].max(initial=0.0)]
         assert [path.start[unit], path.finish[unit]] == [min(spans), spans[1]]
-    for unit, reader, seconds in zip(path.unit, path.reader, path.seconds, strict=True):
+    assert unit_of[path.op].tolist() == path.unit.tolist()
+    for op, reader, seconds in zip(path.op, path.reader, path.seconds, strict=True):
         if reader < 0 and whole:
-            mine = (unit_of == unit) & ~timeline.replicated
-            assert np.any(np.isclose(timeline.finish_s[mine], end) & np.isclose(timeline.start_s[mine], end - seconds))
+            assert [timeline.start_s[op], timeline.finish_s[op]] == pytest.approx([end - seconds, end])
         elif whole:
-            makers = {problem.graph.op_names[v] for v in np.flatnonzero(unit_of == unit)}
-            sent = np.array([name in makers for name in timeline.moved]) & (timeline.moved_dst == devices[reader])
+            maker = problem.graph.op_names[op]
+            sent = np.array([name == maker for name in timeline.moved]) & (timeline.moved_dst == devices[reader])
             assert np.any(sent & np.isclose(timeline.moved_finish_s, end))
         end -= seconds
     if whole:

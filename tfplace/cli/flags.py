@@ -196,6 +196,9 @@ class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
         form="STEPS",
         least=0,
     )
+    against: str | None = option(
+        None, "An earlier plan of the model, from --out: print what changed", unset="none", form="DIRECTORY"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

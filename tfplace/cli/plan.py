@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tfplace.cli import source
 from tfplace.cli.checks import output_directory
@@ -15,6 +16,7 @@ from tfplace.cli.flags import PlanFlags
 from tfplace.cli.problem import checked, read_problem
 from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
+from tfplace.core.plan_diff import PlanDiff
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO
 from tfplace.errors import InfeasibleError, SplitError
@@ -22,6 +24,9 @@ from tfplace.files import writing
 from tfplace.options import SearchOptions
 from tfplace.report.plan_table import plan_facts, plan_tables, verdict
 from tfplace.report.progress import Stages
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @command(PlanFlags, codes=PLACING_CODES)
@@ -34,16 +39,30 @@ def plan_command(flags: PlanFlags) -> None:
     """
     flags = checked(flags)
     out = output_directory("out", flags.out)
+    earlier = None if flags.against is None else Plan.load(flags.against)
     files: dict[str, str] = {}
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         plan = _plan(flags, stages)
+        changes = None if earlier is None else earlier.diff(plan)
         if out is not None:
             with writing(out):
                 plan.save(out)
             files["plan"] = str(out)
-    present(flags.json, lambda: plan_facts(plan), lambda: plan_tables(plan), files)
+    present(flags.json, lambda: _facts(plan, changes), lambda: _tables(plan, changes), files)
     if plan.chosen is None:
         raise InfeasibleError(verdict(plan), [], ("Allow more memory, or take a smaller batch.",))
+
+
+def _facts(plan: Plan, changes: PlanDiff | None) -> dict[str, Any]:
+    return plan_facts(plan) | ({} if changes is None else {"against": asdict(changes)})
+
+
+def _tables(plan: Plan, changes: PlanDiff | None) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    tables = plan_tables(plan)
+    return tables if changes is None else Group(tables, Text(""), Text(f"against the earlier plan:\n{changes}"))
 
 
 def _plan(flags: PlanFlags, stages: Stages) -> Plan:

@@ -10,9 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from tfplace.core.arrays import digest
 from tfplace.core.compilation import XLA
+from tfplace.core.critical_path import Waiting
+from tfplace.core.fidelity import ErrorBand
+from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
+from tfplace.core.plan_diff import PlanDiff, RowDiff
 from tfplace.core.stepcost import StepCost
+from tfplace.core.topology import Topology
+from tfplace.errors import InfeasibleError, InputError, PlacementError, Shortage, UnknownNameError
 from tfplace.registry import SERVICES
 
 ALONE, STRATEGY = "one device", "MirroredStrategy"
@@ -37,6 +44,9 @@ class PlanRow:
       obstacle: why it is not taken, however fast; empty for nothing.
       measured_s: median seconds of a step on the devices at hand; None where it was not measured.
       recomputes: whether results of the forward pass are computed again for the backward pass, to take less memory.
+      error: how far off such simulated steps are; None where that is not known.
+      found_s: seconds that it took to find and simulate, after the model was read; None where nobody looked.
+      known_waits: what the step waits for, if that was worked out before; see `waits`.
     """
 
     way: str
@@ -49,6 +59,26 @@ class PlanRow:
     obstacle: str = ""
     measured_s: float | None = None
     recomputes: bool = False
+    error: ErrorBand | None = None
+    found_s: float | None = None
+    known_waits: tuple[Waiting, ...] | None = None
+
+    @cached_property
+    def waits(self) -> tuple[Waiting, ...]:
+        """The parts of the step's critical path, the longest first; worked out when they are first asked for.
+
+        None are known of `STRATEGY`, and of a row from a file but for the chosen one.
+        """
+        if self.known_waits is not None or self.placement is None:
+            return self.known_waits or ()
+        found: tuple[Waiting, ...] = SERVICES["waits"](self.placement)
+        return found
+
+    @property
+    def bottleneck(self) -> str:
+        """What the step is as long as it is for, or how much memory is missing, in words."""
+        words: str = SERVICES["bottleneck"](self)
+        return words
 
     @property
     def name(self) -> str:
@@ -58,6 +88,23 @@ class PlanRow:
         slices = f", {count} slices" if count > 1 and self.way != STRATEGY else ""
         again = ", recomputing" if self.recomputes else ""
         return f"{self.way}{where}{slices}{again}{', compiled' if self.compile == XLA else ''}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when the way, the slices or where its ops are, or when, change."""
+        parts = [self.name, repr(self.slices)]
+        if (placement := self.placement) is None:
+            return digest(parts)
+        phases = () if placement.phases is None else (placement.phases,)
+        devices = "\n".join(placement.device_names)
+        return digest([*parts, placement.graph_fingerprint, devices, placement.op_device, placement.order, *phases])
+
+    @property
+    def shortages(self) -> tuple[Shortage, ...]:
+        """Devices that are over their limit; none if it fits, or if it is not known where it runs."""
+        names = () if self.placement is None else self.placement.device_names
+        needs = zip(names, self.cost.peak_bytes.tolist(), self.cost.limit_bytes.tolist(), strict=False)
+        return tuple(Shortage(name, need, limit) for name, need, limit in needs if need > limit)
 
     @property
     def _only_device(self) -> str:
@@ -82,6 +129,8 @@ class Plan:
       examples: in a batch; 0 if that is not known.
       exact: whether only rows with the same numbers may be chosen.
       notes: what there is to say of the search.
+      graph_fingerprint: of the whole step; empty if unknown.
+      topology_fingerprint: of the devices; empty if unknown.
     """
 
     rows: tuple[PlanRow, ...]
@@ -90,6 +139,8 @@ class Plan:
     examples: int
     exact: bool = False
     notes: tuple[str, ...] = ()
+    graph_fingerprint: str = ""
+    topology_fingerprint: str = ""
 
     @cached_property
     def chosen(self) -> PlanRow | None:
@@ -130,6 +181,66 @@ class Plan:
         """
         return SERVICES["apply_plan"](self, devices=devices)
 
+    def row(self, name: str) -> PlanRow:
+        """The fastest row with a name, such as "data_parallel, 4 slices"; also one that does not fit.
+
+        Raises:
+          UnknownNameError: there is none; lists the names.
+        """
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise UnknownNameError("row", name, (row.name for row in self.rows))
+
+    def take(self, name: str) -> Placement:
+        """A row's placement, whichever row is chosen.
+
+        Raises:
+          UnknownNameError: there is no such row.
+          InfeasibleError: it does not fit; says which devices are short of how many bytes.
+          InputError: it has an obstacle, or is TensorFlow's own and has no placement.
+        """
+        row = self.row(name)
+        if row.obstacle or row.placement is None:
+            why = row.obstacle or f"tf.distribute.{STRATEGY} runs it"
+            raise InputError(f"row {name!r}, which has no placement to take ({why})", "a row that tfplace runs")
+        if not row.cost.feasible:
+            fitting = next((one.name for one in self.rows if one.cost.feasible and one.placement is not None), None)
+            ways = [] if fitting is None else [f"Take {fitting!r}, which fits."]
+            raise InfeasibleError(f"{name} does not fit:", row.shortages, (*ways, "Allow more memory."))
+        return row.placement
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when the graph, the devices or where a row has its ops change; not with seconds of any kind."""
+        return digest([self.graph_fingerprint, self.topology_fingerprint, *(row.fingerprint for row in self.rows)])
+
+    def diff(self, other: Plan) -> PlanDiff:
+        """What another plan of the same step has otherwise.
+
+        Raises:
+          PlacementError: it is of another step.
+        """
+        self._check_graph(other.graph_fingerprint, f"{other.model}, {other.batch}")
+        mine, theirs = ({(row.name, row.slices): row for row in plan.rows} for plan in (self, other))
+        changes = [_row_diff(mine.get(key), theirs.get(key)) for key in {**theirs, **mine}]
+        (before, before_s), (after, after_s) = (_told(plan.chosen) for plan in (self, other))
+        rows = tuple(change for change in changes if change is not None)
+        return PlanDiff((before, after), (before_s, after_s), rows)
+
+    @property
+    def batch(self) -> str:
+        """The examples of a step, in words."""
+        return f"{self.examples} examples a step" if self.examples else "of a batch that was not split"
+
+    def _check_graph(self, fingerprint: str, what: str) -> None:
+        if self.graph_fingerprint and fingerprint and self.graph_fingerprint != fingerprint:
+            raise PlacementError(
+                f"a plan of graph {self.graph_fingerprint} ({self.model}, {self.batch})",
+                f"one of graph {fingerprint} ({what})",
+                "Another batch or optimizer makes another graph; so do names, as Keras counts a process's layers.",
+            )
+
     def measure(self, batch: Any, *, top: int = 3, steps: int = 10, devices: Mapping[str, str] | None = None) -> Plan:
         """The same plan, with its best rows that tfplace runs measured on the devices at hand; these decide.
 
@@ -164,11 +275,43 @@ class Plan:
         SERVICES["save_plan"](self, directory)
 
     @classmethod
-    def load(cls, directory: str | Path) -> Plan:
+    def load(cls, directory: str | Path, *, graph: OpGraph | None = None, topology: Topology | None = None) -> Plan:
         """What `save` wrote, its placements without their problems.
 
+        Args:
+          directory: that it was saved to.
+          graph: refuse the plan unless it is for this whole step, with its batch.
+          topology: refuse the plan unless it is for these devices.
+
         Raises:
-          PlacementError: no such directory, or not a plan.
+          PlacementError: no such directory, not a plan, or one for another graph or topology.
         """
         plan: Plan = SERVICES["load_plan"](directory)
+        if graph is not None:
+            plan._check_graph(graph.fingerprint, graph.name)
+        if topology is not None and plan.topology_fingerprint not in ("", topology.fingerprint):
+            raise PlacementError(
+                f"a plan on topology {plan.topology_name} ({plan.topology_fingerprint})",
+                f"one on {topology.name} ({topology.fingerprint})",
+                "Their devices differ in names, speed, memory or links: plan anew.",
+            )
         return plan
+
+
+def _told(row: PlanRow | None) -> tuple[str | None, float | None]:
+    return (None, None) if row is None else (row.name, row.cost.step_s)
+
+
+def _row_diff(before: PlanRow | None, after: PlanRow | None) -> RowDiff | None:
+    """How a row changed; None if it did not."""
+    (name, before_s), (other_name, after_s) = _told(before), _told(after)
+    named = str(name or other_name)
+    before_fits, after_fits = (row is None or row.cost.feasible for row in (before, after))
+    if before is None or after is None:
+        return RowDiff(named, before_s, after_s, (before_fits, after_fits))
+    if (before.fingerprint, before_s, before_fits) == (after.fingerprint, after_s, after_fits):
+        return None
+    moved, (one, other) = 0, (before.placement, after.placement)
+    if one is not None and other is not None and one.graph_fingerprint == other.graph_fingerprint:
+        moved = len(one.diff(other))
+    return RowDiff(named, before_s, after_s, (before_fits, after_fits), moved)

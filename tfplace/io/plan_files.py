@@ -1,19 +1,30 @@
-"""Plans as directories: "plan.json" with the rows, and a placement file for each row that has a placement."""
+"""Plans as directories: "plan.json" with the rows, and a placement file for each row that has a placement.
+
+Seconds that it took to find rows are in a file of their own, so that the others of two searches with one seed are the
+same.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tfplace.core.critical_path import Waiting
+from tfplace.core.fidelity import ErrorBand
 from tfplace.core.plan import STRATEGY, Plan, PlanRow
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import PlacementError
 from tfplace.files import parse_json, write_whole, writing
 from tfplace.io import placement_file
 
-FORMAT = "tfplace-plan/1"
+FORMAT = "tfplace-plan/2"
+_READ = (FORMAT, "tfplace-plan/1")
+"""Formats that are read: the first had no errors, parts of the critical path, fingerprints and seconds."""
+
 FILE = "plan.json"
+SECONDS = "seconds.json"
 
 
 def save(plan: Plan, directory: str | Path) -> None:
@@ -43,13 +54,17 @@ def save(plan: Plan, directory: str | Path) -> None:
                 "obstacle": row.obstacle,
                 "measured_s": row.measured_s,
                 "recomputes": row.recomputes,
+                "error": None if row.error is None else asdict(row.error),
+                "waits": [asdict(one) for one in row.waits] if row is plan.chosen else None,
                 "placement": file,
             }
         )
     text = {
         "format": FORMAT,
         "model": plan.model,
+        "graph_fingerprint": plan.graph_fingerprint,
         "topology": plan.topology_name,
+        "topology_fingerprint": plan.topology_fingerprint,
         "examples": plan.examples,
         "exact": plan.exact,
         "notes": list(plan.notes),
@@ -57,6 +72,7 @@ def save(plan: Plan, directory: str | Path) -> None:
     }
     with writing(directory / FILE):
         write_whole(directory / FILE, json.dumps(text, indent=1) + "\n")
+        write_whole(directory / SECONDS, json.dumps([row.found_s for row in plan.rows]) + "\n")
 
 
 def load(directory: str | Path) -> Plan:
@@ -68,15 +84,18 @@ def load(directory: str | Path) -> Plan:
     path = Path(directory) / FILE
     try:
         data = parse_json(path.read_text(encoding="utf-8"))
-        if data["format"] != FORMAT:
+        if data["format"] not in _READ:
             raise PlacementError(f"format {data['format']!r}", f"format {FORMAT!r}")
+        seconds = _seconds(path.parent / SECONDS, len(data["rows"]))
         return Plan(
-            rows=tuple(_row(row, path.parent) for row in data["rows"]),
+            rows=tuple(_row(row, path.parent, took) for row, took in zip(data["rows"], seconds, strict=True)),
             model=str(data["model"]),
             topology_name=str(data["topology"]),
             examples=int(data["examples"]),
             exact=bool(data["exact"]),
             notes=tuple(map(str, data["notes"])),
+            graph_fingerprint=str(data.get("graph_fingerprint", "")),
+            topology_fingerprint=str(data.get("topology_fingerprint", "")),
         )
     except OSError as error:
         raise PlacementError(
@@ -92,7 +111,14 @@ def load(directory: str | Path) -> Plan:
         ) from error
 
 
-def _row(data: Any, directory: Path) -> PlanRow:
+def _seconds(path: Path, rows: int) -> list[float | None]:
+    """Seconds that it took to find each row; None where nobody has written them down."""
+    if not path.exists():
+        return [None] * rows
+    return [None if took is None else float(took) for took in parse_json(path.read_text(encoding="utf-8"))]
+
+
+def _row(data: Any, directory: Path, found_s: float | None) -> PlanRow:
     way = str(data["way"])
     if data["placement"] is None and way != STRATEGY:
         raise PlacementError(f"a plan whose row {way!r} has no placement", f"one for every way but {STRATEGY}")
@@ -107,4 +133,7 @@ def _row(data: Any, directory: Path) -> PlanRow:
         obstacle=str(data["obstacle"]),
         measured_s=None if data["measured_s"] is None else float(data["measured_s"]),
         recomputes=bool(data["recomputes"]),
+        error=None if data.get("error") is None else ErrorBand(**data["error"]),
+        found_s=found_s,
+        known_waits=None if data.get("waits") is None else tuple(Waiting(**one) for one in data["waits"]),
     )

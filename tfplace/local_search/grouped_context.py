@@ -149,7 +149,7 @@ class GroupedContext(SearchContext):
         start, finish = np.full(self.problem.num_units, np.inf), np.zeros(self.problem.num_units)
         np.minimum.at(start, self._label, path.start)
         np.maximum.at(finish, self._label, path.finish)
-        return CriticalPath(self._label[path.unit], reader, path.seconds, start, finish)
+        return CriticalPath(self._label[path.unit], reader, path.seconds, start, finish, path.op)
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """See `SearchContext.log`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tfplace.core.fidelity import UNKNOWN
 from tfplace.core.plan import ALONE, STRATEGY, Plan, PlanRow
 from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.summary import plain_text
@@ -37,7 +39,18 @@ def plan_tables(plan: Plan) -> RenderableType:
     said = [Text(f"* {text}{untaken}") for text in differing.values()]
     said += [Text(f"** {text}") for text in dict.fromkeys(row.obstacle for row in plan.rows if row.obstacle)]
     said += [Text(note, style="dim") for note in plan.notes]
-    return Group(Text(title, style="bold"), Text(verdict(plan), style="bold"), shown, *said)
+    return Group(Text(title, style="bold"), Text(verdict(plan), style="bold"), shown, *_of_chosen(plan), *said)
+
+
+def _of_chosen(plan: Plan) -> list[Text]:
+    """What is to be said of the row to take: why it takes as long, how sure that is, and how long it took to find."""
+    row = plan.chosen
+    if row is None:
+        return []
+    lines = [f"its step: {row.bottleneck}"] if row.bottleneck else []
+    lines.append(f"how sure: {UNKNOWN if row.error is None else row.error}")
+    lines += [f"found in {format_seconds(row.found_s)}"] if row.found_s is not None else []
+    return [Text(line) for line in lines]
 
 
 def verdict(plan: Plan) -> str:
@@ -115,6 +128,9 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
                 "obstacle": row.obstacle,
                 "measured_s": row.measured_s,
                 "recomputes": row.recomputes,
+                "error": None if row.error is None else asdict(row.error),
+                "bottleneck": row.bottleneck if row is plan.chosen else None,
+                "found_s": row.found_s,
             }
             for row in plan.rows
         ],

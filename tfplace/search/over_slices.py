@@ -18,6 +18,7 @@ from tfplace.local_search.devices import compute_devices
 from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
+from tfplace.search.clock import Clock
 from tfplace.search.place import was_interrupted
 from tfplace.search.slice_starts import USUAL, slice_starts
 
@@ -150,7 +151,9 @@ class OverSlices:
     Attributes:
       found: the best placement with each number of slices that fits.
       problems: that were read, by their slices.
-      starts: what searches of slices started from, by slices.
+      starts: what searches of slices started from, by the slices asked for, as `found`.
+      start_s: seconds that these took together, likewise.
+      search_s: seconds of the searches, with those of `start_s`, likewise.
       log: what each number of slices came to.
       interrupted: whether the user stopped it.
     """
@@ -167,6 +170,8 @@ class OverSlices:
         self.found: dict[Sizes, Placement] = {}
         self.problems: dict[Sizes, Problem] = {}
         self.starts: dict[Sizes, list[Placement]] = {}
+        self.start_s: dict[Sizes, float] = {}
+        self.search_s: dict[Sizes, float] = {}
         self.interrupted = False
         self._failed: InfeasibleError | SplitError | None = None
         self._unmatched = frozenset() if options.constraints is None else options.constraints.patterns
@@ -190,23 +195,32 @@ class OverSlices:
         if sizes is None and PLACERS[self._options.placer].needs_slices:
             return problem
         warm = sizes is not None and self._warm
-        start, spent = self._start(problem) if warm else (None, 0.0)
+        start, spent = self._start(sizes, problem) if warm else (None, 0.0)
         if start is not None and self._fits(start):
             self.found[sizes] = start
         planned, most = (_SCOUTING / _SCOUTS, self._left / 2) if self._warm else (1 / _MOST, self._left)
         wanted = self._with(min(planned * self._total - spent, most), start)
         try:
-            self._keep(sizes, self._search(problem, wanted))
+            self._search_for(sizes, problem, wanted)
         except InfeasibleError as error:
             self._failed = self._failed or error
         self.log.append(f"{_named(sizes)} {self._told(sizes, start)}")
         return problem
 
-    def _start(self, problem: Problem) -> tuple[Placement | None, float]:
+    def _search_for(self, sizes: Sizes, problem: Problem, options: SearchOptions) -> None:
+        """Searches, and keeps what is found if it is better."""
+        clock = Clock()
+        try:
+            self._keep(sizes, self._search(problem, options))
+        finally:
+            self.search_s[sizes] = self.search_s.get(sizes, 0.0) + clock.seconds
+
+    def _start(self, sizes: Sizes, problem: Problem) -> tuple[Placement | None, float]:
         """The best placement to start from, and what finding it took of the budget."""
         names = USUAL if self._options.objective == STEP_TIME else ()
         starts = slice_starts(problem, self.found.get(None), self._options.seed, names)
-        self.starts[problem.graph.slices.sizes if problem.graph.slices is not None else None] = starts.placements
+        self.starts[sizes], self.search_s[sizes] = starts.placements, starts.seconds
+        self.start_s[sizes] = starts.seconds
         spent = starts.seconds if self._budget.seconds is not None else float(starts.evaluations)
         self._left -= spent
         return min(starts.placements, key=lambda start: start.cost.key, default=None), spent
@@ -241,7 +255,7 @@ class OverSlices:
         sizes, best = self._best()
         assert best.problem is not None
         with contextlib.suppress(InfeasibleError):  # the search's best may fit in no order that a program can keep to
-            self._keep(sizes, self._search(best.problem, self._with(self._left, best)))
+            self._search_for(sizes, best.problem, self._with(self._left, best))
 
     def answer(self) -> Placement:
         """The best of all, with what the others came to.

@@ -11,6 +11,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.compilation import AUTO, NONE, XLA, wants_xla
+from tfplace.core.fidelity import error_band
 from tfplace.core.placement import Placement
 from tfplace.core.plan import ALONE, STRATEGY, Plan, PlanRow
 from tfplace.core.problem import Problem
@@ -18,6 +19,7 @@ from tfplace.core.stepcost import StepCost
 from tfplace.errors import InfeasibleError
 from tfplace.local_search.devices import compute_devices, single_device
 from tfplace.options import SearchOptions
+from tfplace.search.clock import Clock
 from tfplace.search.compilations import run_otherwise
 from tfplace.search.mirrored import mirrored_cost
 from tfplace.search.over_slices import OverSlices, Sizes, search_over_slices
@@ -78,7 +80,7 @@ def make_plan(
             raise
         run.interrupted = True
         if all(row.way != SEARCHED for row in rows):
-            rows += [_of(placement, SEARCHED) for placement in run.found.values()]
+            rows += [_of(placement, SEARCHED, run.search_s.get(sizes, 0.0)) for sizes, placement in run.found.items()]
     kept = rows if options.compile == AUTO else [row for row in rows if row.compile == options.compile]
     some = next(iter(run.problems.values()))
     slices = next((p.graph.slices for p in run.problems.values() if p.graph.slices is not None), None)
@@ -89,6 +91,8 @@ def make_plan(
         examples=0 if slices is None else sum(slices.sizes),
         exact=exact,
         notes=(*run.log, *([_STOPPED] if run.interrupted else [])),
+        graph_fingerprint=some.graph.fingerprint,
+        topology_fingerprint=some.topology.fingerprint,
     )
 
 
@@ -118,8 +122,9 @@ def _alone(run: OverSlices, options: SearchOptions) -> list[PlanRow]:
         if problem is not whole and any(row.cost.feasible for row in rows):
             break  # the fewest slices that fit are the fastest
         for d in _best_devices(problem):
+            clock = Clock()
             placement = _placement(problem, single_device(problem, d), ALONE, options)
-            rows += _both_ways(placement, ALONE)
+            rows += _both_ways(placement, ALONE, clock.seconds)
     return rows
 
 
@@ -141,7 +146,9 @@ def _strategy(run: OverSlices) -> list[PlanRow]:
             continue
         for one in (problem, problem.otherwise):
             if one is not None:
-                row = _row(STRATEGY, one, mirrored_cost(one), None)
+                clock = Clock()
+                cost = mirrored_cost(one)
+                row = _row(STRATEGY, one, cost, None, clock.seconds)
                 ruled = _NO_RULES if one.constraints.patterns else ""
                 rows.append(dataclasses.replace(row, obstacle=_NOT_COMPILED if one.compile == XLA else ruled))
     return rows
@@ -150,18 +157,19 @@ def _strategy(run: OverSlices) -> list[PlanRow]:
 def _usual(run: OverSlices) -> list[PlanRow]:
     """Data parallelism and pipelines; the other way of only the best of each number of slices, which takes a while."""
     rows = []
-    for starts in run.starts.values():
+    for sizes, starts in run.starts.items():
+        took_s = run.start_s[sizes]
         usual = [start for start in starts if start.placer in USUAL]
         best = min(usual, key=lambda start: start.cost.key, default=None)
         for start in usual:
-            rows += _both_ways(start, start.placer) if start is best else [_of(start, start.placer)]
+            rows += _both_ways(start, start.placer, took_s) if start is best else [_of(start, start.placer, took_s)]
     return rows
 
 
 def _searched(run: OverSlices) -> list[PlanRow]:
     rows = []
-    for placement in run.found.values():
-        rows += _both_ways(placement, SEARCHED)
+    for sizes, placement in run.found.items():
+        rows += _both_ways(placement, SEARCHED, run.search_s.get(sizes, 0.0))
     return rows
 
 
@@ -175,9 +183,12 @@ def _recomputing(rows: Sequence[PlanRow], remedy: Callable[[Placement], Placemen
     found = []
     for row in misfits.values():
         assert row.placement is not None
+        clock = Clock()
         with contextlib.suppress(InfeasibleError):
             placement = remedy(row.placement)
-            found.append(dataclasses.replace(row, placement=placement, cost=placement.cost, recomputes=True))
+            took_s = (row.found_s or 0.0) + clock.seconds
+            made = dataclasses.replace(row, placement=placement, cost=placement.cost, found_s=took_s)
+            found.append(dataclasses.replace(made, recomputes=True))
     return found
 
 
@@ -187,19 +198,21 @@ def _may_recompute(row: PlanRow) -> bool:
     return row.compile == NONE and row.placement.problem.graph.recomputes is None
 
 
-def _both_ways(placement: Placement, way: str) -> list[PlanRow]:
+def _both_ways(placement: Placement, way: str, found_s: float) -> list[PlanRow]:
     assert placement.problem is not None
+    clock = Clock()
     other = run_otherwise(placement, Simulator(placement.problem))
-    return [_of(one, way) for one in (placement, other) if one is not None]
+    rows = [_of(placement, way, found_s)]
+    return rows if other is None else [*rows, _of(other, way, found_s + clock.seconds)]
 
 
-def _of(placement: Placement, way: str) -> PlanRow:
+def _of(placement: Placement, way: str, found_s: float) -> PlanRow:
     assert placement.problem is not None
     run = dataclasses.replace(placement, compile=placement.problem.compile)
-    return _row(way, placement.problem, placement.cost, run)
+    return _row(way, placement.problem, placement.cost, run, found_s)
 
 
-def _row(way: str, problem: Problem, cost: StepCost, placement: Placement | None) -> PlanRow:
+def _row(way: str, problem: Problem, cost: StepCost, placement: Placement | None, found_s: float) -> PlanRow:
     slices = problem.graph.slices
     return PlanRow(
         way=way,
@@ -209,6 +222,8 @@ def _row(way: str, problem: Problem, cost: StepCost, placement: Placement | None
         placement=placement,
         same_numbers=slices is None or not slices.differences,
         differs="" if slices is None or not slices.differences else slices.verdict,
+        error=error_band(problem),
+        found_s=found_s,
     )
 
 

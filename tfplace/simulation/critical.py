@@ -25,15 +25,23 @@ def critical_path(program: ByAddress[Program], scratch: ByAddress[Scratch], unit
     """
     s = scratch.fields
     most = len(s.device) + len(s.transfers)
-    unit, reader, seconds = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
+    unit, reader, op = (np.empty(most, np.int32) for _ in range(3))
+    seconds = np.empty(most)
     start, finish = np.full(units, np.inf), np.zeros(units)
-    count = _walk_back(program, scratch, unit, reader, seconds, start, finish)
-    return CriticalPath(unit[:count], reader[:count], seconds[:count], np.minimum(start, finish), finish)
+    count = _walk_back(program, scratch, unit, reader, op, seconds, start, finish)
+    return CriticalPath(unit[:count], reader[:count], seconds[:count], np.minimum(start, finish), finish, op[:count])
 
 
 @kernel
 def _walk_back(
-    p: Program, s: Scratch, unit: IntArray, reader: IntArray, seconds: FloatArray, start: FloatArray, finish: FloatArray
+    p: Program,
+    s: Scratch,
+    unit: IntArray,
+    reader: IntArray,
+    op: IntArray,
+    seconds: FloatArray,
+    start: FloatArray,
+    finish: FloatArray,
 ) -> int:
     """Writes the path's ops that take time and its transfers, and each unit's span; returns how long the path is."""
     _span(p, s, start, finish)
@@ -47,14 +55,14 @@ def _walk_back(
     while task >= 0:
         if task < ops:
             taken = s.finish[task] - s.start[task]
-            unit[count], reader[count] = p.ops[task].unit, -1
+            unit[count], reader[count], op[count] = p.ops[task].unit, -1, task
             later, task = task, s.cause[task]
         else:
             x = task - ops
             transfer = s.transfers[x]
             message = transfer.message
             maker = p.messages[message].maker
-            unit[count], reader[count] = p.ops[maker].unit, _reader(p, s, message, transfer.dst)
+            unit[count], reader[count], op[count] = p.ops[maker].unit, _reader(p, s, message, transfer.dst), maker
             if later >= 0 and s.device[later] == transfer.src and not transfer.copy:
                 # what kept the device from starting the op is the work of sending; the wire is busy after it
                 link = p.links[transfer.src, transfer.dst]

@@ -10,6 +10,7 @@ from itertools import permutations
 import tensorflow as tf
 
 from tfplace.core.device import Device
+from tfplace.core.fidelity import MEASURED_ON
 from tfplace.core.topology import Topology
 from tfplace.cost.calibrate import LinkFit, fit_link
 from tfplace.errors import InputError
@@ -182,7 +183,7 @@ def _device(name: str, memory_bytes: int, rates: Rates, model: str) -> Device:
 def _source(rates: dict[str, Rates], fits: Sequence[LinkFit]) -> str:
     """What was measured when, and how well the fits describe it."""
     when = datetime.datetime.now(datetime.UTC).date().isoformat()
-    parts = [f"measured on {when} with TensorFlow {tf.__version__}"]
+    parts = [f"{MEASURED_ON}{when} with TensorFlow {tf.__version__}"]
     parts.append("flops: MatMul's rate over the fraction of peak that analytic costs assume for it")
     for name, rate in rates.items():
         parts.append(f"{name}: MatMul {rate.matmul_flops['float32'] / 1e9:.1f} GFLOP/s in float32")

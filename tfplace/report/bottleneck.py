@@ -1,0 +1,62 @@
+"""What a row of a plan is as slow as it is for, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tfplace.core.critical_path import Waiting
+from tfplace.core.plan import PlanRow
+from tfplace.formatting import format_bytes
+
+_TOLD = 3
+
+
+def bottleneck(row: PlanRow) -> str:
+    """The parts of the row's critical path, or the memory that is missing.
+
+    >>> waiting_words([Waiting("GPU:0", 3.0), Waiting("GPU:0 to GPU:1", 1.0, sends=True)], 4.0)
+    'computing on GPU:0 75 %, sending GPU:0 to GPU:1 25 %'
+    """
+    if not row.cost.feasible:
+        return _missing(row)
+    if row.waits:
+        return waiting_words(row.waits, row.cost.step_s)
+    return _busiest(row)
+
+
+def waiting_words(waits: Sequence[Waiting], step_s: float) -> str:
+    """The largest parts of a step's critical path, by their part of the step."""
+    shown = [
+        f"{'sending' if one.sends else 'computing on'} {one.what} {_percent(one.seconds, step_s)}"
+        for one in waits[:_TOLD]
+    ]
+    rest = waits[_TOLD:]
+    shown += [f"{len(rest)} more {_percent(sum(one.seconds for one in rest), step_s)}"] if rest else []
+    return ", ".join(shown)
+
+
+def _missing(row: PlanRow) -> str:
+    cost = row.cost
+    if cost.failure is not None:
+        return str(cost.failure)
+    over = cost.peak_bytes - cost.limit_bytes
+    worst = int(np.argmax(over))
+    where = f"device {worst}" if row.placement is None else row.placement.device_names[worst]
+    return f"memory of {where}: {format_bytes(over[worst])} more than it may use"
+
+
+def _busiest(row: PlanRow) -> str:
+    """Of a step whose critical path is not known: what its busiest device does."""
+    cost = row.cost
+    if np.isnan(cost.compute_s).any() or cost.step_s <= 0:
+        return ""
+    busiest = int(np.argmax(cost.compute_s))
+    where = "the busiest device" if row.placement is None else row.placement.device_names[busiest]
+    computes, moves = (_percent(float(part[busiest]), cost.step_s) for part in (cost.compute_s, cost.transfer_s))
+    return f"{where} computes {computes} and sends or receives {moves} of the step"
+
+
+def _percent(seconds: float, step_s: float) -> str:
+    return f"{100 * seconds / step_s:.0f} %" if step_s > 0 else "0 %"
