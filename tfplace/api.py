@@ -143,6 +143,13 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
       SourceError, ConstraintError: as of `place`.
     """
     from tfplace.search.planning import make_plan
+    from tfplace.search.what_if import TIMES
+
+    def larger(sizes: tuple[int, ...] | None) -> Problem:
+        from tfplace.transforms.split import larger_batch
+
+        more = larger_batch(source, batch, TIMES)
+        return _asked_problem(source, more, replace(asked, slices=sizes), some_slices=True)
 
     asked = replace(PlanOptions.of("tfplace.plan", {"topology": topology, **options}), slices=AUTO).check()
     return make_plan(
@@ -151,6 +158,7 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
         asked.narrowed(SearchOptions),
         lambda placement: rematerialize(placement, max_memory={}),
         exact=asked.exact,
+        larger=larger,
     )
 
 

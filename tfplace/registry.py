@@ -191,6 +191,8 @@ SERVICES = Registry(
         "comparison_html": "tfplace.comparison.comparison_table:comparison_html",
         "comparison_text": "tfplace.comparison.comparison_table:comparison_text",
         "detect_topology": "tfplace.measurement.calibration.detect:detect_topology",
+        "explain_plan": "tfplace.report.explaining:explain",
+        "explanation_summary": "tfplace.report.explanation_table:explanation_summary",
         "graph_layers": "tfplace.group.layer_ops:layers_of",
         "is_archive": "tfplace.io.archive:is_archive",
         "load_graph": "tfplace.io.archive:load_graph",

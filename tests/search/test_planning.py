@@ -13,7 +13,7 @@ import tensorflow as tf
 import tfplace
 from tfplace.core.compilation import NONE, XLA
 from tfplace.core.fidelity import BANDS, CALIBRATED
-from tfplace.core.plan import ALONE, AS_GOOD, STRATEGY, Plan
+from tfplace.core.plan import ALONE, AS_GOOD, SEARCHED, STRATEGY, Plan
 from tfplace.errors import InputError, PlacementError
 from tfplace.execution import step_times
 from tfplace.report.plan_table import verdict
@@ -256,4 +256,4 @@ def test_what_a_search_found_is_kept_if_the_user_stops_what_comes_after(part, mo
     stopped = planned(keras.layers.Dense(64), examples=64)
     assert stopped.chosen is not None and "interrupted" in stopped.notes[-1]
     assert len({row.name for row in stopped.rows}) == len(stopped.rows)
-    assert any(row.way == planning.SEARCHED for row in stopped.rows)
+    assert any(row.way == SEARCHED for row in stopped.rows)

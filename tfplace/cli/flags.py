@@ -196,6 +196,9 @@ class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
         form="STEPS",
         least=0,
     )
+    explain: bool = option(
+        False, "Print why the row is taken, what would help most, and where its layers are", kind=bool
+    )
     against: str | None = option(
         None, "An earlier plan of the model, from --out: print what changed", unset="none", form="DIRECTORY"
     )

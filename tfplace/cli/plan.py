@@ -6,7 +6,7 @@ import contextlib
 import sys
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfplace.cli import source
 from tfplace.cli.checks import output_directory
@@ -14,6 +14,7 @@ from tfplace.cli.click_options import PLACING_CODES, command
 from tfplace.cli.console import present
 from tfplace.cli.flags import PlanFlags
 from tfplace.cli.problem import checked, read_problem
+from tfplace.core.explanation import Explanation
 from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.core.plan_diff import PlanDiff
@@ -22,6 +23,7 @@ from tfplace.core.slices import AUTO
 from tfplace.errors import InfeasibleError, SplitError
 from tfplace.files import writing
 from tfplace.options import SearchOptions
+from tfplace.report.explanation_table import explanation_facts, explanation_tables
 from tfplace.report.plan_table import plan_facts, plan_tables, verdict
 from tfplace.report.progress import Stages
 
@@ -43,32 +45,57 @@ def plan_command(flags: PlanFlags) -> None:
     files: dict[str, str] = {}
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         plan = _plan(flags, stages)
-        changes = None if earlier is None else earlier.diff(plan)
+        beside = Beside(None if earlier is None else earlier.diff(plan), _explained(plan, flags, stages))
         if out is not None:
             with writing(out):
                 plan.save(out)
             files["plan"] = str(out)
-    present(flags.json, lambda: _facts(plan, changes), lambda: _tables(plan, changes), files)
+    present(flags.json, lambda: plan_facts(plan) | beside.facts(), lambda: beside.tables(plan_tables(plan)), files)
     if plan.chosen is None:
         raise InfeasibleError(verdict(plan), [], ("Allow more memory, or take a smaller batch.",))
 
 
-def _facts(plan: Plan, changes: PlanDiff | None) -> dict[str, Any]:
-    return plan_facts(plan) | ({} if changes is None else {"against": asdict(changes)})
+class Beside(NamedTuple):
+    """What flags ask for beside a plan.
+
+    Attributes:
+      changes: from an earlier plan.
+      explanation: of this one.
+    """
+
+    changes: PlanDiff | None
+    explanation: Explanation | None
+
+    def facts(self) -> dict[str, Any]:
+        """Plain data."""
+        against = {} if self.changes is None else {"against": asdict(self.changes)}
+        return against | ({} if self.explanation is None else {"explanation": explanation_facts(self.explanation)})
+
+    def tables(self, plan: RenderableType) -> RenderableType:
+        """All of it as `rich` draws it."""
+        from rich.console import Group
+        from rich.text import Text
+
+        parts = [plan]
+        if self.explanation is not None:
+            parts += [Text(""), explanation_tables(self.explanation)]
+        if self.changes is not None:
+            parts += [Text(""), Text(f"against the earlier plan:\n{self.changes}")]
+        return Group(*parts)
 
 
-def _tables(plan: Plan, changes: PlanDiff | None) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    tables = plan_tables(plan)
-    return tables if changes is None else Group(tables, Text(""), Text(f"against the earlier plan:\n{changes}"))
+def _explained(plan: Plan, flags: PlanFlags, stages: Stages) -> Explanation | None:
+    if not flags.explain:
+        return None
+    stages.stage("explaining")
+    return plan.explain()
 
 
 def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.api import place_problem
     from tfplace.search.over_slices import Sizes
     from tfplace.search.planning import make_plan
+    from tfplace.search.what_if import TIMES
     from tfplace.sources import rematerialize
 
     batch = None
@@ -84,12 +111,23 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         stages.stage("searching")
         return problem
 
+    def larger(sizes: tuple[int, ...] | None) -> Problem:
+        model = flags.required_model()
+        if source.is_file(model):
+            raise SplitError(f"a larger batch of the file {model!r}", "a model that is built here, to build it for one")
+        stages.stage("a larger batch")
+        from tfplace.extraction.batch import as_specs
+        from tfplace.transforms.batch_specs import batch_size
+
+        more = TIMES * batch_size(as_specs(batch))
+        return read_problem(replace(flags, slices=sizes, batch=more), stages, gpus=flags.topology is None)[0]
+
     def remedy(placement: Placement) -> Placement:
         stages.stage(f"making {placement.placer} fit")
         return rematerialize(placement, max_memory={})
 
     wanted = flags.narrowed(SearchOptions, slices=AUTO, progress=stages.search)
-    plan = make_plan(read, partial(place_problem, both_ways=False), wanted, remedy, exact=flags.exact)
+    plan = make_plan(read, partial(place_problem, both_ways=False), wanted, remedy, exact=flags.exact, larger=larger)
     if not flags.run or plan.placement is None:
         return plan
     stages.stage("running the best ways")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ import numpy as np
 from tfplace.core.arrays import digest
 from tfplace.core.compilation import XLA
 from tfplace.core.critical_path import Waiting
+from tfplace.core.explanation import Explanation
 from tfplace.core.fidelity import ErrorBand
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.plan_diff import PlanDiff, RowDiff
+from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.core.topology import Topology
 from tfplace.errors import InfeasibleError, InputError, PlacementError, Shortage, UnknownNameError
@@ -24,6 +26,9 @@ from tfplace.registry import SERVICES
 
 ALONE, STRATEGY = "one device", "MirroredStrategy"
 """Ways that need no placing: `tf.device`, and `tf.distribute.MirroredStrategy`."""
+
+SEARCHED = "placed"
+"""The way of what a search found."""
 
 AS_GOOD = 1.01
 """A simpler way is taken if its step takes at most so many times the fastest one's."""
@@ -118,6 +123,10 @@ class PlanRow:
         return {ALONE: 0, STRATEGY: 1}.get(self.way, 2)
 
 
+Larger = Callable[[tuple[int, ...] | None], Problem]
+"""Examples of each slice, None for the whole step -> what is placed, with twice the batch; raises SourceError."""
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The answer to what is fastest on some devices, and whether it fits.
@@ -131,6 +140,7 @@ class Plan:
       notes: what there is to say of the search.
       graph_fingerprint: of the whole step; empty if unknown.
       topology_fingerprint: of the devices; empty if unknown.
+      larger: reads the step for a batch twice as large, to tell what that would take; None where it cannot be.
     """
 
     rows: tuple[PlanRow, ...]
@@ -141,6 +151,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     graph_fingerprint: str = ""
     topology_fingerprint: str = ""
+    larger: Larger | None = field(default=None, repr=False)
 
     @cached_property
     def chosen(self) -> PlanRow | None:
@@ -260,6 +271,17 @@ class Plan:
         """
         plan: Plan = SERVICES["measure_plan"](self, batch, top=top, steps=steps, devices=devices)
         return plan
+
+    def explain(self) -> Explanation:
+        """Why the chosen row is taken, what would help most, and where its layers are; takes some seconds.
+
+        What would help is simulated: faster links and devices, more memory, a larger batch.
+
+        Raises:
+          InputError: a plan that was loaded from files.
+        """
+        explanation: Explanation = SERVICES["explain_plan"](self)
+        return explanation
 
     def summary(self) -> str:
         """The rows as a table of text, and which to take."""

@@ -13,7 +13,7 @@ from tfplace.core.arrays import IntArray
 from tfplace.core.compilation import AUTO, NONE, XLA, wants_xla
 from tfplace.core.fidelity import error_band
 from tfplace.core.placement import Placement
-from tfplace.core.plan import ALONE, STRATEGY, Plan, PlanRow
+from tfplace.core.plan import ALONE, SEARCHED, STRATEGY, Larger, Plan, PlanRow
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import InfeasibleError
@@ -27,10 +27,6 @@ from tfplace.search.place import placement_of
 from tfplace.search.slice_starts import USUAL
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
-
-SEARCHED = "placed"
-"""The way of what a search found."""
-
 
 _NOT_COMPILED = (
     "Keras has XLA off under a strategy; asked for it, fit failed where it was tried, on two CPUs "
@@ -54,6 +50,7 @@ def make_plan(
     remedy: Callable[[Placement], Placement],
     *,
     exact: bool = False,
+    larger: Larger | None = None,
 ) -> Plan:
     """Searches over slices, and sets what it finds beside what a user would take without a search.
 
@@ -64,6 +61,7 @@ def make_plan(
       remedy: makes of a placement one whose step takes no more memory than there is, by computing results again. Raises
         InfeasibleError where it cannot.
       exact: whether only rows may be chosen whose numbers are those of the plain step but for rounding.
+      larger: see `Plan`.
 
     Raises:
       ConstraintError: a rule matches no op with any number of slices.
@@ -93,6 +91,7 @@ def make_plan(
         notes=(*run.log, *([_STOPPED] if run.interrupted else [])),
         graph_fingerprint=some.graph.fingerprint,
         topology_fingerprint=some.topology.fingerprint,
+        larger=larger,
     )
 
 
