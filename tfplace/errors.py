@@ -51,6 +51,18 @@ class SplitError(SourceError):
     """A step cannot be split into slices of its batch."""
 
 
+class FewExamplesError(SplitError):
+    """A batch has fewer examples than slices were asked for.
+
+    Attributes:
+      examples: that it has.
+    """
+
+    def __init__(self, slices: int, examples: int) -> None:
+        self.examples = examples
+        super().__init__(f"{slices} slices of a batch of {examples}", f"1 to {examples} slices")
+
+
 class UnknownOpsError(SourceError):
     """A graph has ops that this TensorFlow does not know.
 

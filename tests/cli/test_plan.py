@@ -40,6 +40,15 @@ def test_a_plan_is_set_against_an_earlier_one(tmp_path, capfd):
     assert main(other) == BAD_INPUT and "Another batch" in capfd.readouterr().err
 
 
+def test_a_plan_is_explained(capfd):
+    assert main([*PLAN, "--compile=none", "--explain"]) == PLACED
+    told = capfd.readouterr().out
+    assert "on the critical path" in told and "a batch twice as large" in told and "devices and slices" in told
+    assert main([*PLAN, "--compile=none", "--explain", "--json"]) == PLACED
+    explained = json.loads(capfd.readouterr().out)["explanation"]
+    assert len(explained["changes"]) == 5 and not explained["left_out"] and explained["layers"]
+
+
 def test_what_fits_nowhere_is_told_with_the_rows(capfd):
     assert main([*PLAN, "--max_memory=*=4KiB"]) == INFEASIBLE
     told = capfd.readouterr()

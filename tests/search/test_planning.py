@@ -18,6 +18,7 @@ from tfplace.errors import InputError, PlacementError
 from tfplace.execution import step_times
 from tfplace.report.plan_table import verdict
 from tfplace.search import planning
+from tfplace.search.what_if import BATCH
 from tfplace.testing.problems import make_topology
 
 
@@ -79,10 +80,29 @@ def test_rows_say_what_their_step_waits_for_and_how_long_they_took_to_find(plan)
     assert one.error == BANDS[CALIBRATED, NONE]
 
 
+def test_a_larger_batch_is_read_again_and_compared_by_the_example():
+    one, twice = (planned(devices=1, examples=examples, compile=NONE) for examples in (512, 1024))
+    (change,) = [change for change in one.explain().changes if change.change == BATCH]
+    step_s = next(row.cost.step_s for row in twice.rows if row.name == one.chosen.name)
+    assert change.step_s == pytest.approx(step_s, rel=1e-9)
+    assert change.gain == pytest.approx(1 - step_s / 2 / one.chosen.cost.step_s)
+
+
+def test_a_graph_has_one_batch(plan):
+    graph = plan.row("one device (GPU:0)").placement.problem.graph
+    (why,) = tfplace.plan(graph, make_topology(1), budget="5 evaluations", progress=False).explain().left_out
+    assert "cannot be traced for batches of another size" in why
+
+
 def test_more_devices_make_no_plan_slower_than_one(plan):
     one_s = planned(devices=1).chosen.cost.step_s
     for more in (plan, planned(devices=3)):
         assert more.chosen.cost.step_s <= AS_GOOD * one_s
+
+
+def test_fewer_examples_than_devices_are_a_slice_each():
+    ways = {(row.way, len(row.slices)) for row in planned(devices=3, examples=2, compile=NONE).rows}
+    assert ("data_parallel", 2) in ways and max(slices for _, slices in ways) == 2
 
 
 def test_only_rows_with_the_same_numbers_are_taken_where_that_is_asked():
@@ -91,7 +111,9 @@ def test_only_rows_with_the_same_numbers_are_taken_where_that_is_asked():
     differing = [row for row in plain.rows if not row.same_numbers]
     assert {row.way for row in differing} >= {STRATEGY, "data_parallel"}
     assert all("BatchNorm" in row.differs for row in differing)
-    assert replace(plain, exact=True).chosen.same_numbers
+    kept = replace(plain, exact=True)
+    assert kept.chosen.same_numbers and not kept.chosen.slices and not kept.placement.problem.graph.slices
+    assert kept.explain().against.name == next(row.name for row in plain.rows if row.way == ALONE and row.cost.feasible)
     none = replace(plain, exact=True, rows=tuple(differing))
     assert none.chosen is None and "BatchNorm" in verdict(none)
 

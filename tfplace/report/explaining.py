@@ -41,8 +41,9 @@ def explain(plan: Plan) -> Explanation:
 
 def _against(plan: Plan, row: PlanRow) -> PlanRow | None:
     """The best row of another way that needs no search."""
-    others = [one for one in plan.rows if one.way not in (row.way, SEARCHED) and one.cost.feasible]
-    return min((one for one in others if not one.obstacle), key=lambda one: one.cost.step_s, default=None)
+    others = [one for one in plan.rows if one.way not in (row.way, SEARCHED) and one.cost.feasible and not one.obstacle]
+    able = [one for one in others if one.same_numbers or not plan.exact]
+    return min(able, key=lambda one: one.cost.step_s, default=None)
 
 
 def _side(row: PlanRow) -> Side:

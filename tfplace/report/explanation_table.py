@@ -30,8 +30,8 @@ def explanation_tables(explanation: Explanation) -> RenderableType:
     if explanation.chosen is not None:
         parts += [Text(line) for line in why(explanation.chosen, explanation.against)]
         sides = [side for side in (explanation.chosen, explanation.against) if side is not None]
-        parts += [_compared("Critical path by device and link (simulated)", [_by_part(one) for one in sides], sides)]
-        parts += [_compared("Computing on it by layer", [one.layers for one in sides], sides, _MOST_LAYERS)]
+        parts += [_compared("on the critical path", [_by_part(one) for one in sides], sides)]
+        parts += [_compared("computing, by layer", [one.layers for one in sides], sides, _MOST_LAYERS)]
     parts += [Text(explanation.advice, style="bold"), _changes(explanation)]
     parts += [Text(f"not tried: {text}", style="dim") for text in explanation.left_out]
     if explanation.layers:
@@ -64,8 +64,8 @@ def _compared(
     title: str, columns: Sequence[Mapping[str, float]], sides: Sequence[Side], most: int = _MOST_PARTS
 ) -> Table:
     """Seconds and their part of the step, of one row beside another; what is least is told together."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("")
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column(title)
     for side in sides:
         table.add_column(Text(side.name), justify="right")
     names = sorted({name for column in columns for name in column}, key=lambda name: -max(_of(columns, name)))

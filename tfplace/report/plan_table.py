@@ -93,7 +93,7 @@ def _misfit(plan: Plan) -> str:
 def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
     cost = row.cost
     tightest = int(np.argmax(cost.peak_bytes / np.maximum(cost.limit_bytes, 1)))
-    rate = f"{plan.examples / cost.step_s:,.0f}" if plan.examples and cost.step_s > 0 else ""
+    rate = _rate(plan.examples / cost.step_s) if plan.examples and cost.step_s > 0 else ""
     return (
         row.name + ("**" if row.obstacle else ""),
         format_seconds(cost.step_s) if cost.feasible else "does not fit",
@@ -103,6 +103,10 @@ def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
         "the same" if row.same_numbers else "differ*",
         *([] if row.measured_s is None else [format_seconds(row.measured_s)]),
     )
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tfplace.core.constraints import match_ops
 from tfplace.core.placement import UNSPLIT, Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import STEP_TIME, StepCost
-from tfplace.errors import InfeasibleError, SplitError
+from tfplace.errors import FewExamplesError, InfeasibleError, SplitError
 from tfplace.formatting import format_seconds
 from tfplace.local_search.devices import compute_devices
 from tfplace.options import SearchOptions
@@ -57,9 +57,10 @@ def place_over_slices(
 ) -> Placement:
     """The best placement of the whole step, or of it in as many slices as devices compute, or in twice as many.
 
-    Devices of unlike speeds are also tried with a slice for each that has its share of the examples, and other numbers
-    where none of these fits. One device gets the whole step if that fits. A placer of split steps only gets no whole
-    step. Baselines on one device are those of the whole step, if that was placed. Rules on ops of a slice hold where
+    Devices of unlike speeds are also tried with a slice for each that has its share of the examples, other numbers
+    where none of these fits, and a slice for each example where these are fewer than the devices. One device gets the
+    whole step if that fits. A placer of split steps only gets no whole step. Baselines on one device are those of the
+    whole step, if that was placed. Rules on ops of a slice hold where
     there is such a slice. `notes` tell what each number of slices came to.
 
     Searches of slices start from the best of `slice_starts`. These are made however short the budget is, of which they
@@ -101,6 +102,8 @@ def search_over_slices(
         fits = devices == 1 and bool(run.found)
         if devices > 1:
             one_each = run.try_sizes(devices)
+            if one_each is None and run.examples > 1:
+                run.try_sizes(run.examples)  # one example each
             if one_each is not None:  # a step without so many slices has no more of them either
                 shares = shares_of_devices(one_each)
                 if shares is not None:
@@ -156,6 +159,7 @@ class OverSlices:
       search_s: seconds of the searches, with those of `start_s`, likewise.
       log: what each number of slices came to.
       interrupted: whether the user stopped it.
+      examples: in the batch, where these are fewer than the slices tried last; else 0.
     """
 
     def __init__(
@@ -173,6 +177,7 @@ class OverSlices:
         self.start_s: dict[Sizes, float] = {}
         self.search_s: dict[Sizes, float] = {}
         self.interrupted = False
+        self.examples = 0
         self._failed: InfeasibleError | SplitError | None = None
         self._unmatched = frozenset() if options.constraints is None else options.constraints.patterns
         self._last: Problem | None = None
@@ -188,6 +193,7 @@ class OverSlices:
             problem = self._read(sizes)
         except SplitError as error:
             self._failed = self._failed or error
+            self.examples = error.examples if isinstance(error, FewExamplesError) else 0
             self.log.append(f"{_named(sizes)}: {error}")
             return None
         self._unmatched -= problem.constraints.patterns

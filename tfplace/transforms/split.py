@@ -13,7 +13,7 @@ import numpy as np
 
 from tfplace.core.graph import OpGraph
 from tfplace.core.slices import BATCH_NORMS, DRAWS, PER_SLICE, STATISTICS, Difference, Slices, checked_slices
-from tfplace.errors import InputError, SourceError, SplitError
+from tfplace.errors import FewExamplesError, InputError, SourceError, SplitError
 from tfplace.extraction.batch import as_specs
 from tfplace.extraction.flatten import FlatFunction, flatten
 from tfplace.extraction.function import (
@@ -109,7 +109,8 @@ def slice_sizes(slices: int | Sequence[int], examples: int) -> tuple[int, ...]:
     """Examples of each slice: those that are given, or as equal as can be, the first ones larger.
 
     Raises:
-      SplitError: there are not that many examples.
+      FewExamplesError: there are not that many examples.
+      SplitError: the sizes are not those of the batch.
 
     >>> slice_sizes(4, 10), slice_sizes([6, 4], 10)
     ((3, 3, 2, 2), (6, 4))
@@ -117,7 +118,7 @@ def slice_sizes(slices: int | Sequence[int], examples: int) -> tuple[int, ...]:
     checked = checked_slices(slices) or 1
     if isinstance(checked, int):
         if checked > examples:
-            raise SplitError(f"{checked} slices of a batch of {examples}", f"1 to {examples} slices")
+            raise FewExamplesError(checked, examples)
         each, more = divmod(examples, checked)
         return (*(each + 1,) * more, *(each,) * (checked - more))
     if sum(checked) != examples:
