@@ -98,7 +98,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.search.what_if import TIMES
     from tfplace.sources import rematerialize
 
-    batch = None
+    batch, here = None, flags.topology is None or flags.run > 0
 
     def read(sizes: Sizes) -> Problem:
         nonlocal batch
@@ -106,7 +106,6 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         if sizes is not None and source.is_file(model):
             raise SplitError(f"slices of the file {model!r}", "a model that is built here, to read it for slices too")
         stages.stage("the whole step" if sizes is None else f"slices {sizes}")
-        here = flags.topology is None or flags.run > 0
         problem, batch = read_problem(replace(flags, slices=sizes), stages, gpus=here, some_slices=True)
         stages.stage("searching")
         return problem
@@ -120,7 +119,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         from tfplace.transforms.batch_specs import batch_size
 
         more = TIMES * batch_size(as_specs(batch))
-        return read_problem(replace(flags, slices=sizes, batch=more), stages, gpus=flags.topology is None)[0]
+        return read_problem(replace(flags, slices=sizes, batch=more), stages, gpus=here)[0]
 
     def remedy(placement: Placement) -> Placement:
         stages.stage(f"making {placement.placer} fit")

@@ -10,7 +10,7 @@ from tfplace.core.critical_path import Waiting
 from tfplace.core.plan import PlanRow
 from tfplace.formatting import format_bytes
 
-_TOLD = 3
+_TOLD, _LARGEST = 4, 2
 
 
 def bottleneck(row: PlanRow) -> str:
@@ -27,14 +27,25 @@ def bottleneck(row: PlanRow) -> str:
 
 
 def waiting_words(waits: Sequence[Waiting], step_s: float) -> str:
-    """The largest parts of a step's critical path, by their part of the step."""
-    shown = [
-        f"{'sending' if one.sends else 'computing on'} {one.what} {_percent(one.seconds, step_s)}"
-        for one in waits[:_TOLD]
-    ]
-    rest = waits[_TOLD:]
-    shown += [f"{len(rest)} more {_percent(sum(one.seconds for one in rest), step_s)}"] if rest else []
-    return ", ".join(shown)
+    """Parts of a step's critical path, by their part of the step; of many, what is computed and sent, with the largest.
+
+    >>> waiting_words([*[Waiting(f"GPU:{i}", 3.0) for i in range(4)], Waiting("GPU:0 to GPU:1", 1.0, sends=True)], 13.0)
+    'computing 92 % (GPU:0 23 %, GPU:1 23 %, 2 more), sending 8 % (GPU:0 to GPU:1 8 %)'
+    """
+    if len(waits) <= _TOLD:
+        each = (f"{'sending' if one.sends else 'computing on'} {one.what}" for one in waits)
+        return ", ".join(f"{what} {_percent(one.seconds, step_s)}" for what, one in zip(each, waits, strict=True))
+    kinds = {"computing": [one for one in waits if not one.sends], "sending": [one for one in waits if one.sends]}
+    told = [(sum(one.seconds for one in parts), kind, parts) for kind, parts in kinds.items() if parts]
+    return ", ".join(
+        f"{kind} {_percent(total, step_s)} ({_largest(parts, step_s)})"
+        for total, kind, parts in sorted(told, key=lambda one: -one[0])
+    )
+
+
+def _largest(parts: Sequence[Waiting], step_s: float) -> str:
+    shown = [f"{one.what} {_percent(one.seconds, step_s)}" for one in parts[:_LARGEST]]
+    return ", ".join([*shown, *([f"{len(parts) - _LARGEST} more"] if len(parts) > _LARGEST else [])])
 
 
 def _missing(row: PlanRow) -> str:

@@ -16,7 +16,7 @@ from tfplace.core.explanation import LITTLE, Explanation, LayerUse, Side
 from tfplace.formatting import format_seconds
 from tfplace.report.summary import plain_text
 
-_MOST_PARTS, _MOST_LAYERS, _MOST_USES = 6, 8, 40
+_MOST_PARTS, _MOST_LAYERS, _MOST_USES = 8, 8, 40
 
 
 def explanation_summary(explanation: Explanation) -> str:
@@ -57,7 +57,9 @@ def _difference(chosen: Side, against: Side, *, sends: bool) -> str:
 
 
 def _by_part(side: Side) -> Mapping[str, float]:
-    return {f"{'sending' if one.sends else 'computing on'} {one.what}": one.seconds for one in side.waits}
+    """Seconds of all that compute or send, and by part."""
+    totals = {f"all {what}": side.seconds(sends=sends) for what, sends in (("computing", False), ("sending", True))}
+    return totals | {f"{'sending' if one.sends else 'computing on'} {one.what}": one.seconds for one in side.waits}
 
 
 def _compared(
@@ -83,7 +85,10 @@ def _of(columns: Sequence[Mapping[str, float]], name: str) -> list[float]:
 
 
 def _cell(seconds: float, side: Side) -> str:
-    return f"{format_seconds(seconds)} {100 * seconds / side.step_s:3.0f} %" if seconds > 0 else "-"
+    """Of TensorFlow's own way nobody knows the critical path."""
+    if seconds <= 0:
+        return "-" if side.waits else "?"
+    return f"{format_seconds(seconds)} {100 * seconds / side.step_s:3.0f} %"
 
 
 def _changes(explanation: Explanation) -> Table:
