@@ -62,14 +62,18 @@ def test_clusters_share_their_seconds_among_their_layers():
 
 
 def test_layers_and_their_devices_and_slices():
-    uses = layer_uses(placed(splitting.split(), {"slice1/": 1, "net/out/v": 1}))
-    assert [(use.layers, use.devices) for use in uses] == [
-        (("dense",), {"GPU:0": (-1, 0), "GPU:1": (1,)}),
-        (("out",), {"GPU:0": (-1, 0), "GPU:1": (-1, 1)}),
-    ]
-    assert where(uses[0]) == "GPU:0 slice 0, GPU:1 slice 1"
+    (both,) = layer_uses(placed(splitting.split(), {"slice1/": 1, "net/out/v": 1}))
+    assert (both.layers, both.devices, both.owners) == (
+        ("dense", "out"),
+        {"GPU:0": (0,), "GPU:1": (1,)},
+        ("GPU:0", "GPU:1"),
+    )
+    assert where(both) == "GPU:0 slice 0, GPU:1 slice 1; variables on all of these"
+    dense, out = layer_uses(placed(splitting.split(), {"out/": 1, "loss": 1, "net/out": 1}))
+    assert where(dense) == "GPU:0 slices 0-1; variables on GPU:0"
+    assert where(out) == "GPU:1 slices 0-1; variables on GPU:1"
     together = layer_uses(placed(splitting.whole(), {}))
-    assert [use.name for use in together] == ["dense ... out (2)"]
+    assert [(use.name, use.devices, use.owners) for use in together] == [("dense ... out (2)", {"GPU:0": ()}, ())]
     assert together[0].seconds == pytest.approx(10.0)
 
 

@@ -28,6 +28,18 @@ def test_a_layer_that_splits():
     assert "1.67 times faster than one device" in verdict(plan)
 
 
+def test_the_strategy_is_explained_too():
+    """2 s for a slice and 1 s for the update become 1 and 0.5 s."""
+    plan = plan_of(layers(make_topology(2, **AT_ONCE), [4.0], [4], update_s=1.0))
+    found = plan.explain()
+    assert found.chosen.name == STRATEGY and not found.chosen.waits and not found.layers
+    assert found.against.name == "data_parallel, 2 slices"
+    step_s = {one.change: one.step_s for one in found.changes}
+    assert step_s["devices twice as fast"] == pytest.approx(1.5, abs=1e-3)
+    assert step_s["links twice as fast"] == pytest.approx(3.0, abs=1e-3)
+    assert "the busiest device computes 100 %" in found.summary()
+
+
 def test_a_weight_that_takes_as_long_to_send_as_it_saves():
     """The second device gets the weight after 2 s, computes for 2 s, and sends a gradient for 2 s: 7 s with the update.
 
@@ -88,6 +100,14 @@ def test_a_larger_batch_is_compared_by_the_example():
     assert (larger.step_s, larger.gain) == (9.0, pytest.approx(0.1))
     other = plan_of(read, larger=layers(topology, [4.0, 4.0], [4, 4]))
     assert other.explain().left_out == ("a batch twice as large: the step for it has other ops",)
+
+
+def test_the_same_seed_writes_the_same_files_but_for_seconds(tmp_path):
+    for name in ("one", "other"):
+        plan_of(layers(make_topology(2), [3.0, 1.0], [4, 4])).save(tmp_path / name)
+    one, other = ({f.name: f.read_bytes() for f in (tmp_path / name).iterdir()} for name in ("one", "other"))
+    assert len(one) > 5 and one.pop("seconds.json") != other.pop("seconds.json")
+    assert one == other
 
 
 @pytest.mark.parametrize(("types", "error"), [(["GPU"], ConstraintError), (["TPU"], TopologyError)])

@@ -59,13 +59,15 @@ class LayerUse:
 
     Attributes:
       layers: names, in the order of the forward pass.
-      devices: device -> the slices of the batch whose ops are there, none for a whole step; those of variables and of
-        what stands once for all slices have -1.
+      devices: device -> the slices of the batch whose ops are there, none for a whole step.
+      owners: of a step in slices, devices of variables and of what else stands once for all slices; of several layers
+        together.
       seconds: that the devices compute for them.
     """
 
     layers: tuple[str, ...]
     devices: Mapping[str, tuple[int, ...]]
+    owners: tuple[str, ...]
     seconds: float
 
     @property

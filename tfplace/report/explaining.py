@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.arrays import IntArray
 from tfplace.core.explanation import Explanation, LayerUse, Side
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
@@ -90,27 +89,40 @@ def layer_uses(placement: Placement) -> tuple[LayerUse, ...]:
         return ()
     graph, device = problem.graph, placement.op_device
     seconds = np.where(graph.replicable, 0.0, problem.costs.compute_s[np.arange(graph.num_ops), device])
-    slice_of = np.full(graph.num_ops, -1, np.int32) if graph.slices is None else graph.slices.slice_of
     names, layer = _innermost(graph)
     found: list[LayerUse] = []
     for i, name in enumerate(names[:-1]):
-        mine = np.flatnonzero((layer == i) & ~graph.replicable)
-        if not len(mine):
+        ops = np.flatnonzero((layer == i) & ~graph.replicable).astype(np.int32)
+        if not len(ops):
             continue
-        where = {
-            placement.device_names[d]: tuple(np.unique(slice_of[mine[device[mine] == d]]).tolist())
-            for d in _most_first(device[mine], seconds[mine])
-        }
-        last = found[-1] if found else None
-        if last is not None and last.devices == where:
-            found[-1] = LayerUse((*last.layers, name), last.devices, last.seconds + float(seconds[mine].sum()))
-        else:
-            found.append(LayerUse((name,), where, float(seconds[mine].sum())))
+        use = _use(placement, name, ops, float(seconds[ops].sum()))
+        if found and found[-1].devices == use.devices:
+            use = _together(found.pop(), use, placement.device_names)
+        found.append(use)
     return tuple(found)
 
 
-def _most_first(device: IntArray, seconds: FloatArray) -> list[int]:
-    total: Counter[int] = Counter()
-    for d, s in zip(device.tolist(), seconds.tolist(), strict=True):
-        total[d] += s
-    return [d for d, _ in total.most_common()]
+def _use(placement: Placement, name: str, ops: IntArray, seconds: float) -> LayerUse:
+    """A layer with so many seconds by itself."""
+    assert placement.problem is not None
+    slices, device = placement.problem.graph.slices, placement.op_device
+    if slices is None:
+        devices: dict[str, tuple[int, ...]] = dict.fromkeys(_names(placement, device[ops]), ())
+        return LayerUse((name,), devices, (), seconds)
+    slice_of = slices.slice_of[ops]
+    pairs = np.unique(np.stack([device[ops], slice_of])[:, slice_of >= 0], axis=1)
+    devices = {}
+    for d, k in pairs.T.tolist():
+        where = placement.device_names[d]
+        devices[where] = (*devices.get(where, ()), k)
+    return LayerUse((name,), devices, _names(placement, device[ops][slice_of < 0]), seconds)
+
+
+def _names(placement: Placement, devices: IntArray) -> tuple[str, ...]:
+    return tuple(placement.device_names[d] for d in np.unique(devices).tolist())
+
+
+def _together(first: LayerUse, second: LayerUse, device_names: Sequence[str]) -> LayerUse:
+    """Two layers on the same devices, as one."""
+    owners = tuple(name for name in device_names if name in {*first.owners, *second.owners})
+    return LayerUse((*first.layers, *second.layers), first.devices, owners, first.seconds + second.seconds)

@@ -118,25 +118,28 @@ def _layers(uses: Sequence[LayerUse]) -> Table:
 
 
 def where(use: LayerUse) -> str:
-    """Devices, with the slices that are there.
+    """Devices, with the slices that are there, and those of the variables.
 
-    >>> where(LayerUse(("dense",), {"GPU:0": (-1, 0, 1), "GPU:1": (2,), "CPU:0": (-1,)}, 1.0))
-    'GPU:0 slices 0-1, GPU:1 slice 2, CPU:0'
+    >>> where(LayerUse(("dense",), {"GPU:0": (0, 1), "GPU:1": (2,)}, ("CPU:0",), 1.0))
+    'GPU:0 slices 0-1, GPU:1 slice 2; variables on CPU:0'
     """
-    return ", ".join(f"{device}{_slices(slices)}" for device, slices in use.devices.items())
+    told = ", ".join(f"{device}{_slices(slices)}" for device, slices in use.devices.items())
+    if not use.owners:
+        return told
+    owners = "all of these" if len(use.owners) > 1 and {*use.owners} == {*use.devices} else ", ".join(use.owners)
+    return "; ".join([*([told] if told else []), f"variables on {owners}"])
 
 
 def _slices(slices: Sequence[int]) -> str:
-    """What stands once is not told of."""
-    own = [k for k in slices if k >= 0]
+    """Neighbors are told as one; nothing is said of a whole step."""
     runs: list[list[int]] = []
-    for k in own:
+    for k in slices:
         if runs and k == runs[-1][-1] + 1:
             runs[-1].append(k)
         else:
             runs.append([k])
     told = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
-    return f" slice{'s' if len(own) > 1 else ''} {told}" if own else ""
+    return f" slice{'s' if len(slices) > 1 else ''} {told}" if slices else ""
 
 
 def explanation_facts(explanation: Explanation) -> dict[str, Any]:
