@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfplace.core.compilation import AUTO as AUTO_COMPILE
 from tfplace.core.compilation import NONE
 from tfplace.core.evaluator import Evaluator
+from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
@@ -22,7 +23,7 @@ from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.option_fields import described
 from tfplace.options import CompareOptions, PlanOptions, ProblemOptions, SearchOptions, SplitOptions
-from tfplace.sources import graph_of, problem_of, rematerialize
+from tfplace.sources import examples_of, graph_of, problem_of, rematerialize, resized_batch
 
 if TYPE_CHECKING:
     from tfplace.comparison.comparison import Comparison
@@ -125,7 +126,8 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
     """What is fastest on some devices, and whether it fits: every way to run the step that makes sense there.
 
     The ways are one device, `tf.distribute.MirroredStrategy`, data parallelism, pipelines, and what a search finds for
-    the whole step and for slices of its batch; each op by op and compiled. All steps are simulated.
+    the whole step and for slices of its batch; each op by op and compiled. All steps are simulated. On more than 8
+    accelerators in equal hosts the ways are equal replicas of these, see docs/large_boxes.md.
 
     Args:
       source: as in `place`; a model that can be traced, as its batch is split.
@@ -150,8 +152,26 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
 
         more = larger_batch(source, batch, TIMES)
         return _asked_problem(source, more, replace(asked, slices=sizes), some_slices=True)
+    from tfplace.search.symmetric import large_box, limits_of, make_symmetric_plan
 
     asked = replace(PlanOptions.of("tfplace.plan", {"topology": topology, **options}), slices=AUTO).check()
+    hosts = None if asked.topology is None else large_box(Topology.load(asked.topology))
+    if hosts is not None and not isinstance(source, str | Path | OpGraph | Problem):
+        from tfplace.transforms.split import slice_sizes
+
+        def read(examples: int, slices: int, devices: Topology) -> Problem:
+            limits = limits_of(devices, hosts, asked.max_memory or {})
+            wanted = replace(asked, topology=devices, slices=slice_sizes(slices, examples), max_memory=limits)
+            return _asked_problem(source, resized_batch(source, batch, examples), wanted)
+
+        return make_symmetric_plan(
+            read,
+            functools.partial(place_problem, both_ways=False),
+            asked.narrowed(SearchOptions),
+            hosts,
+            examples_of(source, batch),
+            exact=asked.exact,
+        )
     return make_plan(
         lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes), some_slices=True),
         functools.partial(place_problem, both_ways=False),

@@ -391,6 +391,38 @@ def problem_of(
     return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile, compile=compile)
 
 
+def examples_of(source: Any, batch: Any) -> int:
+    """Examples in a step's batch, along the first axis of its inputs.
+
+    Raises:
+      SplitError: the source is no model that can be traced, or nothing says how many there are.
+      SourceError: it has no batch.
+    """
+    from tfplace.extraction.batch import as_specs
+    from tfplace.extraction.sources import step_of
+    from tfplace.transforms.batch_specs import batch_size
+
+    _refuse_whole(source)
+    return batch_size(as_specs(step_of(source, batch).arguments))
+
+
+def resized_batch(source: Any, batch: Any, examples: int) -> Any:
+    """The specs of a batch with so many examples.
+
+    Raises:
+      SplitError: as of `examples_of`, or an input has another first axis.
+      SourceError: see there.
+    """
+    from tfplace.extraction.batch import as_specs
+    from tfplace.extraction.sources import step_of
+    from tfplace.transforms.batch_specs import batch_size, resized
+
+    _refuse_whole(source)
+    step = step_of(source, batch)
+    specs = as_specs(step.arguments, float_dtype=step.float_dtype)
+    return resized(specs, batch_size(specs), examples)
+
+
 def graph_of(
     source: Any,
     batch: Any,

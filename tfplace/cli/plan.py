@@ -15,17 +15,20 @@ from tfplace.cli.console import present
 from tfplace.cli.flags import PlanFlags
 from tfplace.cli.problem import checked, read_problem
 from tfplace.core.explanation import Explanation
+from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.core.plan_diff import PlanDiff
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO
+from tfplace.core.topology import Topology
 from tfplace.errors import InfeasibleError, SplitError
 from tfplace.files import writing
 from tfplace.options import SearchOptions
 from tfplace.report.explanation_table import explanation_facts, explanation_tables
 from tfplace.report.plan_table import plan_facts, plan_tables, verdict
 from tfplace.report.progress import Stages
+from tfplace.simulation.replicas import Hosts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -96,6 +99,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.search.over_slices import Sizes
     from tfplace.search.planning import make_plan
     from tfplace.search.what_if import TIMES
+    from tfplace.search.symmetric import large_box
     from tfplace.sources import rematerialize
 
     batch, here = None, flags.topology is None or flags.run > 0
@@ -126,8 +130,41 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         return rematerialize(placement, max_memory={})
 
     wanted = flags.narrowed(SearchOptions, slices=AUTO, progress=stages.search)
+    hosts = None if flags.known_topology is None else large_box(flags.known_topology)
+    if hosts is not None and not source.is_file(flags.required_model()):
+        return _plan_large(flags, stages, hosts, wanted)
     plan = make_plan(read, partial(place_problem, both_ways=False), wanted, remedy, exact=flags.exact, larger=larger)
     if not flags.run or plan.placement is None:
         return plan
     stages.stage("running the best ways")
     return plan.measure(batch, steps=flags.run)
+
+
+def _plan_large(flags: PlanFlags, stages: Stages, hosts: Hosts, options: SearchOptions) -> Plan:
+    """The plan for equal replicas of a model on many devices."""
+    from tfplace.api import place_problem
+    from tfplace.search.symmetric import limits_of, make_symmetric_plan
+
+    def read(examples: int, slices: int, devices: Topology) -> Problem:
+        from tfplace.transforms.split import slice_sizes
+
+        stages.stage(f"a replica of {examples} examples" + (f", {slices} slices" if slices > 1 else ""))
+        sizes, limits = slice_sizes(slices, examples), limits_of(devices, hosts, flags.max_memory or {})
+        wanted = replace(flags, batch=examples, slices=sizes, topology=devices, max_memory=limits)
+        problem, _ = read_problem(wanted, stages, gpus=False, some_slices=True)
+        stages.stage("simulating replicas")
+        return problem
+
+    examples = flags.batch or _usual_batch(flags)
+    return make_symmetric_plan(
+        read, partial(place_problem, both_ways=False), options, hosts, examples, exact=flags.exact
+    )
+
+
+def _usual_batch(flags: PlanFlags) -> int:
+    """Examples in the batch that a model has if none is asked for."""
+    from tfplace.sources import examples_of
+
+    load_tensorflow(gpus=False)
+    built = source.find(flags.required_model(), flags.shape)(None, flags.param or {})
+    return examples_of(built.source, built.batch)

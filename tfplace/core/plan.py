@@ -24,8 +24,10 @@ from tfplace.core.topology import Topology
 from tfplace.errors import InfeasibleError, InputError, PlacementError, Shortage, UnknownNameError
 from tfplace.registry import SERVICES
 
-ALONE, STRATEGY = "one device", "MirroredStrategy"
-"""Ways that need no placing: `tf.device`, and `tf.distribute.MirroredStrategy`."""
+ALONE, STRATEGY, MULTI_WORKER = "one device", "MirroredStrategy", "MultiWorkerMirroredStrategy"
+"""Ways that need no placing: `tf.device`, and the strategies of `tf.distribute` for one host and for several."""
+
+STRATEGIES = (STRATEGY, MULTI_WORKER)
 
 SEARCHED = "placed"
 """The way of what a search found."""
@@ -39,11 +41,11 @@ class PlanRow:
     """One way to run a step.
 
     Attributes:
-      way: `ALONE`, `STRATEGY`, or the placer that made the placement.
+      way: `ALONE`, one of `STRATEGIES`, or the placer that made the placement.
       slices: examples of each slice of the batch; empty for the whole step.
       compile: how it is run, `tfplace.core.compilation.NONE` or `XLA`.
       cost: simulated.
-      placement: what runs it; None for `STRATEGY`, which is TensorFlow's own.
+      placement: what runs it; None for `STRATEGIES`, which are TensorFlow's own. Of several replicas that of one.
       same_numbers: whether losses and weights are those of the plain step but for rounding.
       differs: what is not, in words; empty if nothing.
       obstacle: why it is not taken, however fast; empty for nothing.
@@ -52,6 +54,8 @@ class PlanRow:
       error: how far off such simulated steps are; None where that is not known.
       found_s: seconds that it took to find and simulate, after the model was read; None where nobody looked.
       known_waits: what the step waits for, if that was worked out before; see `waits`.
+      replicas: equal parts of the batch that are run side by side, each in such slices on devices of its own. tfplace
+        runs only rows with 1.
     """
 
     way: str
@@ -67,6 +71,7 @@ class PlanRow:
     error: ErrorBand | None = None
     found_s: float | None = None
     known_waits: tuple[Waiting, ...] | None = None
+    replicas: int = 1
 
     @cached_property
     def waits(self) -> tuple[Waiting, ...]:
@@ -90,7 +95,8 @@ class PlanRow:
         """The way, with its device if it has only one, the number of slices and how it is run."""
         where = f" ({self._only_device})" if self.way == ALONE else ""
         count = len(self.slices)
-        slices = f", {count} slices" if count > 1 and self.way != STRATEGY else ""
+        slices = f", {count} slices" if count > 1 and self.way not in STRATEGIES else ""
+        slices += f", {self.replicas} replicas" if self.replicas > 1 else ""
         again = ", recomputing" if self.recomputes else ""
         return f"{self.way}{where}{slices}{again}{', compiled' if self.compile == XLA else ''}"
 
@@ -120,7 +126,7 @@ class PlanRow:
     @property
     def simplicity(self) -> int:
         """0 for what needs least of a user."""
-        return {ALONE: 0, STRATEGY: 1}.get(self.way, 2)
+        return {ALONE: 0, STRATEGY: 1, MULTI_WORKER: 1}.get(self.way, 2)
 
 
 Larger = Callable[[tuple[int, ...] | None], Problem]
@@ -172,10 +178,10 @@ class Plan:
 
     @property
     def placement(self) -> Placement | None:
-        """The chosen row's placement, or that of the best row that has one; None if none of these fits."""
-        if self.chosen is None or self.chosen.placement is not None:
+        """The chosen row's placement, or that of the best row which tfplace runs; None if none of these fits."""
+        with_one = [row for row in self.rows if row.placement is not None and row.replicas == 1]
+        if self.chosen is None or self.chosen in with_one:
             return None if self.chosen is None else self.chosen.placement
-        with_one = [row for row in self.rows if row.placement is not None]
         best = replace(self, rows=tuple(with_one)).chosen
         return None if best is None else best.placement
 
@@ -188,7 +194,8 @@ class Plan:
         Raises:
           ApplyError: this machine lacks a device of the topology.
           InfeasibleError: nothing fits.
-          InputError: the plan was loaded from files, which do not have the program.
+          InputError: the plan was loaded from files, which do not have the program; or its chosen row has several
+            replicas.
         """
         return SERVICES["apply_plan"](self, devices=devices)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfplace.core.placement import Placement
-from tfplace.core.plan import Plan, PlanRow
+from tfplace.core.plan import MULTI_WORKER, Plan, PlanRow
 from tfplace.errors import InfeasibleError, InputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ def apply_plan(plan: Plan, *, devices: Mapping[str, str] | None = None) -> Place
     """
     from tfplace.execution.placed import apply_placement
 
+    if plan.chosen is not None and plan.chosen.replicas > 1:
+        raise InputError(
+            f"a plan that takes {plan.chosen.name}",
+            "one whose chosen row has a single replica, on the devices of this process",
+            f"Each replica runs its part of the batch, gradients are added up: tf.distribute.{MULTI_WORKER} does that.",
+        )
     if plan.placement is None:
         raise InfeasibleError(f"No row of the plan of {plan.model!r} may be taken.", [], ("See plan.summary().",))
     if plan.placement.problem is None:
@@ -61,7 +67,8 @@ def measure_plan(
 
 
 def _can_be_run(row: PlanRow, exact: bool) -> bool:
-    return row.placement is not None and row.cost.feasible and not row.obstacle and (row.same_numbers or not exact)
+    runs = row.placement is not None and row.replicas == 1
+    return runs and row.cost.feasible and not row.obstacle and (row.same_numbers or not exact)
 
 
 def _measured(

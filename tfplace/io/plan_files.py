@@ -13,7 +13,7 @@ from typing import Any
 
 from tfplace.core.critical_path import Waiting
 from tfplace.core.fidelity import ErrorBand
-from tfplace.core.plan import STRATEGY, Plan, PlanRow
+from tfplace.core.plan import STRATEGIES, Plan, PlanRow
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import PlacementError
 from tfplace.files import parse_json, write_whole, writing
@@ -56,6 +56,7 @@ def save(plan: Plan, directory: str | Path) -> None:
                 "recomputes": row.recomputes,
                 "error": None if row.error is None else asdict(row.error),
                 "waits": [asdict(one) for one in row.waits] if row is plan.chosen else None,
+                "replicas": row.replicas,
                 "placement": file,
             }
         )
@@ -120,8 +121,9 @@ def _seconds(path: Path, rows: int) -> list[float | None]:
 
 def _row(data: Any, directory: Path, found_s: float | None) -> PlanRow:
     way = str(data["way"])
-    if data["placement"] is None and way != STRATEGY:
-        raise PlacementError(f"a plan whose row {way!r} has no placement", f"one for every way but {STRATEGY}")
+    if data["placement"] is None and way not in STRATEGIES:
+        needs_one = f"one for every way but {' and '.join(STRATEGIES)}"
+        raise PlacementError(f"a plan whose row {way!r} has no placement", needs_one)
     return PlanRow(
         way=way,
         slices=tuple(map(int, data["slices"])),
@@ -136,4 +138,5 @@ def _row(data: Any, directory: Path, found_s: float | None) -> PlanRow:
         error=None if data.get("error") is None else ErrorBand(**data["error"]),
         found_s=found_s,
         known_waits=None if data.get("waits") is None else tuple(Waiting(**one) for one in data["waits"]),
+        replicas=int(data.get("replicas", 1)),
     )

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.core.fidelity import UNKNOWN
-from tfplace.core.plan import ALONE, STRATEGY, Plan, PlanRow
+from tfplace.core.plan import ALONE, STRATEGIES, Plan, PlanRow
 from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.summary import plain_text
 
@@ -73,7 +73,7 @@ def verdict(plan: Plan) -> str:
         if best is None
         else f"{best.cost.step_s / row.cost.step_s:.2f} times faster than {best.name}"
     )
-    if row.way == STRATEGY:
+    if row.way in STRATEGIES:
         return f"take tf.distribute.{row.name}: {step} a step, {faster}, and no placement is over 1 % faster"
     return f"take {row.name}: {step} a step, {faster}"
 
@@ -135,6 +135,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
                 "error": None if row.error is None else asdict(row.error),
                 "bottleneck": row.bottleneck if row is plan.chosen else None,
                 "found_s": row.found_s,
+                "replicas": row.replicas,
             }
             for row in plan.rows
         ],
