@@ -38,6 +38,9 @@ PIPELINES = ("one_f_one_b", "gpipe")
 _MOST_OPS = 60_000
 """Ops of a replica in slices that is still read: beyond, reading alone takes minutes."""
 
+_MANY_OPS = 30_000
+"""Ops of a replica in slices up to which twice as many slices as devices, and replicas on fewer devices, are tried."""
+
 _STRETCHES = (12, 48)
 """Clusters into which a device's ops of a compiled replica are cut, so that gradients are sent before all are made."""
 
@@ -186,7 +189,7 @@ class _Run:
         if self._examples < count:
             self.log.append(f"{what}: not tried, a batch has {self._examples} examples")
             return None
-        ops = max((p.graph.num_ops // len(_sizes(p)) for p in self.problems), default=0)
+        ops = self._ops_of_slice()
         if self.problems and (ops * slices > _MOST_OPS or (width == 1 and ops > _MOST_OPS // 2)):
             self.log.append(f"{what}: not tried, they have over {_MOST_OPS:,} ops")
             return None
@@ -198,6 +201,10 @@ class _Run:
             return None
         self.problems.append(problem)
         return problem
+
+    def _ops_of_slice(self) -> int:
+        """Ops of a step in one slice, about; 0 before anything was read."""
+        return max((p.graph.num_ops // len(_sizes(p)) for p in self.problems), default=0)
 
     def _on_one(self, count: int) -> None:
         for slices in (1, *_TO_FIT):
@@ -218,7 +225,11 @@ class _Run:
 
     def _on_several(self, width: int, searches: int) -> None:
         count = self._hosts.count * (self._hosts.size // width)
-        slices = min(2 * width, self._examples // count)
+        ops = self._ops_of_slice() * 2 * width
+        slices = min(2 * width if ops <= _MANY_OPS else width, self._examples // count)
+        if width < self._hosts.size and ops > _MANY_OPS:
+            self.log.append(f"{count} replicas on {width} devices: not tried, they have over {_MANY_OPS:,} ops")
+            return
         problem = self._problem(count, slices, width) if slices > 1 else None
         if problem is None:
             return
@@ -235,7 +246,8 @@ class _Run:
         share: float | int = (
             budget.seconds / searches if budget.seconds is not None else max((budget.evaluations or 0) // searches, 1)
         )
-        return self._search(problem, replace(self._options, slices=None, budget=share, init=init, topology=None))
+        wanted = replace(self._options, slices=None, budget=share, init=init, topology=None, baselines=())
+        return self._search(problem, wanted)
 
     def _placed(self, problem: Problem, units: object, placer: str) -> Placement:
         units = np.asarray(units, np.int32)

@@ -17,8 +17,6 @@ import numpy as np
 
 from tfplace.core.stepcost import StepCost
 from tfplace.group.owners import weights_of_ops
-from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import WITHOUT_PHASES
 from tfplace.simulation.pieces import Pieces
 from tfplace.simulation.replica import Kind, Replica
 from tfplace.simulation.replicas import Hosts, Layout
@@ -42,8 +40,7 @@ def simulate_mirrored(replica: Replica, hosts: Hosts, count: int, *, inputs_on_f
     costs = []
     for on_cpu in (True, False) if inputs_on_first else (True,):
         step = _Mirrored(Layout(replica, hosts, count, inputs_on_cpu=on_cpu), inputs_on_first=inputs_on_first)
-        problem, op_device = step.pieces.problem(hosts.topology)
-        costs.append(Simulator(problem, WITHOUT_PHASES, threads=1).devices(op_device))
+        costs.append(step.pieces.cost(hosts.topology))
     best = min(costs, key=lambda cost: cost.step_s)
     return replace(best, peak_bytes=np.zeros_like(best.peak_bytes))
 

@@ -6,13 +6,15 @@ import heapq
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray
 from tfplace.core.constraints import Constraints
 from tfplace.core.costs import CostTable
 from tfplace.core.graph import OpGraph
 from tfplace.core.grouping import Grouping
 from tfplace.core.problem import Problem
+from tfplace.core.stepcost import StepCost
 from tfplace.core.topology import Topology
+from tfplace.simulation.evaluate import Simulator
+from tfplace.simulation.options import WITHOUT_PHASES
 
 _TYPE = "StatefulPartitionedCall"
 """Type of the op that runs a piece."""
@@ -29,16 +31,18 @@ class Pieces:
         self.device: list[int] = []
         self._seconds: list[float] = []
         self._rank: list[int] = []
+        self._phase: list[int] = []
         self._bytes: dict[tuple[int, int], float] = {}
         self._reads: list[tuple[int, int, int]] = []
 
-    def add(self, seconds: float, device: int, rank: int) -> int:
+    def add(self, seconds: float, device: int, rank: int, phase: int = -1) -> int:
         """A piece.
 
         Args:
           seconds: that it takes.
           device: that it runs on.
           rank: of pieces that are ready at one time, that with the least goes first.
+          phase: on its device, as in `Placement.phases`.
 
         Returns:
           Its number.
@@ -46,6 +50,7 @@ class Pieces:
         self.device.append(device)
         self._seconds.append(seconds)
         self._rank.append(rank)
+        self._phase.append(phase)
         return len(self.device) - 1
 
     def read(self, reader: int, maker: int, tensor: int, size_bytes: float) -> None:
@@ -53,12 +58,17 @@ class Pieces:
         self._bytes[maker, tensor] = size_bytes
         self._reads.append((maker, reader, tensor))
 
-    def problem(self, topology: Topology) -> tuple[Problem, IntArray]:
-        """The problem, without memory, and [N] the device of each of its ops."""
+    def cost(self, topology: Topology) -> StepCost:
+        """What they cost; what is said of memory means nothing."""
         place = self._order()
+        device, phases = np.empty((2, len(place)), np.int32)
+        device[place], phases[place] = self.device, self._phase
+        ordered = phases if phases.max(initial=-1) >= 0 else None
+        return Simulator(self._problem(topology, place), WITHOUT_PHASES, phases=ordered, threads=1).devices(device)
+
+    def _problem(self, topology: Topology, place: list[int]) -> Problem:
+        """The pieces as ops, by their places in a topological order."""
         count, devices = len(place), len(topology.devices)
-        device = np.empty(count, np.int32)
-        device[place] = self.device
         seconds = np.empty(count)
         seconds[place] = self._seconds
         tensors = sorted(self._bytes, key=lambda made: (place[made[0]], made[1]))
@@ -91,7 +101,7 @@ class Pieces:
             host_memory=np.zeros(count, np.bool_),
             replicable=np.zeros(count, np.bool_),
         )
-        problem = Problem(
+        return Problem(
             graph=graph,
             topology=topology,
             costs=CostTable(np.broadcast_to(seconds[:, None], (count, devices)), ("simulated",) * count),
@@ -101,7 +111,6 @@ class Pieces:
             memory_limit=np.array([one.memory_bytes for one in topology.devices], np.int64),
             follows=np.arange(count, dtype=np.int32),
         )
-        return problem, device
 
     def _order(self) -> list[int]:
         """The place of each piece in a topological order that keeps to the ranks where it can."""

@@ -66,9 +66,8 @@ class Replica:
       start_s: [N] when it starts where there is only one replica.
       rank: [N] of pieces that are ready at one time, that with the least goes first.
       messages: between pieces.
-      ordered: whether each piece of a device's own follows the one before, as it does in an order of phases; else those
-        that are ready run.
-      whole: whether pieces are clusters of a compiled step; variables are then read at once.
+      phase: [N] of each piece on its device, as in `Placement.phases`; -1 for those that run as soon as they can.
+      whole: whether pieces are clusters of a compiled step, each of which follows the one before on its device.
       home: [W] device of each variable, by the op that makes the handle.
       size_bytes: [W] bytes of each variable with its slots, alike.
     """
@@ -81,7 +80,7 @@ class Replica:
     start_s: FloatArray
     rank: IntArray
     messages: tuple[Message, ...]
-    ordered: bool
+    phase: IntArray
     whole: bool
     home: dict[int, int]
     size_bytes: dict[int, int]
@@ -114,7 +113,8 @@ class _Cut:
         graph = problem.graph
         assert graph.slices is not None
         self.problem, self.graph, self.stretches = problem, graph, stretches
-        self.op_device, self.phased = op_device, phases is not None
+        self.op_device = op_device
+        self.phase: IntArray = np.full(graph.num_ops, -1, np.int32) if phases is None else phases
         self.runs: BoolArray = ~graph.replicable
         kept = ~graph.edge_back & self.runs[graph.edge_src] & self.runs[graph.edge_dst]
         order = np.flatnonzero(kept)[np.argsort(graph.edge_dst[kept], kind="stable")]
@@ -173,7 +173,7 @@ class _Cut:
             start_s=start_s,
             rank=rank.astype(np.int32),
             messages=tuple(messages),
-            ordered=self.phased or self.stretches is not None,
+            phase=self._phases(piece, kind + [Kind.SUM] * len(combined)),
             whole=self.stretches is not None,
             **self._variables(),
         )
@@ -200,6 +200,14 @@ class _Cut:
             weight.append(int(self.weight[v]))
         return piece, kind, device, weight
 
+    def _phases(self, piece: IntArray, kind: list[int]) -> IntArray:
+        """[N] those of the replica's own ops and of what it is given."""
+        out = np.full(len(kind), -1, np.int32)
+        if self.stretches is None:
+            out[piece[self.runs]] = self.phase[self.runs]
+        out[np.isin(kind, [Kind.SUM, Kind.SHARED, Kind.LOOKUP])] = -1
+        return out
+
     def _kind(self, v: int) -> Kind:
         if v in self.lookups:
             return Kind.LOOKUP
@@ -217,6 +225,8 @@ class _Cut:
                 ends[u] |= self.stretches is None or bool(self.own[v])
         new = begins[ops]
         new[1:] |= ends[ops[:-1]]
+        if self.stretches is None:
+            new[1:] |= np.diff(self.phase[ops]) != 0
         if self.stretches is not None:
             seconds = self.seconds[ops, d]
             done = np.cumsum(seconds) - seconds

@@ -23,8 +23,6 @@ import numpy as np
 from tfplace.core.arrays import IntArray
 from tfplace.core.stepcost import StepCost
 from tfplace.core.topology import Topology
-from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.options import WITHOUT_PHASES
 from tfplace.simulation.pieces import Pieces
 from tfplace.simulation.replica import Kind, Message, Replica
 
@@ -95,11 +93,6 @@ class Layout:
             return int(self.hosts.cpu[h])
         return int(self.hosts.devices[h, (r % self.per_host) * self.width + self._number[d]])
 
-    def replica_on(self, device: int) -> int:
-        """The replica that has a device of the topology."""
-        h, j = np.argwhere(self.hosts.devices == device)[0]
-        return int(h) * self.per_host + int(j) // self.width
-
     @cached_property
     def owner(self) -> Mapping[int, int]:
         """Variable -> the device that owns it; the largest first, each to the device that holds least."""
@@ -127,8 +120,7 @@ def simulate_replicas(replica: Replica, hosts: Hosts, count: int, exchange: str 
     costs = []
     for on_cpu in (True, False) if exchange == FLAT else (True,):
         pieces = _Step(Layout(replica, hosts, count, inputs_on_cpu=on_cpu), exchange).pieces
-        problem, op_device = pieces.problem(hosts.topology)
-        costs.append(Simulator(problem, WITHOUT_PHASES, threads=1).devices(op_device))
+        costs.append(pieces.cost(hosts.topology))
     best = min(costs, key=lambda cost: cost.step_s)
     return replace(best, peak_bytes=np.zeros_like(best.peak_bytes))
 
@@ -176,7 +168,8 @@ class _Step:
         return int(self.layout.inputs[0]) if weight < 0 else self.layout.owner[weight]
 
     def _piece(self, n: int, device: int) -> int:
-        return self.pieces.add(self._seconds(n, device), device, int(self.replica.rank[n]))
+        rank, phase = int(self.replica.rank[n]), int(self.replica.phase[n])
+        return self.pieces.add(self._seconds(n, device), device, rank, phase)
 
     def _seconds(self, n: int, device: int) -> float:
         """Seconds of a piece on a device of the topology, by one of the replica's devices of that type."""
@@ -256,19 +249,10 @@ class _Step:
         return self._relays[key]
 
     def _chain(self) -> None:
-        """Each piece of a device's own after the one before, and variables no sooner read than in the replica alone."""
+        """Each cluster of a device's own after the one before."""
         one = self.replica
-        if not one.ordered:
-            return
-        own = np.flatnonzero(one.kind == Kind.OWN)
+        own = np.flatnonzero(one.kind == Kind.OWN) if one.whole else np.zeros(0, np.int64)
         for before, after in zip(own[:-1].tolist(), own[1:].tolist(), strict=True):
             if one.device[before] == one.device[after]:
                 for r in range(self.layout.count):
                     self.pieces.read(self._of[after, r], self._of[before, r], -1, 0.0)
-        if one.whole:
-            return
-        for n in np.flatnonzero((one.kind == Kind.GIVEN) & (one.weight >= 0)).tolist():
-            before = own[(one.device[own] == one.device[n]) & (one.start_s[own] < one.start_s[n])]
-            if len(before):
-                r = self.layout.replica_on(self.pieces.device[self._of[n, -1]])
-                self.pieces.read(self._of[n, -1], self._of[int(before[-1]), r], -1, 0.0)
