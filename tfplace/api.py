@@ -145,6 +145,7 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
       SourceError, ConstraintError: as of `place`.
     """
     from tfplace.search.planning import make_plan
+    from tfplace.search.symmetric import large_box, limits_of, make_symmetric_plan
     from tfplace.search.what_if import TIMES
 
     def larger(sizes: tuple[int, ...] | None) -> Problem:
@@ -152,7 +153,6 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
 
         more = larger_batch(source, batch, TIMES)
         return _asked_problem(source, more, replace(asked, slices=sizes), some_slices=True)
-    from tfplace.search.symmetric import large_box, limits_of, make_symmetric_plan
 
     asked = replace(PlanOptions.of("tfplace.plan", {"topology": topology, **options}), slices=AUTO).check()
     hosts = None if asked.topology is None else large_box(Topology.load(asked.topology))

@@ -14,8 +14,8 @@ from tfplace.cli.click_options import PLACING_CODES, command
 from tfplace.cli.console import present
 from tfplace.cli.flags import PlanFlags
 from tfplace.cli.problem import checked, read_problem
-from tfplace.core.explanation import Explanation
 from tfplace.cli.quiet import load_tensorflow
+from tfplace.core.explanation import Explanation
 from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.core.plan_diff import PlanDiff
@@ -98,8 +98,8 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.api import place_problem
     from tfplace.search.over_slices import Sizes
     from tfplace.search.planning import make_plan
-    from tfplace.search.what_if import TIMES
     from tfplace.search.symmetric import large_box
+    from tfplace.search.what_if import TIMES
     from tfplace.sources import rematerialize
 
     batch, here = None, flags.topology is None or flags.run > 0

@@ -77,9 +77,9 @@ class PlanRow:
     def waits(self) -> tuple[Waiting, ...]:
         """The parts of the step's critical path, the longest first; worked out when they are first asked for.
 
-        None are known of `STRATEGY`, and of a row from a file but for the chosen one.
+        None are known of `STRATEGIES`, of several replicas, and of a row from a file but for the chosen one.
         """
-        if self.known_waits is not None or self.placement is None:
+        if self.known_waits is not None or self.placement is None or self.replicas > 1:
             return self.known_waits or ()
         found: tuple[Waiting, ...] = SERVICES["waits"](self.placement)
         return found
