@@ -30,6 +30,7 @@ LOAD_TENSORFLOW = {
     "pretraining",
     "report/test_step_memory.py",
     "search/test_planning.py",
+    "search/test_remedies.py",
     "search/test_symmetric.py",
     "simulation/test_buffers.py",
     "transforms",

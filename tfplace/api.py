@@ -23,7 +23,7 @@ from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.option_fields import described
 from tfplace.options import CompareOptions, PlanOptions, ProblemOptions, SearchOptions, SplitOptions
-from tfplace.sources import examples_of, graph_of, problem_of, rematerialize, resized_batch
+from tfplace.sources import examples_of, graph_of, made_to_fit, problem_of, resized_batch
 
 if TYPE_CHECKING:
     from tfplace.comparison.comparison import Comparison
@@ -176,7 +176,7 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
         lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes), some_slices=True),
         functools.partial(place_problem, both_ways=False),
         asked.narrowed(SearchOptions),
-        lambda placement: rematerialize(placement, max_memory={}),
+        made_to_fit,
         exact=asked.exact,
         larger=larger,
     )

@@ -368,7 +368,7 @@ class PlacementCallback(_Hooks):
         from tfplace.report.plan_table import plan_summary, verdict
         from tfplace.search.over_slices import Sizes, place_over_slices
         from tfplace.search.planning import make_plan, plan_of_fit
-        from tfplace.sources import problem_of, rematerialize
+        from tfplace.sources import made_to_fit, problem_of
         from tfplace.transforms.batch_specs import batch_size
         from tfplace.transforms.split import slice_sizes
 
@@ -394,7 +394,7 @@ class PlacementCallback(_Hooks):
             read,
             partial(place_problem, both_ways=False),
             asked,
-            lambda one: rematerialize(one, max_memory={}),
+            made_to_fit,
             exact=self._exact,
         )
         self.plan = plan_of_fit(found, asked.compile)

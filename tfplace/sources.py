@@ -23,6 +23,7 @@ from tfplace.options import SplitOptions
 if TYPE_CHECKING:
     from tfplace.cost.profile import Profile
     from tfplace.rematerialization.rematerialize import MaxMemory, Segments
+    from tfplace.rematerialization.trial import Trial
 
 
 @described(SplitOptions)
@@ -209,22 +210,45 @@ def rematerialize(
       ConstraintError: a segment's pattern matches nothing.
       SourceError, TopologyError: as `extract` and `formulate`.
     """
-    from tfplace.rematerialization.rematerialize import of_placement, one_device, placed_alike, with_less_memory
+    from tfplace.rematerialization.rematerialize import of_placement, one_device, with_less_memory
 
     if isinstance(source, Placement):
         _nothing_beside_placement(batch=batch, topology=topology, profile=profile)
         trials = of_placement(source)
     else:
         trials = one_device(formulate(graph_of(source, batch), topology, profile=profile))
-    whole = trials.problem.graph
-    trial = with_less_memory(trials, segments, max_memory)
-    if trial.graph is not whole and whole.origin is not None:
-        from tfplace.transforms.recomputed_program import with_program
+    trial = _with_program(with_less_memory(trials, segments, max_memory), trials.problem.graph)
+    return _placed(source, trial) if isinstance(source, Placement) else trial.graph
 
-        trial = replace(trial, graph=with_program(trial.graph, whole))
-    if not isinstance(source, Placement):
-        return trial.graph
-    return source if trial.graph is whole else _ordered_as_run(placed_alike(source, trial))
+
+def made_to_fit(placement: Placement) -> Placement:
+    """A placement of a step that fits, or exceeds memory least, as results of the forward pass are computed again.
+
+    Raises:
+      InputError: the placement does not know its problem.
+    """
+    from tfplace.search.recomputing import fitting_trial, in_best_order
+
+    assert placement.problem is not None
+    return in_best_order(placement, _with_program(fitting_trial(placement), placement.problem.graph))
+
+
+def _with_program(trial: Trial, whole: OpGraph) -> Trial:
+    """A trial whose graph can be run if the whole step's can."""
+    if trial.graph is whole or whole.origin is None:
+        return trial
+    from tfplace.transforms.recomputed_program import with_program
+
+    return replace(trial, graph=with_program(trial.graph, whole))
+
+
+def _placed(placement: Placement, trial: Trial) -> Placement:
+    """A placement, of the step of a trial."""
+    from tfplace.rematerialization.rematerialize import placed_alike
+
+    assert placement.problem is not None
+    same = trial.graph is placement.problem.graph
+    return placement if same else _ordered_as_run(placed_alike(placement, trial))
 
 
 def _ordered_as_run(placement: Placement) -> Placement:

@@ -269,7 +269,7 @@ def test_a_compiled_row_is_named_in_the_verdict(plan):
     assert verdict(replace(plan, rows=(compiled,))).startswith("stay on GPU:0, compiled: ")
 
 
-@pytest.mark.parametrize("part", ["_alone", "_usual", "_recomputing"])
+@pytest.mark.parametrize("part", ["_alone", "_usual", "remedied"])
 def test_what_a_search_found_is_kept_if_the_user_stops_what_comes_after(part, monkeypatch):
     def stop(*arguments, **options):
         raise KeyboardInterrupt

@@ -100,7 +100,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.search.planning import make_plan
     from tfplace.search.symmetric import large_box
     from tfplace.search.what_if import TIMES
-    from tfplace.sources import rematerialize
+    from tfplace.sources import made_to_fit
 
     batch, here = None, flags.topology is None or flags.run > 0
 
@@ -125,15 +125,15 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         more = TIMES * batch_size(as_specs(batch))
         return read_problem(replace(flags, slices=sizes, batch=more), stages, gpus=here)[0]
 
-    def remedy(placement: Placement) -> Placement:
+    def less(placement: Placement) -> Placement:
         stages.stage(f"making {placement.placer} fit")
-        return rematerialize(placement, max_memory={})
+        return made_to_fit(placement)
 
     wanted = flags.narrowed(SearchOptions, slices=AUTO, progress=stages.search)
     hosts = None if flags.known_topology is None else large_box(flags.known_topology)
     if hosts is not None and not source.is_file(flags.required_model()):
         return _plan_large(flags, stages, hosts, wanted)
-    plan = make_plan(read, partial(place_problem, both_ways=False), wanted, remedy, exact=flags.exact, larger=larger)
+    plan = make_plan(read, partial(place_problem, both_ways=False), wanted, less, exact=flags.exact, larger=larger)
     if not flags.run or plan.placement is None:
         return plan
     stages.stage("running the best ways")

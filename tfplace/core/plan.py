@@ -56,6 +56,8 @@ class PlanRow:
       known_waits: what the step waits for, if that was worked out before; see `waits`.
       replicas: equal parts of the batch that are run side by side, each in such slices on devices of its own. tfplace
         runs only rows with 1.
+      host: what is in the memory of a host beside accelerators: "variables", of which some are trained, "slots" of the
+        optimizer only, or nothing.
     """
 
     way: str
@@ -68,6 +70,7 @@ class PlanRow:
     obstacle: str = ""
     measured_s: float | None = None
     recomputes: bool = False
+    host: str = ""
     error: ErrorBand | None = None
     found_s: float | None = None
     known_waits: tuple[Waiting, ...] | None = None
@@ -97,8 +100,16 @@ class PlanRow:
         count = len(self.slices)
         slices = f", {count} slices" if count > 1 and self.way not in STRATEGIES else ""
         slices += f", {self.replicas} replicas" if self.replicas > 1 else ""
+        host = f", {self.host} on the host" if self.host else ""
         again = ", recomputing" if self.recomputes else ""
-        return f"{self.way}{where}{slices}{again}{', compiled' if self.compile == XLA else ''}"
+        return f"{self.way}{where}{slices}{host}{again}{', compiled' if self.compile == XLA else ''}"
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """What saves memory and costs time: slices one after the other, what is on the host, results computed again."""
+        slices = (f"{len(self.slices)} slices",) if self.way == ALONE and len(self.slices) > 1 else ()
+        host = (f"{self.host} on the host",) if self.host else ()
+        return (*slices, *host, *(("recomputing",) if self.recomputes else ()))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -120,8 +131,9 @@ class PlanRow:
     @property
     def _only_device(self) -> str:
         assert self.placement is not None
-        devices = self.placement.op_device
-        return self.placement.device_names[int(np.bincount(devices).argmax())]
+        names, ops = self.placement.device_names, np.bincount(self.placement.op_device)
+        beside = [bool(self.host) and name.startswith("CPU") for name in names[: len(ops)]]
+        return names[int(np.where(beside, -1, ops).argmax())]
 
     @property
     def simplicity(self) -> int:

@@ -86,8 +86,11 @@ def _misfit(plan: Plan) -> str:
     nearest = min(plan.rows, key=lambda row: row.cost.key, default=None)
     if nearest is None:
         return "nothing could be tried"
-    over = int(np.maximum(nearest.cost.peak_bytes - nearest.cost.limit_bytes, 0).sum())
-    return f"nothing fits: {nearest.name} is {format_bytes(over)} over"
+    needs = [
+        f"{format_bytes(s.need_bytes)} of {s.device}, {format_bytes(s.over_bytes)} more than it may use"
+        for s in nearest.shortages
+    ]
+    return f"nothing fits: what comes nearest, {nearest.name}, needs {'; '.join(needs) or 'more memory'}"
 
 
 def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
@@ -136,6 +139,8 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
                 "bottleneck": row.bottleneck if row is plan.chosen else None,
                 "found_s": row.found_s,
                 "replicas": row.replicas,
+                "host": row.host,
+                "remedies": list(row.remedies),
             }
             for row in plan.rows
         ],

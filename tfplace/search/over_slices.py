@@ -20,7 +20,7 @@ from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.clock import Clock
 from tfplace.search.place import was_interrupted
-from tfplace.search.slice_starts import USUAL, slice_starts
+from tfplace.search.slice_starts import USUAL, slice_starts, whole_start
 
 Sizes = int | tuple[int, ...] | None
 """How many slices, or the examples of each; None for the whole step."""
@@ -200,8 +200,7 @@ class OverSlices:
         self._last = self.problems[sizes] = problem
         if sizes is None and PLACERS[self._options.placer].needs_slices:
             return problem
-        warm = sizes is not None and self._warm
-        start, spent = self._start(sizes, problem) if warm else (None, 0.0)
+        start, spent = self._start(sizes, problem) if self._warm else (None, 0.0)
         if start is not None and self._fits(start):
             self.found[sizes] = start
         planned, most = (_SCOUTING / _SCOUTS, self._left / 2) if self._warm else (1 / _MOST, self._left)
@@ -223,7 +222,10 @@ class OverSlices:
 
     def _start(self, sizes: Sizes, problem: Problem) -> tuple[Placement | None, float]:
         """The best placement to start from, and what finding it took of the budget."""
-        names = USUAL if self._options.objective == STEP_TIME else ()
+        timed = self._options.objective == STEP_TIME
+        if sizes is None:
+            return (whole_start(problem, self._options.seed) if timed else None), 0.0
+        names = USUAL if timed else ()
         starts = slice_starts(problem, self.found.get(None), self._options.seed, names)
         self.starts[sizes], self.search_s[sizes] = starts.placements, starts.seconds
         self.start_s[sizes] = starts.seconds

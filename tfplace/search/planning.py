@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,14 +15,15 @@ from tfplace.core.placement import Placement
 from tfplace.core.plan import ALONE, SEARCHED, STRATEGY, Larger, Plan, PlanRow
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
-from tfplace.errors import InfeasibleError
 from tfplace.local_search.devices import compute_devices, single_device
 from tfplace.options import SearchOptions
 from tfplace.search.clock import Clock
 from tfplace.search.compilations import run_otherwise
 from tfplace.search.mirrored import mirrored_cost
+from tfplace.search.on_host import held_by_host
 from tfplace.search.over_slices import OverSlices, Sizes, search_over_slices
 from tfplace.search.place import placement_of
+from tfplace.search.remedies import Pricing, remedied
 from tfplace.search.slice_starts import USUAL
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
@@ -40,6 +40,15 @@ _NOT_ASKED = "the model does not ask for jit_compile; compile='xla' takes it"
 
 _STOPPED = "interrupted before all was tried"
 
+_FAR = 1.5
+"""More slices are tried where what fits takes so many times as long as the fastest way with enough memory."""
+
+_LESS = 0.9
+"""Twice as many slices are of use if they exceed memory by at most such a part: weights do not shrink with them."""
+
+_MOST_OPS = 100_000
+"""Ops of a step in slices that are still read in some tens of seconds."""
+
 _NO_RULES = "the strategy knows no rules that pin, forbid or colocate ops"
 
 
@@ -47,7 +56,7 @@ def make_plan(
     read: Callable[[Sizes], Problem],
     search: Callable[[Problem, SearchOptions], Placement],
     options: SearchOptions,
-    remedy: Callable[[Placement], Placement],
+    less: Callable[[Placement], Placement],
     *,
     exact: bool = False,
     larger: Larger | None = None,
@@ -58,8 +67,7 @@ def make_plan(
       read: see `tfplace.search.over_slices.place_over_slices`.
       search: as there.
       options: as there. Rows are compiled as well as op by op unless `options.compile` says one of them.
-      remedy: makes of a placement one whose step takes no more memory than there is, by computing results again. Raises
-        InfeasibleError where it cannot.
+      less: makes of a placement one whose step fits, or exceeds memory least, by computing results again.
       exact: whether only rows may be chosen whose numbers are those of the plain step but for rounding.
       larger: see `Plan`.
 
@@ -72,7 +80,9 @@ def make_plan(
     try:
         for rows_of in (partial(_alone, options=options), _strategy, _usual, _searched):
             rows += rows_of(run)
-        rows += _recomputing(rows, remedy)
+        pricing = Pricing(less, partial(_priced_if_it_fits, options=options))
+        rows += remedied(rows, pricing, _best_s(rows))
+        _split_further(run, rows, pricing, options)
     except KeyboardInterrupt:
         if not run.found:
             raise
@@ -116,15 +126,27 @@ def plan_of_fit(plan: Plan, compile: str) -> Plan:
 def _alone(run: OverSlices, options: SearchOptions) -> list[PlanRow]:
     """The best device of each type; and where it does not fit there, slice by slice, which accumulates gradients."""
     rows: list[PlanRow] = []
-    whole = run.problems.get(None)
     for problem in run.problems.values():
-        if problem is not whole and any(row.cost.feasible for row in rows):
-            break  # the fewest slices that fit are the fastest
-        for d in _best_devices(problem):
-            clock = Clock()
-            placement = _placement(problem, single_device(problem, d), ALONE, options)
-            rows += _both_ways(placement, ALONE, clock.seconds)
+        rows += _alone_in(problem, rows, options)
     return rows
+
+
+def _alone_in(problem: Problem, before: Sequence[PlanRow], options: SearchOptions) -> list[PlanRow]:
+    """The best device of each type on which the step does not fit in fewer slices, which are the faster."""
+    fitting = {_device_type(row) for row in before if row.cost.feasible and row.way == ALONE}
+    rows: list[PlanRow] = []
+    for d in _best_devices(problem):
+        units = single_device(problem, d)
+        if problem.topology.devices[d].type not in fitting and (units == d).any():
+            rows += _priced(problem, units, ALONE, options)
+    return rows
+
+
+def _device_type(row: PlanRow) -> str:
+    """The type of device that most ops of a way are on."""
+    assert row.placement is not None
+    assert row.placement.problem is not None
+    return row.placement.problem.topology.devices[int(np.bincount(row.placement.op_device).argmax())].type
 
 
 def _best_devices(problem: Problem) -> list[int]:
@@ -154,47 +176,75 @@ def _strategy(run: OverSlices) -> list[PlanRow]:
 
 
 def _usual(run: OverSlices) -> list[PlanRow]:
-    """Data parallelism and pipelines; the other way of only the best of each number of slices, which takes a while."""
-    rows = []
-    for sizes, starts in run.starts.items():
-        took_s = run.start_s[sizes]
-        usual = [start for start in starts if start.placer in USUAL]
-        best = min(usual, key=lambda start: start.cost.key, default=None)
-        for start in usual:
-            rows += _both_ways(start, start.placer, took_s) if start is best else [_of(start, start.placer, took_s)]
+    """Data parallelism and pipelines."""
+    return [row for sizes in run.starts for row in _usual_in(run, sizes)]
+
+
+def _usual_in(run: OverSlices, sizes: Sizes) -> list[PlanRow]:
+    """Those of one number of slices; the other way of only the best of them, which takes a while."""
+    took_s = run.start_s[sizes]
+    usual = [start for start in run.starts[sizes] if start.placer in USUAL]
+    best = min(usual, key=lambda start: start.cost.key, default=None)
+    rows: list[PlanRow] = []
+    for start in usual:
+        rows += _both_ways(start, start.placer, took_s) if start is best else [_of(start, start.placer, took_s)]
     return rows
 
 
 def _searched(run: OverSlices) -> list[PlanRow]:
-    rows = []
-    for sizes, placement in run.found.items():
-        rows += _both_ways(placement, SEARCHED, run.search_s.get(sizes, 0.0))
-    return rows
+    return [row for sizes in run.found for row in _searched_in(run, sizes)]
 
 
-def _recomputing(rows: Sequence[PlanRow], remedy: Callable[[Placement], Placement]) -> list[PlanRow]:
-    """What does not fit, made to, where it would be faster than all that fits."""
-    fits_s = min((row.cost.step_s for row in rows if row.cost.feasible and not row.obstacle), default=np.inf)
-    misfits: dict[str, PlanRow] = {}
-    for row in sorted(rows, key=lambda row: row.cost.step_s):
-        if _may_recompute(row) and not row.cost.feasible and row.cost.step_s < fits_s:
-            misfits.setdefault(row.way, row)
-    found = []
-    for row in misfits.values():
-        assert row.placement is not None
-        clock = Clock()
-        with contextlib.suppress(InfeasibleError):
-            placement = remedy(row.placement)
-            took_s = (row.found_s or 0.0) + clock.seconds
-            made = dataclasses.replace(row, placement=placement, cost=placement.cost, found_s=took_s)
-            found.append(dataclasses.replace(made, recomputes=True))
-    return found
+def _searched_in(run: OverSlices, sizes: Sizes) -> list[PlanRow]:
+    return _both_ways(run.found[sizes], SEARCHED, run.search_s.get(sizes, 0.0))
 
 
-def _may_recompute(row: PlanRow) -> bool:
-    if row.placement is None or row.placement.problem is None:
-        return False
-    return row.compile == NONE and row.placement.problem.graph.recomputes is None
+def _split_further(run: OverSlices, rows: list[PlanRow], pricing: Pricing, options: SearchOptions) -> None:
+    """Adds ways with more slices where what fits takes far longer than other ways would with more memory."""
+    while (count := _further(run, rows)) is not None:
+        problem = run.try_sizes(count)
+        if problem is None:
+            return
+        new = _alone_in(problem, rows, options) + (_usual_in(run, count) if count in run.starts else [])
+        new += _searched_in(run, count) if count in run.found else []
+        rows += new
+        rows += remedied(new, pricing, _best_s(rows))
+
+
+def _further(run: OverSlices, rows: Sequence[PlanRow]) -> int | None:
+    """The next number of slices to try; None if there is no need, or no use, or batch or graph do not allow for it."""
+    fastest_s = min((row.cost.step_s for row in rows if not row.obstacle), default=np.inf)
+    split = [problem.graph for problem in run.problems.values() if problem.graph.slices is not None]
+    if _best_s(rows) <= _FAR * fastest_s or not split:
+        return None
+    over: dict[int, int] = {}  # slices -> bytes by which the nearest of the ways exceeds memory
+    for row in rows:
+        if row.way in (ALONE, *USUAL) and not row.host and not row.recomputes:
+            over[len(row.slices)] = min(row.cost.excess_bytes, over.get(len(row.slices), row.cost.excess_bytes))
+    most = max(split, key=lambda graph: len(graph.slices.sizes) if graph.slices is not None else 0)
+    assert most.slices is not None
+    count = len(most.slices.sizes)
+    if not over.get(count, 0) or over[count] > _LESS * over.get(count // 2, np.inf):
+        return None
+    return 2 * count if 2 * count <= sum(most.slices.sizes) and 2 * most.num_ops <= _MOST_OPS else None
+
+
+def _best_s(rows: Sequence[PlanRow]) -> float:
+    """Seconds of the fastest way that can be taken."""
+    return min((row.cost.step_s for row in rows if row.cost.feasible and not row.obstacle), default=np.inf)
+
+
+def _priced(problem: Problem, units: IntArray, way: str, options: SearchOptions) -> list[PlanRow]:
+    clock = Clock()
+    return _both_ways(_placement(problem, units, way, options), way, clock.seconds)
+
+
+def _priced_if_it_fits(problem: Problem, units: IntArray, way: str, options: SearchOptions) -> list[PlanRow]:
+    """Both ways if it fits op by op, as the other takes a while."""
+    clock = Clock()
+    placement = _placement(problem, units, way, options)
+    took_s = clock.seconds
+    return _both_ways(placement, way, took_s) if placement.cost.feasible else [_of(placement, way, took_s)]
 
 
 def _both_ways(placement: Placement, way: str, found_s: float) -> list[PlanRow]:
@@ -223,6 +273,7 @@ def _row(way: str, problem: Problem, cost: StepCost, placement: Placement | None
         differs="" if slices is None or not slices.differences else slices.verdict,
         error=error_band(problem),
         found_s=found_s,
+        host="" if placement is None else held_by_host(problem, placement.op_device),
     )
 
 
