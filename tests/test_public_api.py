@@ -19,6 +19,7 @@ PUBLIC = [
     "extract",
     "formulate",
     "keras",
+    "largest_batch",
     "memory",
     "place",
     "plan",

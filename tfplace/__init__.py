@@ -12,7 +12,7 @@ Importing tfplace does not load TensorFlow; the first call that needs it does.
 from __future__ import annotations
 
 from tfplace import keras
-from tfplace.api import actual_placement, apply, compare, memory, place, plan, simulate
+from tfplace.api import actual_placement, apply, compare, largest_batch, memory, place, plan, simulate
 from tfplace.core.constraints import Constraints
 from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
@@ -41,6 +41,7 @@ __all__ = [
     "extract",
     "formulate",
     "keras",
+    "largest_batch",
     "memory",
     "place",
     "plan",

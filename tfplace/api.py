@@ -14,6 +14,7 @@ from tfplace.core.compilation import AUTO as AUTO_COMPILE
 from tfplace.core.compilation import NONE
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.graph import OpGraph
+from tfplace.core.largest_batch import LargestBatch
 from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
@@ -180,6 +181,58 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
         exact=asked.exact,
         larger=larger,
     )
+
+
+@described(PlanOptions)
+def largest_batch(
+    source: Any, topology: Topology | str | Path | None = None, *, batch: Any, **options: Any
+) -> LargestBatch:
+    """How many examples a step can have on some devices: the largest batch for which a plan has a way that fits.
+
+    Sizes are tried from the given one on, twice or half as large until one fits and the next does not, and then between
+    these, up to a sixteenth. Each is planned with a tenth of the budget. Nothing is run, and no batch is made.
+
+    Args:
+      source: a model or a function, as `split` takes: its step is read for each size.
+      topology: see `PlanOptions`.
+      batch: of any size, as in `extract`; to begin with. Sizes are multiples of 8, 4 or 2 if its size is one.
+      **options: those of `PlanOptions`.
+
+    Returns:
+      The size with its plan, and what all sizes came to. Ways with nearly all ops on the host do not count beside
+      accelerators, nor do sizes whose examples take over twice as long each as the best. Ctrl-C ends it with the
+      largest so far.
+
+    Raises:
+      InfeasibleError: not even one example fits; says how many bytes are missing where.
+      InputError, UnknownNameError: as of `plan`.
+      SplitError, SourceError: the source has one batch size, or cannot be read.
+    """
+    from tfplace.report.progress import Stages
+
+    asked = PlanOptions.of("tfplace.largest_batch", {"topology": topology, **options})
+    with Stages(quiet=not asked.progress) as stages:
+        return find_largest_batch(source, batch, asked, stages)
+
+
+def find_largest_batch(source: Any, batch: Any, options: PlanOptions, stages: Stages) -> LargestBatch:
+    """See `largest_batch`.
+
+    Args:
+      source: see there.
+      batch: see there.
+      options: see there.
+      stages: is told what goes on.
+    """
+    from tfplace.search.largest_batch import find_largest, part_of
+
+    given = {**options.given(), "budget": part_of(options.budget), "progress": stages.search}
+
+    def plan_of(examples: int) -> Plan:
+        stages.stage(f"batch {examples}")
+        return plan(source, batch=resized_batch(source, batch, examples), **given)
+
+    return find_largest(plan_of, examples_of(source, batch), stages.note)
 
 
 @described(CompareOptions)

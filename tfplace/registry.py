@@ -205,6 +205,7 @@ SERVICES = Registry(
         "placement_html": "tfplace.report.html:placement_html",
         "placement_json": "tfplace.io.placement_file:to_json",
         "placement_summary": "tfplace.report.summary:placement_summary",
+        "largest_batch_summary": "tfplace.report.largest_batch_table:largest_batch_summary",
         "plan_summary": "tfplace.report.plan_table:plan_summary",
         "load_plan": "tfplace.io.plan_files:load",
         "apply_plan": "tfplace.execution.plans:apply_plan",

@@ -7,6 +7,7 @@ import keras
 from tests.cli.test_place import SMALL
 from tfplace import Plan
 from tfplace.cli import BAD_INPUT, INFEASIBLE, PLACED, main
+from tfplace.search import largest_batch
 
 PLAN = ["plan", *SMALL[1:], "--topology=2xP100", "--budget=20 evaluations"]
 
@@ -73,3 +74,16 @@ def test_the_best_ways_are_run_where_that_is_asked(capfd):
     facts = json.loads(capfd.readouterr().out)
     took = {number: row["measured_s"] for number, row in enumerate(facts["rows"]) if row["measured_s"] is not None}
     assert len(took) >= min(3, len(facts["rows"])) and took[facts["chosen"]] == min(took.values())
+
+
+def test_the_largest_batch_is_found(capfd, monkeypatch):
+    monkeypatch.setattr(largest_batch, "_DOUBLINGS", 1)
+    assert main([*PLAN, "--largest_batch", "--compile=none", "--json"]) == PLACED
+    facts = json.loads(capfd.readouterr().out)
+    assert [one["examples"] for one in facts["tried"]] == [2, 4] and facts["largest_batch"] == 4
+    assert facts["plan"]["chosen"] is not None and facts["notes"] == ["larger batches were not tried"]
+
+
+def test_the_largest_batch_goes_with_no_other_question(capfd):
+    assert main([*PLAN, "--largest_batch", "--explain"]) == BAD_INPUT
+    assert "--explain" in capfd.readouterr().err

@@ -113,6 +113,7 @@ def test_a_row_tells_its_remedies_and_costs_what_its_placement_does():
 def test_remedies_are_taken_together_where_none_alone_suffices():
     plan = tight_plan(256, LARGE, 0.4)
     assert plan.chosen.remedies == ("slots on the host", "recomputing")
+    assert "fits by slots on the host and recomputing; costs 1." in plan.summary()
     assert not any(row.cost.feasible for row in plan.rows if row.way == ALONE and len(row.remedies) == 1)
 
 

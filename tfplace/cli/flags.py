@@ -199,6 +199,11 @@ class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
     explain: bool = option(
         False, "Print why the row is taken, what would help most, and where its layers are", kind=bool
     )
+    largest_batch: bool = option(
+        False,
+        "Find the largest batch that fits, beginning with --batch; each size gets a tenth of the budget",
+        kind=bool,
+    )
     against: str | None = option(
         None, "An earlier plan of the model, from --out: print what changed", unset="none", form="DIRECTORY"
     )

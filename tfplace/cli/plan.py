@@ -6,6 +6,7 @@ import contextlib
 import sys
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfplace.cli import source
@@ -22,9 +23,9 @@ from tfplace.core.plan_diff import PlanDiff
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO
 from tfplace.core.topology import Topology
-from tfplace.errors import InfeasibleError, SplitError
+from tfplace.errors import InfeasibleError, InputError, SplitError
 from tfplace.files import writing
-from tfplace.options import SearchOptions
+from tfplace.options import PlanOptions, SearchOptions
 from tfplace.report.explanation_table import explanation_facts, explanation_tables
 from tfplace.report.plan_table import plan_facts, plan_tables, verdict
 from tfplace.report.progress import Stages
@@ -44,6 +45,9 @@ def plan_command(flags: PlanFlags) -> None:
     """
     flags = checked(flags)
     out = output_directory("out", flags.out)
+    if flags.largest_batch:
+        _largest_batch(flags, out)
+        return
     earlier = None if flags.against is None else Plan.load(flags.against)
     files: dict[str, str] = {}
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
@@ -56,6 +60,31 @@ def plan_command(flags: PlanFlags) -> None:
     present(flags.json, lambda: plan_facts(plan) | beside.facts(), lambda: beside.tables(plan_tables(plan)), files)
     if plan.chosen is None:
         raise InfeasibleError(verdict(plan), [], ("Allow more memory, or take a smaller batch.",))
+
+
+def _largest_batch(flags: PlanFlags, out: Path | None) -> None:
+    """`--largest_batch`."""
+    from tfplace.api import find_largest_batch
+    from tfplace.report.largest_batch_table import largest_batch_facts, largest_batch_tables
+
+    beside = [name for name in ("run", "explain", "against", "inference", "fetch") if getattr(flags, name)]
+    if beside:
+        raise InputError(f"--largest_batch and {flags.spelled(beside[0])}", "one of the two")
+    model, files = flags.required_model(), dict[str, str]()
+    if source.is_file(model):
+        raise SplitError(
+            f"the largest batch of the file {model!r}", "a model that is built here, to read it for others"
+        )
+    with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
+        stages.stage("building the model")
+        load_tensorflow(gpus=flags.topology is None)
+        built = source.find(model)(flags.batch, flags.param or {})
+        found = find_largest_batch(built.source, built.batch, flags.narrowed(PlanOptions), stages)
+        if out is not None:
+            with writing(out):
+                found.plan.save(out)
+            files["plan"] = str(out)
+    present(flags.json, lambda: largest_batch_facts(found), lambda: largest_batch_tables(found), files)
 
 
 class Beside(NamedTuple):

@@ -14,6 +14,7 @@ from rich.text import Text
 from tfplace.core.fidelity import UNKNOWN
 from tfplace.core.plan import ALONE, STRATEGIES, Plan, PlanRow
 from tfplace.formatting import format_bytes, format_seconds
+from tfplace.report.plan_remedies import remedy_line
 from tfplace.report.summary import plain_text
 
 _HEAD = ("way", "step", "examples/s", "most memory", "of", "numbers")
@@ -47,7 +48,8 @@ def _of_chosen(plan: Plan) -> list[Text]:
     row = plan.chosen
     if row is None:
         return []
-    lines = [f"its step: {row.bottleneck}"] if row.bottleneck else []
+    lines = [line] if (line := remedy_line(plan)) else []
+    lines += [f"its step: {row.bottleneck}"] if row.bottleneck else []
     lines.append(f"how sure: {UNKNOWN if row.error is None else row.error}")
     lines += [f"found in {format_seconds(row.found_s)}"] if row.found_s is not None else []
     return [Text(line) for line in lines]
@@ -119,6 +121,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "topology": plan.topology_name,
         "examples": plan.examples,
         "verdict": verdict(plan),
+        "remedy": remedy_line(plan),
         "chosen": None if plan.chosen is None else plan.rows.index(plan.chosen),
         "rows": [
             {

@@ -20,7 +20,7 @@ from tfplace.group.slots import readers_of, slots_of
 SLOTS, VARIABLES = "slots", "variables"
 """What is on the host: optimizer slots only, or variables as well."""
 
-_ALL = 0.9
+ALL = 0.9
 """Part of the ops above which a step runs on the host, and does not only keep something there."""
 
 _LITTLE = 0.01
@@ -42,7 +42,7 @@ def held_by_host(problem: Problem, op_device: IntArray) -> str:
     """
     graph, host = problem.graph, host_of(problem)
     runs = ~graph.replicable
-    if host is None or (op_device[runs] == host).mean() > _ALL:
+    if host is None or (op_device[runs] == host).mean() > ALL:
         return ""
     total = sum(v.size_bytes for v in graph.variables)
     there = [v for v in graph.variables if op_device[v.op] == host]

@@ -60,7 +60,7 @@ def remedied(rows: Sequence[PlanRow], pricing: Pricing, fits_s: float) -> list[P
         children = _with_host(row, pricing)
         if recomputed < _MOST_RECOMPUTING and _may_recompute(row):
             recomputed += 1
-            children.append(_recomputing(row, pricing))
+            children += _recomputing(row, pricing)
         for child in children:
             if child.cost.feasible:
                 found.append(child)
@@ -76,7 +76,7 @@ def _nearest(before: Sequence[PlanRow], made: Sequence[PlanRow], pricing: Pricin
     """What exceeds memory least, unless it was there before."""
     rows = [*before, *made]
     able = [row for row in rows if _is_open(row) and _knows_what_is_kept(row)]
-    found = [_recomputing(min(able, key=lambda row: row.cost.key), pricing)] if able else []
+    found = _recomputing(min(able, key=lambda row: row.cost.key), pricing) if able else []
     best = min([*rows, *found], key=lambda row: row.cost.key, default=None)
     return [] if best is None or best in before else [best]
 
@@ -123,9 +123,12 @@ def _knows_what_is_kept(row: PlanRow) -> bool:
     return problem is not None and problem.graph.recomputes is None
 
 
-def _recomputing(row: PlanRow, pricing: Pricing) -> PlanRow:
+def _recomputing(row: PlanRow, pricing: Pricing) -> list[PlanRow]:
+    """The way with results computed again, if any can be."""
     assert row.placement is not None
     clock = Clock()
     placement = pricing.less(row.placement)
     took_s = (row.found_s or 0.0) + clock.seconds
-    return replace(row, placement=placement, cost=placement.cost, recomputes=True, found_s=took_s)
+    if placement.problem is None or placement.problem.graph.recomputes is None:
+        return []
+    return [replace(row, placement=placement, cost=placement.cost, recomputes=True, found_s=took_s)]
