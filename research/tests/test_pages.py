@@ -71,6 +71,7 @@ TABLES = {
         "slices-running": lambda: split_steps(data("slices_running")),
     },
     "docs/compiling.md": {"compile-time": lambda: benchmark("compile_time")},
+    "docs/does_not_fit.md": {"tight-plans": lambda: benchmark("tight_plans")},
     "docs/fused_costs.md": {"compiled-costs": lambda: benchmark("compiled_costs")},
     "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
     "docs/plan.md": {"plans": lambda: benchmark("plans")},
