@@ -96,7 +96,7 @@ def planned(topology=None, examples=512, **options):
 
 
 @pytest.fixture(scope="module")
-def plan():
+def plan(logical_cpus):
     return planned()
 
 
@@ -118,7 +118,15 @@ def test_a_row_of_one_replica_costs_what_its_placement_is_simulated_to_take(plan
             assert again.step_s == pytest.approx(row.cost.step_s)
 
 
+def test_every_row_can_be_shown(plan):
+    for row in plan.rows:
+        alone = replace(plan, rows=(row,))
+        assert row.bottleneck and row.name in alone.summary()
+
+
 def test_replicas_are_not_run_here(plan):
+    with pytest.raises(InputError, match="runs replicas"):
+        plan.take("data_parallel, 16 replicas")
     several = replace(plan, rows=tuple(row for row in plan.rows if row.replicas > 1))
     assert several.placement is None
     with pytest.raises(InputError, match=r"replicas.*MultiWorkerMirroredStrategy"):

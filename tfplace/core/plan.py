@@ -228,11 +228,12 @@ class Plan:
         Raises:
           UnknownNameError: there is no such row.
           InfeasibleError: it does not fit; says which devices are short of how many bytes.
-          InputError: it has an obstacle, or is TensorFlow's own and has no placement.
+          InputError: it has an obstacle, has several replicas, or is TensorFlow's own and has no placement.
         """
         row = self.row(name)
-        if row.obstacle or row.placement is None:
-            why = row.obstacle or f"tf.distribute.{STRATEGY} runs it"
+        if row.obstacle or row.placement is None or row.replicas > 1:
+            strategy = row.way if row.way in STRATEGIES else MULTI_WORKER if row.replicas > 1 else STRATEGY
+            why = row.obstacle or f"tf.distribute.{strategy} runs {'replicas' if row.replicas > 1 else 'it'}"
             raise InputError(f"row {name!r}, which has no placement to take ({why})", "a row that tfplace runs")
         if not row.cost.feasible:
             fitting = next((one.name for one in self.rows if one.cost.feasible and one.placement is not None), None)

@@ -54,7 +54,8 @@ def _missing(row: PlanRow) -> str:
         return str(cost.failure)
     over = cost.peak_bytes - cost.limit_bytes
     worst = int(np.argmax(over))
-    where = f"device {worst}" if row.placement is None else row.placement.device_names[worst]
+    names = _names(row)
+    where = names[worst] if names else f"device {worst}"
     return f"memory of {where}: {format_bytes(over[worst])} more than it may use"
 
 
@@ -64,9 +65,15 @@ def _busiest(row: PlanRow) -> str:
     if np.isnan(cost.compute_s).any() or cost.step_s <= 0:
         return ""
     busiest = int(np.argmax(cost.compute_s))
-    where = "the busiest device" if row.placement is None else row.placement.device_names[busiest]
+    names = _names(row)
+    where = names[busiest] if names else "the busiest device"
     computes, moves = (_percent(float(part[busiest]), cost.step_s) for part in (cost.compute_s, cost.transfer_s))
     return f"{where} computes {computes} and sends or receives {moves} of the step"
+
+
+def _names(row: PlanRow) -> tuple[str, ...]:
+    """Devices of a row whose placement has all of them: that of several replicas has those of one."""
+    return () if row.placement is None or row.replicas > 1 else row.placement.device_names
 
 
 def _percent(seconds: float, step_s: float) -> str:

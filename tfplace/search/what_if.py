@@ -60,8 +60,12 @@ def problem_of(plan: Plan, row: PlanRow) -> Problem:
     """What a row's placement answers; for one without a placement, what others with its slices do.
 
     Raises:
-      InputError: the plan was loaded from files.
+      InputError: the plan was loaded from files, or the row has several replicas.
     """
+    if row.replicas > 1:
+        raise InputError(
+            f"row {row.name!r}, of which one replica was placed", "a row with one replica", "See docs/large_boxes.md."
+        )
     for one in (row, *plan.rows):
         found = None if one.placement is None else one.placement.problem
         if found is not None and (one.slices, one.compile, one.recomputes) == (row.slices, row.compile, row.recomputes):
