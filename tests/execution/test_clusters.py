@@ -13,7 +13,7 @@ from tests.execution.pipelines import pipeline
 from tests.execution.test_phases import BATCH, dense
 from tests.placing import random_placement
 from tests.transforms.test_recompute import G, chain, named
-from tfplace.core.xla_ops import COMPILABLE, EMPTY_LISTS, LISTS
+from tfplace.core.xla_ops import COMPILABLE, DRAWS, EMPTY_LISTS, LISTS
 from tfplace.execution.clusters import find_clusters
 from tfplace.execution.dependencies import Dependencies, changes, merged
 from tfplace.execution.phases import phase_waits
@@ -102,6 +102,36 @@ def test_a_loop_on_one_device_is_in_a_cluster_and_one_on_two_is_left_out():
     apart[inside[::2]] = 1
     left_out = find_clusters(graph, apart, DEVICES).left_out
     assert all(graph.op_names[v] in left_out for v in inside)
+
+
+def test_draws_have_clusters_of_their_own_on_several_cpus():
+    source, batches = step_models.build("transformer")
+    graph = tfplace.extract(source, batches[0])
+    draws = {graph.op_names[v] for v, kind in enumerate(graph.op_types) if kind in DRAWS}
+    halves = (np.arange(graph.num_ops) > graph.num_ops // 2).astype(np.int32)
+    for devices, op_device, apart in (
+        (["CPU:0", "CPU:1"], halves, True),
+        (["GPU:0", "GPU:1"], halves, False),
+        (["CPU:0"], np.zeros(graph.num_ops, np.int32), False),
+    ):
+        clusters = [set(cluster.ops) for cluster in find_clusters(graph, op_device, devices).clusters]
+        mixed = [ops for ops in clusters if ops & draws and ops - draws]
+        assert draws and bool(mixed) != apart
+
+
+def test_no_cluster_reads_a_variable_at_once_for_another_one():
+    """XLA would copy it out of the cluster that reads it."""
+    source, batches = step_models.build("transformer")
+    graph = tfplace.extract(source, batches[0])
+    halves = (np.arange(graph.num_ops) > graph.num_ops // 2).astype(np.int32)
+    found = find_clusters(graph, halves, ["GPU:0", "GPU:1"])
+    of = {op: cluster.name for cluster in found.clusters for op in cluster.ops}
+    first = {v for v in range(graph.num_ops) if graph.op_types[v] == "ReadVariableOp" and len(graph.inputs[v]) == 1}
+    waiting = set(graph.edge_dst[graph.edge_tensor < 0].tolist())
+    for u, v in zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), strict=True):
+        if u in first - waiting and graph.op_names[u] in of:
+            assert of[graph.op_names[u]] == of.get(graph.op_names[v], of[graph.op_names[u]])
+    assert any("several clusters" in why for why in found.left_out.values())
 
 
 def test_what_can_be_compiled_is_what_tensorflow_has_kernels_for():

@@ -13,6 +13,13 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+DRAWS = _words("""
+StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt
+StatelessRandomUniformFullIntV2 StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2
+StatelessTruncatedNormal StatelessTruncatedNormalV2
+""")
+"""Draws of numbers without a state."""
+
 COMPILABLE = _words("""
 Abs Acos Acosh Add AddN AddV2 AdjustContrastv2 AdjustHue AdjustSaturation All Angle Any ApproxTopK ApproximateEqual
 ArgMax ArgMin Asin Asinh AssignAddVariableOp AssignSubVariableOp AssignVariableOp Atan Atan2 Atanh AvgPool AvgPool3D

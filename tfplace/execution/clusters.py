@@ -13,7 +13,7 @@ from tfplace.core.arrays import BoolArray, IntArray, freeze
 from tfplace.core.control_flow import control_flow
 from tfplace.core.graph import OpGraph
 from tfplace.core.kept import kept
-from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, LISTS
+from tfplace.core.xla_ops import COMPILABLE, COMPILE_TIME, DRAWS, LISTS
 from tfplace.execution.dependencies import GIVEN, Dependencies, changes, copied, merged
 from tfplace.execution.static import static_tensors
 from tfplace.execution.waits import NO_WAITS, Waits
@@ -105,19 +105,23 @@ def find_clusters(
     known = Dependencies.of(graph, waits)
     order = known.order()
     while True:
-        blocks = _blocks(graph, known, order, _labels(graph, op_device, phases, alone, why))
+        blocks = _blocks(graph, known, order, _labels(graph, op_device, devices, phases, _out(graph, alone, why)))
         if not (parted := _parted_lists(graph, blocks)):
             break
         for v in parted:
             loop = loops.pop(int(flow.loop[v]), None)
             names = (graph.op_names[v],) if loop is None else loop.ops
             why |= dict.fromkeys(names, "with lists that are read elsewhere")
+    for v in _shared_reads(graph, known, blocks):
+        blocks[v] = -1
+        why[graph.op_names[v]] = "reads a variable for several clusters"
     out: list[Cluster] = []
     prefix = _CALLS
     while any(name.startswith(prefix) for name in graph.op_names):
         prefix += "_"
     for ops in _members(known, order, blocks):
-        if sum(graph.op_types[v] not in _FREE for v in ops) < FEWEST_OPS:
+        drawn = any(graph.op_types[v] in DRAWS for v in ops)  # by themselves they would draw other numbers than XLA's
+        if not drawn and sum(graph.op_types[v] not in _FREE for v in ops) < FEWEST_OPS:
             why |= {graph.op_names[v]: f"fewer than {FEWEST_OPS} ops together" for v in ops}
             continue
         inside = tuple(loops[one] for one in dict.fromkeys(flow.loop[ops].tolist()) if one in loops)
@@ -228,19 +232,41 @@ def _parted_lists(graph: OpGraph, blocks: Sequence[int]) -> list[int]:
     return [v for v in dict.fromkeys(end for pair in parted for end in pair) if blocks[v] >= 0]
 
 
+def _shared_reads(graph: OpGraph, known: Dependencies, blocks: Sequence[int]) -> list[int]:
+    """Ops that read a variable at once for another block than their own: XLA would copy what they read out of it.
+
+    By itself such an op takes no time. It waits for nothing, so that no block comes to wait for itself.
+    """
+    block = np.array(blocks)
+    away = (block[graph.edge_src] != block[graph.edge_dst]) & (graph.edge_tensor >= 0)
+    makers = np.unique(graph.edge_src[away & (block[graph.edge_src] >= 0)]).tolist()
+    return [v for v in makers if graph.op_types[v] == "ReadVariableOp" and not known.before[int(known.vertex[v])]]
+
+
+def _out(graph: OpGraph, alone: BoolArray, why: Collection[str]) -> BoolArray:
+    """[V] what is in no cluster."""
+    named: BoolArray = np.array([name in why for name in graph.op_names], bool)
+    return np.asarray(alone | named)
+
+
 def _labels(
-    graph: OpGraph, op_device: IntArray, phases: IntArray | None, alone: BoolArray, why: Collection[str]
+    graph: OpGraph, op_device: IntArray, devices: Sequence[str], phases: IntArray | None, none: BoolArray
 ) -> list[int]:
     """[V] what may be compiled together: ops of one number, none of -1.
 
-    In one cluster XLA would find an op and its copy that computes it again to be the same, and keep the result.
+    In one cluster XLA would find an op and its copy that computes it again to be the same, and keep the result. Draws
+    of random numbers begin as soon as the step does, so that with several clusters they would all be in the first one,
+    and their results leave it. On a CPU such a cluster was seen to take several times as long as with the draws in one
+    of their own.
     """
     again = np.zeros(graph.num_ops, np.int32) if graph.recomputes is None else graph.recomputes >= 0
     slice_of = np.full(graph.num_ops, -1) if graph.slices is None else graph.slices.slice_of
     phase = np.full(graph.num_ops, -1) if phases is None else phases
+    keys = np.stack([op_device, slice_of, phase, again], axis=1)
+    drawn = np.array([kind in DRAWS and "CPU:" in devices[op_device[v]] for v, kind in enumerate(graph.op_types)], bool)
+    several = len(np.unique(keys[~none], axis=0)) > 1
     number: dict[tuple[int, ...], int] = {}
-    keys = zip(op_device.tolist(), slice_of.tolist(), phase.tolist(), again.tolist(), strict=True)
     return [
-        -1 if alone[v] or graph.op_names[v] in why else number.setdefault(key, len(number))
-        for v, key in enumerate(keys)
+        -1 if none[v] else number.setdefault(key, len(number))
+        for v, key in enumerate(map(tuple, np.column_stack([keys, drawn & several]).tolist()))
     ]
