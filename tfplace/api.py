@@ -180,6 +180,9 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
         made_to_fit,
         exact=asked.exact,
         larger=larger,
+        read_packed=lambda sizes: _asked_problem(
+            source, batch, replace(asked, slices=sizes, pack=True), some_slices=True
+        ),
     )
 
 

@@ -269,7 +269,7 @@ class PlacementCallback(_Hooks):
             assert self.placement.problem is not None  # it was placed here
             self.graph = self.placement.problem.graph
         else:
-            self.graph = self._read(spec, data, self._slices)
+            self.graph = self._read(spec, data, self._slices, pack=self._pack)
             self.placement = self._decide(self.graph) if self._given is None else self._fit_given(data)
         if self.plan is None:
             self._say(self.placement.summary())
@@ -279,7 +279,7 @@ class PlacementCallback(_Hooks):
         self._trial = Trial.of(self._placed, self._options.compile)
         return self._placed
 
-    def _read(self, spec: Any, data: Any, slices: int | str | Sequence[int] | None) -> OpGraph:
+    def _read(self, spec: Any, data: Any, slices: int | str | Sequence[int] | None, *, pack: bool) -> OpGraph:
         """The training step as traced from `spec`, its sizes those of the batch `data`; split, if that is wanted."""
         from tfplace.execution.keras_model import shapes_of
         from tfplace.extraction.function import graph_from_function
@@ -287,7 +287,7 @@ class PlacementCallback(_Hooks):
 
         assert self._without_xla is not None
         if (wanted := checked_slices(slices)) is not None:
-            return self._split(data, wanted)
+            return self._split(data, wanted, pack=pack)
         name = self.model.name
         with self._without_xla.reading(self.model, self._options.compile):
             return graph_from_function(
@@ -298,7 +298,7 @@ class PlacementCallback(_Hooks):
                 model=self.model,
             )
 
-    def _split(self, data: Any, slices: int | Sequence[int]) -> OpGraph:
+    def _split(self, data: Any, slices: int | Sequence[int], *, pack: bool) -> OpGraph:
         """The training step in slices of the batch `data`, which is left whole if it has fewer examples than slices."""
         from tfplace.extraction.batch import as_specs
         from tfplace.extraction.sources import extract_source
@@ -312,7 +312,7 @@ class PlacementCallback(_Hooks):
         with self._without_xla.reading(self.model, self._options.compile):
             if len(slices) == 1:
                 return extract_source(self.model, data, training=True)
-            return split_source(self.model, data, slices, batch_norm=self._batch_norm, pack=self._pack, training=True)
+            return split_source(self.model, data, slices, batch_norm=self._batch_norm, pack=pack, training=True)
 
     @property
     def _by_shape(self) -> bool:
@@ -342,7 +342,7 @@ class PlacementCallback(_Hooks):
                 )
             whole = (batch_size(as_specs(data)),)
             sizes = whole if self.graph.slices is None else sizes_alike(self.graph.slices.sizes, whole[0])
-            graph = self._split(data, sizes)
+            graph = self._split(data, sizes, pack=self._pack)
             placement = placement_for_other_batch(self.placement, self.graph, graph)
             self._others[shapes] = apply_placement(
                 graph, placement, devices=self._devices, compile=self._options.compile
@@ -367,16 +367,16 @@ class PlacementCallback(_Hooks):
         from tfplace.extraction.batch import as_specs
         from tfplace.report.plan_table import plan_summary, verdict
         from tfplace.search.over_slices import Sizes, place_over_slices
-        from tfplace.search.planning import make_plan, plan_of_fit
+        from tfplace.search.planning import PACKED_PARALLEL, make_plan, plan_of_fit
         from tfplace.sources import made_to_fit, problem_of
         from tfplace.transforms.batch_specs import batch_size
         from tfplace.transforms.split import slice_sizes
 
         asked = self._options.check()
 
-        def read(sizes: Sizes) -> Problem:
+        def read(sizes: Sizes, *, pack: bool = self._pack) -> Problem:
             slices = None if sizes is None else slice_sizes(sizes, batch_size(as_specs(data)))  # refuses too many
-            graph = self._read(spec, data, slices)
+            graph = self._read(spec, data, slices, pack=pack)
             return problem_of(
                 graph,
                 asked.topology,
@@ -396,11 +396,13 @@ class PlacementCallback(_Hooks):
             asked,
             made_to_fit,
             exact=self._exact,
+            read_packed=None if self._pack else partial(read, pack=True),
         )
         self.plan = plan_of_fit(found, asked.compile)
         self._say(plan_summary(self.plan))
         if self.plan.placement is None:
             raise InfeasibleError(verdict(self.plan), [], ("Take a smaller batch.",))
+        self._pack |= self.plan.chosen is not None and self.plan.chosen.way == PACKED_PARALLEL
         return self.plan.placement
 
     def _fit_given(self, data: Any) -> Placement:
@@ -416,7 +418,7 @@ class PlacementCallback(_Hooks):
         self._fixed = False
         if self.graph.fingerprint != self._given.graph_fingerprint:
             # `tfplace.extract(model, (x, y))` reads the step for batches of exactly that shape.
-            self.graph = self._read(as_specs(data), data, self._slices)
+            self.graph = self._read(as_specs(data), data, self._slices, pack=self._pack)
             self._fixed = True
         return Placement.load(self._given, graph=self.graph)
 

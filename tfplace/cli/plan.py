@@ -133,13 +133,13 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
 
     batch, here = None, flags.topology is None or flags.run > 0
 
-    def read(sizes: Sizes) -> Problem:
+    def read(sizes: Sizes, *, pack: bool = False) -> Problem:
         nonlocal batch
         model = flags.required_model()
         if sizes is not None and source.is_file(model):
             raise SplitError(f"slices of the file {model!r}", "a model that is built here, to read it for slices too")
-        stages.stage("the whole step" if sizes is None else f"slices {sizes}")
-        problem, batch = read_problem(replace(flags, slices=sizes), stages, gpus=here, some_slices=True)
+        stages.stage("the whole step" if sizes is None else f"slices {sizes}{', packed' * pack}")
+        problem, batch = read_problem(replace(flags, slices=sizes, pack=pack), stages, gpus=here, some_slices=True)
         stages.stage("searching")
         return problem
 
@@ -162,7 +162,15 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     hosts = None if flags.known_topology is None else large_box(flags.known_topology)
     if hosts is not None and not source.is_file(flags.required_model()):
         return _plan_large(flags, stages, hosts, wanted)
-    plan = make_plan(read, partial(place_problem, both_ways=False), wanted, less, exact=flags.exact, larger=larger)
+    plan = make_plan(
+        read,
+        partial(place_problem, both_ways=False),
+        wanted,
+        less,
+        exact=flags.exact,
+        larger=larger,
+        read_packed=partial(read, pack=True),
+    )
     if not flags.run or plan.placement is None:
         return plan
     stages.stage("running the best ways")

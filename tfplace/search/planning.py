@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,8 +16,10 @@ from tfplace.core.placement import Placement
 from tfplace.core.plan import ALONE, SEARCHED, STRATEGY, Larger, Plan, PlanRow
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
+from tfplace.errors import ConstraintError, InfeasibleError, SplitError
 from tfplace.local_search.devices import compute_devices, single_device
 from tfplace.options import SearchOptions
+from tfplace.search.budget import Budget
 from tfplace.search.clock import Clock
 from tfplace.search.compilations import run_otherwise
 from tfplace.search.mirrored import mirrored_cost
@@ -24,7 +27,7 @@ from tfplace.search.on_host import held_by_host
 from tfplace.search.over_slices import OverSlices, Sizes, search_over_slices
 from tfplace.search.place import placement_of
 from tfplace.search.remedies import Pricing, remedied
-from tfplace.search.slice_starts import USUAL
+from tfplace.search.slice_starts import USUAL, slice_starts
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
 
@@ -39,6 +42,15 @@ _NOT_IN_FIT = "a strategy has to be entered before the model is made"
 _NOT_ASKED = "the model does not ask for jit_compile; compile='xla' takes it"
 
 _STOPPED = "interrupted before all was tried"
+
+PARALLEL = "data_parallel"
+PACKED_PARALLEL = f"{PARALLEL}, packed"
+
+_NEARLY = 1.3
+"""Data parallelism is tried packed where it takes at most so many times as long as the best way."""
+
+_FOR_COMPILED = 0.2
+"""Part of the budget for a search with the costs of compiled steps; the others have those op by op."""
 
 _FAR = 1.5
 """More slices are tried where what fits takes so many times as long as the fastest way with enough memory."""
@@ -60,6 +72,7 @@ def make_plan(
     *,
     exact: bool = False,
     larger: Larger | None = None,
+    read_packed: Callable[[Sizes], Problem] | None = None,
 ) -> Plan:
     """Searches over slices, and sets what it finds beside what a user would take without a search.
 
@@ -70,16 +83,24 @@ def make_plan(
       less: makes of a placement one whose step fits, or exceeds memory least, by computing results again.
       exact: whether only rows may be chosen whose numbers are those of the plain step but for rounding.
       larger: see `Plan`.
+      read_packed: as `read`, with small gradients and variables sent packed together; None where that is not done.
 
     Raises:
       ConstraintError: a rule matches no op with any number of slices.
       KeyboardInterrupt: before anything was found.
     """
-    run = search_over_slices(read, search, dataclasses.replace(options, baselines=()))  # rows are what it is set beside
+    options = dataclasses.replace(options, baselines=())  # rows are what it is set beside
+    of_compiled = _part(options, _FOR_COMPILED) if options.compile == AUTO else None
+    run = search_over_slices(read, search, options if of_compiled is None else _part(options, 1 - _FOR_COMPILED))
     rows: list[PlanRow] = []
     try:
         for rows_of in (partial(_alone, options=options), _strategy, _usual, _searched):
             rows += rows_of(run)
+        if read_packed is not None:
+            rows += _packed(run, rows, read_packed, options)
+        if of_compiled is not None:
+            better = _searched_compiled(rows, search, of_compiled)
+            rows = [row for row in rows if row.name not in {one.name for one in better}] + better
         pricing = Pricing(less, partial(_priced_if_it_fits, options=options))
         rows += remedied(rows, pricing, _best_s(rows))
         _split_further(run, rows, pricing, options)
@@ -197,6 +218,44 @@ def _searched(run: OverSlices) -> list[PlanRow]:
 
 def _searched_in(run: OverSlices, sizes: Sizes) -> list[PlanRow]:
     return _both_ways(run.found[sizes], SEARCHED, run.search_s.get(sizes, 0.0))
+
+
+def _packed(
+    run: OverSlices, rows: Sequence[PlanRow], read: Callable[[Sizes], Problem], options: SearchOptions
+) -> list[PlanRow]:
+    """Data parallelism whose small messages are sent together, where data parallelism is nearly the best way."""
+    plain = [row for row in rows if row.way == PARALLEL and row.cost.feasible]
+    best = min(plain, key=lambda row: row.cost.step_s, default=None)
+    if best is None or best.placement is None or best.cost.step_s > _NEARLY * _best_s(rows):
+        return []
+    with contextlib.suppress(SplitError, ConstraintError):
+        problem = read(best.slices)
+        starts = slice_starts(problem, None, options.seed, (PARALLEL,))
+        return [row for start in starts.placements for row in _both_ways(start, PACKED_PARALLEL, starts.seconds)]
+    return []
+
+
+def _searched_compiled(
+    rows: Sequence[PlanRow], search: Callable[[Problem, SearchOptions], Placement], options: SearchOptions
+) -> list[PlanRow]:
+    """What a search from the best compiled way finds, with the costs of compiled steps."""
+    compiled = [row for row in rows if row.compile == XLA and row.placement is not None and row.cost.feasible]
+    best = min(compiled, key=lambda row: row.cost.step_s, default=None)
+    if best is None or best.way == ALONE or best.placement is None or best.placement.problem is None:
+        return []
+    clock = Clock()
+    try:
+        found = search(best.placement.problem, dataclasses.replace(options, slices=None, init=best.placement))
+    except InfeasibleError:
+        return []
+    return [_of(found, SEARCHED, clock.seconds)] if found.cost.step_s < best.cost.step_s else []
+
+
+def _part(options: SearchOptions, part: float) -> SearchOptions:
+    """The options with a part of the budget."""
+    budget = Budget.parse(options.budget)
+    amount = budget.seconds * part if budget.seconds is not None else max(int((budget.evaluations or 0) * part), 1)
+    return dataclasses.replace(options, budget=amount)
 
 
 def _split_further(run: OverSlices, rows: list[PlanRow], pricing: Pricing, options: SearchOptions) -> None:
