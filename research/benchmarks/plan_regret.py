@@ -39,7 +39,7 @@ MODELS = ("cnn", "transformer", "lstm", "embedding_mlp", "wide_mlp", "two_tower"
 OF_ZOO = {"wide_mlp": {"batch": 128}, "two_tower": {"batch": 128}}
 SLICES = (None, 2, 4)
 _TRACED = 3
-_LIMIT_S = 240.0
+_LIMIT_S = 90.0
 """Seconds that the turns of a model may take."""
 
 
