@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -229,6 +232,27 @@ def test_many_shapes_of_data_end_compiling():
         placed(tf.ones((100, 3)))
     assert placed.clusters is None
     placed.restore()
+
+
+_NEXT_PROCESS = """
+import tensorflow as tf, tfplace
+from tests.execution.net import Net, X
+from tests.execution.test_compiled import on_one
+graph = tfplace.extract(Net().train, (X,))
+tfplace.apply(graph, on_one(graph), compile="xla")(X)
+"""
+
+
+@pytest.mark.slow
+def test_what_was_compiled_is_found_again_by_the_next_process(tmp_path):
+    environment = os.environ | {"TF_XLA_FLAGS": f"--tf_xla_persistent_cache_directory={tmp_path}"}
+
+    def kept():
+        subprocess.run([sys.executable, "-c", _NEXT_PROCESS], check=True, env=environment, capture_output=True)
+        return {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+
+    first = kept()
+    assert first and kept() == first
 
 
 def test_a_step_without_anything_to_compile_is_refused_if_xla_was_asked_for():
