@@ -82,6 +82,24 @@ def test_what_was_found_is_kept_if_the_user_stops_it():
     assert answer.examples == 16 and "interrupted" in answer.notes[0]
 
 
+def test_a_stop_within_the_plan_of_a_size_ends_all_and_keeps_what_that_found():
+    numbers = []
+
+    def plan(examples):
+        numbers.append(examples)
+        read = layers(make_topology(2), [1.0], [EXAMPLE], examples=examples)
+
+        def stopped(slices):
+            if examples == 32 and slices is not None:
+                raise KeyboardInterrupt
+            return read(slices)
+
+        return plan_of(stopped, "1 evaluation")
+
+    answer = find_largest(plan, 16, lambda text: None)
+    assert numbers == [16, 32] and answer.examples == 32 and "interrupted" in answer.notes[0]
+
+
 def test_each_size_gets_a_tenth_of_the_budget():
     assert part_of("30s") == 3.0 and part_of("500 evaluations") == 50 and part_of(3) == 1
     with pytest.raises(InputError):

@@ -11,6 +11,7 @@ from tfplace.errors import InfeasibleError, SourceError
 from tfplace.formatting import format_bytes, format_seconds
 from tfplace.search.budget import Budget
 from tfplace.search.on_host import ALL, host_of
+from tfplace.search.planning import was_interrupted
 
 _GRAIN = 8
 """Sizes are multiples of the largest divisor of the given batch that divides this, too."""
@@ -105,6 +106,10 @@ class _Sizes:
         Args:
           examples: of it.
           required: whether it is an error if the model does not take it.
+
+        Raises:
+          SourceError: see `required`.
+          KeyboardInterrupt: the user stopped the plan, which keeps what it has; of a size that fits, so does this.
         """
         try:
             plan = self._plan_of(examples)
@@ -114,6 +119,10 @@ class _Sizes:
             one = BatchTried(examples, False, math.inf, f"cannot be read: {error.received}")
         else:
             one = self._judged(examples, plan)
+            if was_interrupted(plan):
+                if one.fits:
+                    self.tried[examples] = one
+                raise KeyboardInterrupt
         self.tried[examples] = one
         took = f"{one.way}, {format_seconds(one.step_s)}, {one.rate:,.0f} examples/s" if one.fits else one.way
         self._tell(f"batch {examples}: {took}")

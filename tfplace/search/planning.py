@@ -126,6 +126,11 @@ def make_plan(
     )
 
 
+def was_interrupted(plan: Plan) -> bool:
+    """Whether the user stopped what found it."""
+    return _STOPPED in plan.notes
+
+
 def plan_of_fit(plan: Plan, compile: str) -> Plan:
     """The plan of a `fit` that has begun, which cannot take all ways.
 
