@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -115,3 +117,10 @@ def test_devices_that_cannot_run_the_model_are_refused(types, error):
     graph = make_graph({"a": 4}, cpu_only=["a"])
     with pytest.raises(error):
         plan_of(lambda slices: formulate(graph, make_topology(1, types=types)))
+
+
+def test_what_fits_and_may_not_be_taken_is_told_with_what_is_in_its_way():
+    plan = plan_of(layers(make_topology(1), [1.0], [4]))
+    barred = replace(plan, rows=tuple(replace(row, obstacle="a rule forbids it") for row in plan.rows))
+    assert barred.chosen is None
+    assert verdict(barred) == "nothing that fits may be taken; one device (GPU:0) fits, but a rule forbids it"

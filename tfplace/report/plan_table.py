@@ -85,6 +85,9 @@ def _misfit(plan: Plan) -> str:
     fitting = [row for row in plan.rows if row.cost.feasible and not row.obstacle]
     if fitting:
         return f"nothing that fits has the same numbers; {fitting[0].name} fits, but {fitting[0].differs}"
+    barred = min((row for row in plan.rows if row.cost.feasible), key=lambda row: row.cost.step_s, default=None)
+    if barred is not None:
+        return f"nothing that fits may be taken; {barred.name} fits, but {barred.obstacle}"
     nearest = min(plan.rows, key=lambda row: row.cost.key, default=None)
     if nearest is None:
         return "nothing could be tried"
