@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO, checked_slices
 from tfplace.core.topology import Topology
-from tfplace.errors import ApplyError, InfeasibleError
+from tfplace.errors import ApplyError, InfeasibleError, InputError
 from tfplace.formatting import format_seconds
 from tfplace.option_fields import described
 from tfplace.options import FitOptions, SearchOptions
@@ -120,6 +120,8 @@ class PlacementCallback(_Hooks):
         first = {"topology": topology, "placer": placer, "budget": budget}
         asked = FitOptions.of("PlacementCallback", {**first, **options})
         self._plans, asked = asked.plans, asked.check()  # `fit` may come hours later
+        if asked.devices is not None and not isinstance(asked.devices, Mapping):
+            raise InputError(asked.spelled("devices"), 'a dict such as {"GPU:0": "CPU:0"}')
         self._options = asked.narrowed(SearchOptions, progress=bool(asked.verbose), slices=None)
         self._given = None if asked.placement is None else Placement.load(asked.placement)
         self.placement: Placement | None = self._given

@@ -48,6 +48,7 @@ from tfplace.keras import PlacementCallback
         ({"weights": "no_such.npz", "placer": "heft"}, InputError, "'heft'"),
         ({"resume": False}, InputError, "resume=False"),
         ({"constraints": {}}, InputError, "dict"),
+        ({"devices": "CPU:1"}, InputError, "devices='CPU:1'"),
         ({"max_memory": {"GPU:9": "1GiB"}, "topology": "2xP100"}, UnknownNameError, "'GPU:9'"),
         ({"bugdet": "30s"}, TypeError, "'bugdet'"),
         ({"evaluator": "measured"}, TypeError, "'evaluator'"),
