@@ -8,6 +8,7 @@ from tfplace.core.compilation import NONE, XLA
 from tfplace.core.plan import AS_GOOD
 from tfplace.errors import InfeasibleError
 from tfplace.keras import PlacementCallback
+from tfplace.testing.problems import make_topology
 
 
 def planning(**options):
@@ -76,3 +77,21 @@ def test_what_does_not_fit_trains_by_computing_results_again_also_on_a_smaller_l
     assert tight.plan.chosen.cost.peak_bytes.max() <= 0.9 * least
     with pytest.raises(InfeasibleError):
         fit(deep(), planning(max_memory={"CPU:*": "4KiB"}), **given)
+
+
+def test_slots_on_the_host_train_to_the_same_numbers():
+    def wide():
+        keras = keras_of("keras")
+        keras.utils.set_random_seed(0)
+        layers = keras.layers
+        model = keras.Sequential([layers.Input((6,)), layers.Dense(512), layers.Dense(3)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(), loss, jit_compile=False)
+        return model
+
+    box = make_topology(2, types=["CPU", "GPU"], memory=[2**30, 80_000], speed=[1e-4, 1.0])
+    plain, placed, call = wide(), wide(), planning(topology=box, devices={"GPU:0": "CPU:1"}, compile=NONE)
+    assert_same(fit(plain, epochs=1), fit(placed, call, epochs=1))
+    assert_same_weights(plain, placed)
+    chosen = call.plan.chosen
+    assert chosen.host == "slots" and chosen.cost.peak_bytes[1] <= 80_000
