@@ -160,17 +160,21 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
     if hosts is not None and not isinstance(source, str | Path | OpGraph | Problem):
         from tfplace.transforms.split import slice_sizes
 
-        def read(examples: int, slices: int, devices: Topology) -> Problem:
+        def read(examples: int, slices: int) -> OpGraph:
+            sizes, specs = slice_sizes(slices, examples), resized_batch(source, batch, examples)
+            return graph_of(source, specs, slices=sizes, batch_norm=asked.batch_norm, pack=asked.pack)
+
+        def pose(graph: OpGraph, devices: Topology) -> Problem:
             limits = limits_of(devices, hosts, asked.max_memory or {})
-            wanted = replace(asked, topology=devices, slices=slice_sizes(slices, examples), max_memory=limits)
-            return _asked_problem(source, resized_batch(source, batch, examples), wanted)
+            return _asked_problem(graph, None, replace(asked, topology=devices, slices=None, max_memory=limits))
 
         return make_symmetric_plan(
             read,
+            pose,
             functools.partial(place_problem, both_ways=False),
             asked.narrowed(SearchOptions),
             hosts,
-            examples_of(source, batch),
+            examples=examples_of(source, batch),
             exact=asked.exact,
         )
     return make_plan(

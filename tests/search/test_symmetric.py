@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tfplace
-from tfplace.core.plan import ALONE, MULTI_WORKER, Plan
+from tfplace.core.plan import ALONE, MULTI_WORKER, SEARCHED, Plan
 from tfplace.core.topology import Topology
 from tfplace.errors import InputError
 from tfplace.io.hosts import Between, equal_hosts
@@ -22,6 +22,7 @@ from tfplace.search.symmetric import cut_ways, large_box, limits_of
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.mirrored_replicas import simulate_mirrored
 from tfplace.simulation.options import DEFAULT
+from tfplace.simulation.replica import Kind, cut_replica
 from tfplace.simulation.replicas import FLAT, Hosts, simulate_replicas
 from tfplace.testing.problems import make_topology
 
@@ -84,6 +85,17 @@ def test_replicas_take_what_all_of_data_parallelism_are_simulated_to(build, box)
     assert mirrored.step_s == pytest.approx(mirrored_cost(full).step_s, rel=0.1)
 
 
+@pytest.mark.parametrize("slices", [1, 4])
+def test_gradients_of_slices_are_added_up_before_replicas_send_them(slices):
+    """Large ones too, which are added one by one; else each replica would send them once for each slice."""
+    model, hosts = dense(), hosts_of(Topology.load("2x8xV100"))
+    graph = tfplace.extract(model, batch_of(model, 64), slices=[64 // slices] * slices)
+    problem = tfplace.formulate(graph, hosts.part(1))
+    replica = cut_replica(problem, problem.expand(single_device(problem, 1)), None)
+    sent = [m for m in replica.messages if replica.kind[m.maker] == Kind.OWN and replica.kind[m.reader] != Kind.OWN]
+    assert sum(m.size_bytes for m in sent) == pytest.approx(4 * 1024 * 1024 * 4, rel=0.01)
+
+
 def box(hosts=2, size=8, **host):
     inside = make_topology(size + 1, types=["CPU"] + ["GPU"] * size, **host)
     return equal_hosts("box", inside, hosts, Between((0,) * (size + 1), 5e9, 40e-6))
@@ -116,6 +128,18 @@ def test_a_row_of_one_replica_costs_what_its_placement_is_simulated_to_take(plan
         if row.way == ALONE:
             again = tfplace.simulate(row.placement.problem, row.placement)
             assert again.step_s == pytest.approx(row.cost.step_s)
+
+
+def test_no_search_is_slower_than_the_pipelines_that_it_begins_with(plan):
+    for row in plan.rows:
+        if row.way == SEARCHED:
+            alike = [one for one in plan.rows if (one.slices, one.replicas, one.compile) == key(row) and one is not row]
+            assert row.cost.step_s < min(one.cost.step_s for one in alike)
+    assert any(row.way == SEARCHED for row in plan.rows) or any("nothing faster" in note for note in plan.notes)
+
+
+def key(row):
+    return row.slices, row.replicas, row.compile
 
 
 def test_every_row_can_be_shown(plan):
@@ -152,6 +176,21 @@ def test_what_does_not_fit_one_device_is_told():
     tight = planned(max_memory={"*GPU:*": "8MiB"}, compile="none")
     assert tight.chosen is None or tight.chosen.cost.feasible
     assert not any(row.cost.feasible for row in tight.rows if row.way == ALONE)
+
+
+def test_a_whole_batch_that_does_not_fit_is_not_read():
+    large = planned(examples=64 * 1024, max_memory={"*GPU:*": "512MiB"}, compile="none")
+    whole = next(row for row in large.rows if row.way == ALONE and len(row.slices) == 1)
+    assert any("does not fit by its sizes" in note for note in large.notes)
+    assert not whole.cost.feasible and whole.slices == (64 * 1024,)
+    assert whole.placement.problem.graph.origin is None
+    assert large.chosen.placement.problem.graph.origin is not None
+
+
+def test_wider_replicas_than_clearly_slower_ones_are_left_out():
+    slow = planned(box(latency=0.1), compile="none")
+    assert {row.replicas for row in slow.rows if row.way == "gpipe"} == {8}
+    assert any(note.startswith("replicas on over 2 devices: not tried") for note in slow.notes)
 
 
 def test_rules_are_refused():

@@ -17,13 +17,14 @@ from tfplace.cli.flags import PlanFlags
 from tfplace.cli.problem import checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.explanation import Explanation
+from tfplace.core.graph import OpGraph
 from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.core.plan_diff import PlanDiff
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO
 from tfplace.core.topology import Topology
-from tfplace.errors import InfeasibleError, InputError, SplitError
+from tfplace.errors import InfeasibleError, InputError, SourceError, SplitError
 from tfplace.files import writing
 from tfplace.options import PlanOptions, SearchOptions
 from tfplace.report.explanation_table import explanation_facts, explanation_tables
@@ -180,28 +181,29 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
 def _plan_large(flags: PlanFlags, stages: Stages, hosts: Hosts, options: SearchOptions) -> Plan:
     """The plan for equal replicas of a model on many devices."""
     from tfplace.api import place_problem
+    from tfplace.cli.reading import read_graph
     from tfplace.search.symmetric import limits_of, make_symmetric_plan
+    from tfplace.sources import examples_of, problem_of, resized_batch
+    from tfplace.transforms.split import slice_sizes
 
-    def read(examples: int, slices: int, devices: Topology) -> Problem:
-        from tfplace.transforms.split import slice_sizes
-
-        stages.stage(f"a replica of {examples} examples" + (f", {slices} slices" if slices > 1 else ""))
-        sizes, limits = slice_sizes(slices, examples), limits_of(devices, hosts, flags.max_memory or {})
-        wanted = replace(flags, batch=examples, slices=sizes, topology=devices, max_memory=limits)
-        problem, _ = read_problem(wanted, stages, gpus=False, some_slices=True)
-        stages.stage("simulating replicas")
-        return problem
-
-    examples = flags.batch or _usual_batch(flags)
-    return make_symmetric_plan(
-        read, partial(place_problem, both_ways=False), options, hosts, examples, exact=flags.exact
-    )
-
-
-def _usual_batch(flags: PlanFlags) -> int:
-    """Examples in the batch that a model has if none is asked for."""
-    from tfplace.sources import examples_of
-
+    stages.stage("building the model")
     load_tensorflow(gpus=False)
-    built = source.find(flags.required_model(), flags.shape)(None, flags.param or {})
-    return examples_of(built.source, built.batch)
+    build = source.find(flags.required_model(), flags.shape)
+    built = build(flags.batch, flags.param or {})
+
+    def read(examples: int, slices: int) -> OpGraph:
+        stages.stage(f"reading a step of {examples} examples" + (f" in {slices} slices" if slices > 1 else ""))
+        wanted = replace(flags, slices=slice_sizes(slices, examples))
+        try:
+            smaller = replace(built, batch=resized_batch(built.source, built.batch, examples))
+            return read_graph(smaller, wanted, stages.note)
+        except SourceError:  # such as for a batch size that the model is built with
+            return read_graph(build(examples, flags.param or {}), wanted, stages.note)
+
+    def pose(graph: OpGraph, devices: Topology) -> Problem:
+        stages.stage("simulating replicas")
+        limits = limits_of(devices, hosts, flags.max_memory or {})
+        return problem_of(graph, devices, None, flags.constraints, limits, profile=flags.profile, compile=flags.compile)
+
+    search, examples = partial(place_problem, both_ways=False), examples_of(built.source, built.batch)
+    return make_symmetric_plan(read, pose, search, options, hosts, examples=examples, exact=flags.exact)

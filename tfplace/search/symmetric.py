@@ -10,8 +10,9 @@ import numpy as np
 
 from tfplace.core.arrays import FloatArray, LongArray
 from tfplace.core.compilation import AUTO, NONE, XLA
+from tfplace.core.graph import OpGraph
 from tfplace.core.placement import BY_USE, FREE, Placement
-from tfplace.core.plan import ALONE, MULTI_WORKER, STRATEGY, Plan, PlanRow
+from tfplace.core.plan import ALONE, MULTI_WORKER, SEARCHED, STRATEGY, Plan, PlanRow
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.core.topology import Topology
@@ -22,6 +23,7 @@ from tfplace.search.budget import Budget
 from tfplace.search.compilations import run_otherwise
 from tfplace.search.place import placement_of
 from tfplace.search.slice_starts import slice_starts
+from tfplace.search.step_reader import StepReader
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.mirrored_replicas import simulate_mirrored
@@ -32,14 +34,18 @@ from tfplace.simulation.replicas import Hosts, Layout, simulate_replicas
 FEW = 8
 """Accelerators up to which a batch is split into slices for all of them, and no symmetry is needed."""
 
-DATA_PARALLEL, SEARCHED = "data_parallel", "placed"
+DATA_PARALLEL = "data_parallel"
 PIPELINES = ("one_f_one_b", "gpipe")
 
 _MOST_OPS = 60_000
 """Ops of a replica in slices that is still read: beyond, reading alone takes minutes."""
 
 _MANY_OPS = 30_000
-"""Ops of a replica in slices up to which twice as many slices as devices, and replicas on fewer devices, are tried."""
+"""Ops of a replica in slices up to which twice as many slices as devices are tried; and on one device several slices,
+where anything else fits."""
+
+_CLEARLY = 1.25
+"""Wider replicas are left out after those that take so many times as long as narrower ones."""
 
 _STRETCHES = (12, 48)
 """Clusters into which a device's ops of a compiled replica are cut, so that gradients are sent before all are made."""
@@ -52,8 +58,11 @@ _NOTE = (
     "that of one replica; tfplace runs one process, so several hosts need tf.distribute.MultiWorkerMirroredStrategy"
 )
 
-Read = Callable[[int, int, Topology], Problem]
-"""Examples of a replica, the number of its slices and its devices -> the problem."""
+Read = Callable[[int, int], OpGraph]
+"""Examples of a replica and the number of its slices -> its step."""
+
+Pose = Callable[[OpGraph, Topology], Problem]
+"""A replica's step and its devices -> the problem of placing it there."""
 
 
 def large_box(topology: Topology) -> Hosts | None:
@@ -101,11 +110,12 @@ def limits_of(part: Topology, hosts: Hosts, limits: Mapping[str, int | str]) -> 
 
 def make_symmetric_plan(
     read: Read,
+    pose: Pose,
     search: Callable[[Problem, SearchOptions], Placement],
     options: SearchOptions,
     hosts: Hosts,
-    examples: int,
     *,
+    examples: int,
     exact: bool = False,
 ) -> Plan:
     """Sets ways to run a step on many devices side by side: equal replicas on one device or several of a host each.
@@ -115,6 +125,7 @@ def make_symmetric_plan(
 
     Args:
       read: see `Read`. Raises SplitError where the step cannot be split.
+      pose: see `Pose`.
       search: places a problem.
       options: of the search, checked; the budget is for all searches together.
       hosts: the devices.
@@ -130,7 +141,7 @@ def make_symmetric_plan(
             f"rules that pin, forbid or colocate ops on {hosts.topology.name!r}",
             f"none on more than {FEW} accelerators, where one replica is placed and stands for all",
         )
-    run = _Run(read, search, options, hosts, examples)
+    run = _Run(StepReader(read), pose, search, options, hosts, examples=examples)
     with contextlib.suppress(KeyboardInterrupt):
         run.try_all()
     if not run.problems:
@@ -158,13 +169,15 @@ class _Run:
 
     def __init__(
         self,
-        read: Read,
+        steps: StepReader,
+        pose: Pose,
         search: Callable[[Problem, SearchOptions], Placement],
         options: SearchOptions,
         hosts: Hosts,
+        *,
         examples: int,
     ) -> None:
-        self._read, self._search, self._options = read, search, options
+        self._steps, self._pose, self._search, self._options = steps, pose, search, options
         self._hosts, self._examples = hosts, examples
         self.rows: list[PlanRow] = []
         self.problems: list[Problem] = []
@@ -172,29 +185,43 @@ class _Run:
         self.failed: SplitError | None = None
 
     def try_all(self) -> None:
-        """Replicas on one device for all devices, then wider ones, then fewer ones."""
+        """Replicas on one device for all devices, then wider ones up to clearly worse ones, then fewer ones."""
         size, count = self._hosts.size, self._hosts.count * self._hosts.size
         self._on_one(count)
-        widths = [width for width in (size, size // 2, size // 4) if width > 1 and size % width == 0]
+        widths = [width for width in (size // 4, size // 2, size) if width > 1 and size % width == 0]
+        before = self._best_s(count)
         for width in widths:
             self._on_several(width, len(widths))
+            narrower, before = before, self._best_s(count // width)
+            if np.isfinite(before) and before > _CLEARLY * narrower and width < size:
+                times = f"{before / narrower:.2f} times as long as narrower ones"
+                self.log.append(f"replicas on over {width} devices: not tried, those on {width} take {times}")
+                break
         for fewer in (size, 1):
             if fewer < count:
                 self._on_one(fewer)
 
+    def _best_s(self, count: int) -> float:
+        """Seconds of the fastest way with so many replicas that fits."""
+        fitting = (row.cost.step_s for row in self.rows if row.replicas == count and row.cost.feasible)
+        return min(fitting, default=np.inf)
+
     def _problem(self, count: int, slices: int, width: int) -> Problem | None:
         """A replica of so many, in slices; None, with a note, where there is none."""
         part = -(-self._examples // count)
-        what = f"{count} replicas" + (f" on {width} devices in {slices} slices" if width > 1 else "")
+        what = f"{count} replicas" if count > 1 else ALONE
+        what += f" on {width} devices" if width > 1 else ""
+        what += f" in {slices} slices" if slices > 1 else ""
         if self._examples < count:
             self.log.append(f"{what}: not tried, a batch has {self._examples} examples")
             return None
-        ops = self._ops_of_slice()
-        if self.problems and (ops * slices > _MOST_OPS or (width == 1 and ops > _MOST_OPS // 2)):
-            self.log.append(f"{what}: not tried, they have over {_MOST_OPS:,} ops")
+        fits = any(row.cost.feasible for row in self.rows)
+        most = _MANY_OPS if width == 1 and slices > 1 and fits else _MOST_OPS
+        if self._steps.ops(slices) > most:
+            self.log.append(f"{what}: not tried, with over {most:,} ops")
             return None
         try:
-            problem = self._read(part, slices, self._hosts.part(width))
+            problem = self._pose(self._steps.read(part, slices), self._hosts.part(width))
         except SplitError as error:
             self.failed = self.failed or error
             self.log.append(f"{what}: {error}")
@@ -202,15 +229,26 @@ class _Run:
         self.problems.append(problem)
         return problem
 
-    def _ops_of_slice(self) -> int:
-        """Ops of a step in one slice, about; 0 before anything was read."""
-        return max((p.graph.num_ops // len(_sizes(p)) for p in self.problems), default=0)
+    def _scaled(self) -> Problem | None:
+        """The whole batch on one device by sizes of smaller ones, if it does not fit; else it is read, to be run."""
+        graph = self._steps.scaled(self._examples)
+        if graph is None:
+            return None
+        problem = self._pose(graph, self._hosts.part(1))
+        if Simulator(problem)(single_device(problem, int(compute_devices(problem)[0]))).feasible:
+            return None
+        self.log.append(f"{ALONE}: does not fit by its sizes, which are taken from steps of fewer examples")
+        return problem
 
     def _on_one(self, count: int) -> None:
+        most = 1.0
         for slices in (1, *_TO_FIT):
             if slices > max(self._examples // count, 1):
                 return
-            problem = self._problem(count, slices, 1)
+            if slices < most:
+                continue
+            problem = self._scaled() if count == slices == 1 else None
+            problem = problem or self._problem(count, slices, 1)
             if problem is None:
                 return
             units = single_device(problem, int(compute_devices(problem)[0]))
@@ -220,26 +258,38 @@ class _Run:
                     self._keep(ALONE, placement, self._alone(placement), 1)
                 else:
                     self._exchanged(placement, count)
-            if any(row.cost.feasible for row in self.rows if row.replicas == count):
+            if np.isfinite(self._best_s(count)):
                 return
+            most = _least_slices(whole) if slices == 1 else most
+        if most > _TO_FIT[-1]:
+            self.log.append(f"{count} replicas: does not fit in {_TO_FIT[-1]} slices either")
 
     def _on_several(self, width: int, searches: int) -> None:
         count = self._hosts.count * (self._hosts.size // width)
-        ops = self._ops_of_slice() * 2 * width
-        slices = min(2 * width if ops <= _MANY_OPS else width, self._examples // count)
-        if width < self._hosts.size and ops > _MANY_OPS:
-            self.log.append(f"{count} replicas on {width} devices: not tried, they have over {_MANY_OPS:,} ops")
-            return
+        slices = 2 * width if self._steps.ops(2 * width) <= _MANY_OPS else width
+        slices = min(slices, self._examples // count)
         problem = self._problem(count, slices, width) if slices > 1 else None
         if problem is None:
             return
         starts = slice_starts(problem, None, self._options.seed, PIPELINES).placements
         best = min(starts, key=lambda start: start.cost.key, default=None)
-        with contextlib.suppress(InfeasibleError):
-            starts = [*starts, replace(self._searched(problem, best, searches), placer=SEARCHED)]
+        rows = []
         for start in starts:
-            for placement in self._both_ways(start) if start in (best, starts[-1]) else [start]:
-                self._exchanged(placement, count)
+            for placement in self._both_ways(start) if start is best else [start]:
+                rows += self._exchanged(placement, count)
+        with contextlib.suppress(InfeasibleError):
+            searched = replace(self._searched(problem, best, searches), placer=SEARCHED)
+            for placement in self._both_ways(searched):
+                self._exchanged_if_faster(placement, count, rows)
+
+    def _exchanged_if_faster(self, placement: Placement, count: int, others: list[PlanRow]) -> None:
+        """What a search found alone may be slower than what it began with, once replicas wait for one another."""
+        assert placement.problem is not None
+        alike = [row.cost.key for row in others if row.compile == placement.problem.compile]
+        rows = self._exchanged(placement, count)
+        if alike and min(row.cost.key for row in rows) >= min(alike):
+            self.rows = [row for row in self.rows if row not in rows]
+            self.log.append(f"{rows[0].name}: the search found nothing faster than what it began with")
 
     def _searched(self, problem: Problem, init: Placement | None, searches: int) -> Placement:
         budget = Budget.parse(self._options.budget)
@@ -247,7 +297,7 @@ class _Run:
             budget.seconds / searches if budget.seconds is not None else max((budget.evaluations or 0) // searches, 1)
         )
         wanted = replace(self._options, slices=None, budget=share, init=init, topology=None, baselines=())
-        return self._search(problem, wanted)
+        return self._search(_on_accelerators(problem, init), wanted)
 
     def _placed(self, problem: Problem, units: object, placer: str) -> Placement:
         units = np.asarray(units, np.int32)
@@ -260,38 +310,40 @@ class _Run:
         other = run_otherwise(placement, Simulator(placement.problem))
         return [one for one in (placement, other) if one is not None]
 
-    def _exchanged(self, placement: Placement, count: int) -> None:
-        """Rows of replicas that are placed so."""
+    def _exchanged(self, placement: Placement, count: int) -> list[PlanRow]:
+        """Adds the rows of replicas that are placed so."""
         problem = placement.problem
         assert problem is not None
         replicas = list(cut_ways(placement))
         costs = [simulate_replicas(replica, self._hosts, count) for replica in replicas]
         cost, replica = min(zip(costs, replicas, strict=True), key=lambda one: one[0].step_s)
         layout = Layout(replica, self._hosts, count)
-        self._keep(placement.placer, placement, self._with_memory(cost, placement, layout), count)
+        rows = [self._keep(placement.placer, placement, self._with_memory(cost, placement, layout), count)]
         if layout.width == 1 and problem.compile == NONE:
             way = MULTI_WORKER if len(set(layout.host_of)) > 1 else STRATEGY
             mirrored = simulate_mirrored(replica, self._hosts, count)
-            self._keep(way, placement, self._with_memory(mirrored, placement, layout, mirrored=True), count)
+            with_memory = self._with_memory(mirrored, placement, layout, mirrored=True)
+            rows.append(self._keep(way, placement, with_memory, count))
+        return rows
 
-    def _keep(self, way: str, placement: Placement, cost: StepCost, count: int) -> None:
+    def _keep(self, way: str, placement: Placement, cost: StepCost, count: int) -> PlanRow:
         problem = placement.problem
         assert problem is not None and problem.graph.slices is not None
         slices = problem.graph.slices
         differs = bool(slices.differences) and (count > 1 or len(slices.sizes) > 1)
         kept = None if way in (STRATEGY, MULTI_WORKER) else replace(placement, compile=problem.compile)
-        self.rows.append(
-            PlanRow(
-                way=way.partition(" (")[0],
-                slices=slices.sizes,
-                compile=problem.compile,
-                cost=cost,
-                placement=kept,
-                same_numbers=not differs,
-                differs=slices.verdict if differs else "",
-                replicas=count,
-            )
+        row = PlanRow(
+            way=way.partition(" (")[0],
+            slices=slices.sizes,
+            compile=problem.compile,
+            cost=cost,
+            placement=kept,
+            same_numbers=not differs,
+            differs=slices.verdict if differs else "",
+            replicas=count,
         )
+        self.rows.append(row)
+        return row
 
     def _alone(self, placement: Placement) -> StepCost:
         """The cost of one replica, on all devices of the topology."""
@@ -345,9 +397,30 @@ class _Run:
         return replace(cost, peak_bytes=peak, limit_bytes=self._limits(placement))
 
 
-def _sizes(problem: Problem) -> tuple[int, ...]:
-    assert problem.graph.slices is not None
-    return problem.graph.slices.sizes
+def _on_accelerators(problem: Problem, init: Placement | None) -> Problem:
+    """The problem without the host but for what is there already: all replicas on a host share it, and one is searched.
+
+    Args:
+      problem: of a replica.
+      init: where its search begins.
+    """
+    accelerators = np.isin(np.arange(problem.num_devices), compute_devices(problem))
+    elsewhere = np.logical_and(problem.allowed, accelerators)
+    allowed = np.where(elsewhere.any(axis=1, keepdims=True), elsewhere, problem.allowed)
+    if init is not None:
+        units = np.arange(problem.num_units)
+        at = problem.gather(init.op_device)
+        allowed[units, at] = problem.allowed[units, at]
+    return replace(problem, allowed=allowed)
+
+
+def _least_slices(placement: Placement) -> float:
+    """Slices below which a step that is all on one device cannot fit: only what is of examples gets less."""
+    problem, peak, limit = placement.problem, placement.cost.peak_bytes, placement.cost.limit_bytes
+    assert problem is not None
+    d = int((peak - limit).argmax())
+    kept = int(problem.graph.persistent_bytes[placement.op_device == d].sum())
+    return float((peak[d] - kept) / (limit[d] - kept)) if limit[d] > kept else np.inf
 
 
 def cut_ways(placement: Placement) -> Iterator[Replica]:

@@ -20,6 +20,8 @@ from tfplace.group.owners import weights_of_ops
 from tfplace.group.sharing import row_lookups
 from tfplace.simulation.evaluate import timeline_in_phases
 
+_ADDS = ("AddN", "AddV2")
+
 
 class Kind(IntEnum):
     """What a piece is."""
@@ -124,8 +126,9 @@ class _Cut:
         self.own: BoolArray = (graph.slices.slice_of >= 0) & self.runs
         self.lookups = dict(row_lookups(graph, graph.slices))
         self.own[list(self.lookups)] = False
-        self.sums = self._sums()
-        self.own[[v for v, terms in self.sums.items() if terms > 1]] = True  # added up within the replica first
+        self.sums, partial = self._sums()
+        # Added up within the replica first.
+        self.own[[*partial, *(v for v, terms in self.sums.items() if terms > 1)]] = True
         self.weight: IntArray = weights_of_ops(graph).copy()
         for v, table in self.lookups.items():
             self.weight[v] = self.weight[table]
@@ -133,14 +136,29 @@ class _Cut:
         self.start_s: FloatArray = timeline_in_phases(problem, op_device, phases).start_s.astype(np.float64)
         self.seconds: FloatArray = np.where(graph.replicable[:, None], 0.0, problem.costs.compute_s)
 
-    def _sums(self) -> dict[int, int]:
-        """Ops that stand once and add up tensors of slices -> how many."""
-        graph = self.graph
-        return {
-            v: len(graph.inputs[v])
-            for v, kind in enumerate(graph.op_types)
-            if kind == "AddN" and not self.own[v] and self.own[graph.tensor_op[list(graph.inputs[v])]].all()
-        }
+    def _sums(self) -> tuple[dict[int, int], list[int]]:
+        """Ops that stand once and add up tensors of slices -> how many; and sums of only some slices on the way there.
+
+        Large tensors are added one by one, see `tfplace.transforms.resharding`.
+        """
+        graph, found = self.graph, {}
+        assert graph.slices is not None
+        terms: dict[int, frozenset[int]] = {}  # of each sum so far, the ops that make them
+        for v, kind in enumerate(graph.op_types):
+            if kind not in _ADDS or self.own[v]:
+                continue
+            makers = graph.tensor_op[list(graph.inputs[v])].tolist()
+            if all(self.own[u] or u in terms for u in makers):
+                terms[v] = frozenset().union(*(terms.get(u, {u}) for u in makers))
+        partial = []
+        for v, makers in terms.items():
+            alike = len({graph.slices.original[u] for u in makers}) == 1
+            if graph.op_types[v] == "AddN":
+                found[v] = len(graph.inputs[v])
+            elif alike and {int(graph.slices.slice_of[u]) for u in makers} == set(range(len(graph.slices.sizes))):
+                found[v] = len(makers)
+                partial += [u for u, some in terms.items() if u != v and some < makers and some]
+        return found, partial
 
     def _late(self) -> BoolArray:
         """[V] whether an op is of the replica or comes after such an op."""
