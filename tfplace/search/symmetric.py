@@ -44,8 +44,9 @@ _MANY_OPS = 30_000
 """Ops of a replica in slices up to which twice as many slices as devices are tried; and on one device several slices,
 where anything else fits."""
 
-_CLEARLY = 1.25
-"""Wider replicas are left out after those that take so many times as long as narrower ones."""
+_WORSE, _CLEARLY_WORSE = 1.05, 1.25
+"""Wider replicas are left out after those that take so many times as long as narrower ones: the first where the wider
+ones have many ops."""
 
 _STRETCHES = (12, 48)
 """Clusters into which a device's ops of a compiled replica are cut, so that gradients are sent before all are made."""
@@ -193,7 +194,8 @@ class _Run:
         for width in widths:
             self._on_several(width, len(widths))
             narrower, before = before, self._best_s(count // width)
-            if np.isfinite(before) and before > _CLEARLY * narrower and width < size:
+            worse = _WORSE if self._steps.ops(2 * width) > _MANY_OPS // 2 else _CLEARLY_WORSE
+            if np.isfinite(before) and before > worse * narrower and width < size:
                 times = f"{before / narrower:.2f} times as long as narrower ones"
                 self.log.append(f"replicas on over {width} devices: not tried, those on {width} take {times}")
                 break
@@ -427,7 +429,7 @@ def cut_ways(placement: Placement) -> Iterator[Replica]:
     """A placed replica as it may run: in its order, or, on one device, also with variables read as they are needed."""
     problem = placement.problem
     assert problem is not None
-    several = len(np.unique(placement.op_device[~problem.graph.replicable])) > 2  # beside the host of inputs
+    several = np.isin(compute_devices(problem), placement.op_device[~problem.graph.replicable]).sum() > 1
     if problem.compile == XLA:
         for stretches in (1,) if several else _STRETCHES:
             yield cut_replica(problem, placement.op_device, placement.phases, stretches)
