@@ -38,11 +38,11 @@ DATA_PARALLEL = "data_parallel"
 PIPELINES = ("one_f_one_b", "gpipe")
 
 _MOST_OPS = 60_000
-"""Ops of a replica in slices that is still read: beyond, reading alone takes minutes."""
+"""Ops of a replica that is still read where nothing fits yet: beyond, reading alone takes minutes."""
 
 _MANY_OPS = 30_000
-"""Ops of a replica in slices up to which twice as many slices as devices are tried; and on one device several slices,
-where anything else fits."""
+"""Ops of a replica in slices that is still read where something fits, and up to which twice as many slices as devices
+are tried."""
 
 _WORSE, _CLEARLY_WORSE = 1.05, 1.25
 """Wider replicas are left out after those that take so many times as long as narrower ones: the first where the wider
@@ -218,7 +218,7 @@ class _Run:
             self.log.append(f"{what}: not tried, a batch has {self._examples} examples")
             return None
         fits = any(row.cost.feasible for row in self.rows)
-        most = _MANY_OPS if width == 1 and slices > 1 and fits else _MOST_OPS
+        most = _MANY_OPS if slices > 1 and fits else _MOST_OPS
         if self._steps.ops(slices) > most:
             self.log.append(f"{what}: not tried, with over {most:,} ops")
             return None
