@@ -214,7 +214,9 @@ def test_what_has_no_values_and_no_shape_is_not_measured():
         tfplace.plan(tf.function(tf.tanh), batch=tf.zeros(8), budget=5, progress=False).measure(tf.zeros(8), devices=5)
 
 
-@pytest.mark.parametrize("wrong", [{"slices": 4}, {"placer": "heft"}, {"budget": "soon"}, {"exacte": True}])
+@pytest.mark.parametrize(
+    "wrong", [{"slices": 4}, {"placer": "heft"}, {"budget": "soon"}, {"exacte": True}, {"exact": "no"}]
+)
 def test_options_that_a_plan_has_not_are_refused(wrong):
     with pytest.raises(InputError):
         tfplace.plan(None, "2xP100", **wrong)

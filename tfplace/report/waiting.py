@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from tfplace.core.arrays import FloatArray, IntArray
 from tfplace.core.compilation import XLA
 from tfplace.core.critical_path import Waiting
+from tfplace.core.kept import kept
 from tfplace.core.placement import Placement
 from tfplace.core.stepcost import STEP_TIME
 
@@ -35,7 +35,7 @@ class Path(NamedTuple):
     vertex: IntArray | None
 
 
-@functools.lru_cache(maxsize=1)
+@kept
 def path_of(placement: Placement) -> Path | None:
     """What the step waits for; None where `waits` has nothing to say.
 

@@ -40,6 +40,7 @@ def checked_search(options: SearchOptions) -> SearchOptions:
     """
     options = _checked_problem(options)
     _check_slices(options)
+    _check_exact(options)
     _check_placer(options.placer)
     _check_names(options, "baselines")
     _check_evaluator(options)
@@ -149,6 +150,12 @@ def _check_slices(options: SearchOptions) -> None:
             f"the evaluator {SIMULATED!r}, or a number of slices",
             "Find the number by simulation, then measure placements with that.",
         )
+
+
+def _check_exact(options: SearchOptions) -> None:
+    """Refuses words, which would all count as true; of options for plans."""
+    if not isinstance(getattr(options, "exact", False), bool):
+        raise InputError(options.spelled("exact"), "True or False")
 
 
 def _check_placer(name: str) -> None:
