@@ -99,6 +99,38 @@ def cumulative(path: str | Path, panels: Mapping[str, Mapping[str, Sequence[floa
     plt.close(figure)
 
 
+def scaling_curves(
+    path: str | Path, panels: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], *, axes: tuple[str, str]
+) -> None:
+    """Writes rates over numbers of devices, both logarithmic, one panel a title; pale lines are in proportion.
+
+    Args:
+      path: of the picture; its ending decides the format.
+      panels: title -> name -> (devices, rate); every second name is drawn dashed.
+      axes: what the horizontal and the vertical axis show.
+
+    Raises:
+      InputError: matplotlib is missing.
+    """
+    plt = _pyplot()
+    figure, grid = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), squeeze=False, layout="constrained")
+    for axis, (title, curves) in zip(grid[0], panels.items(), strict=True):
+        for i, (name, points) in enumerate(curves.items()):
+            devices, rates = zip(*points, strict=True)
+            if i % 2 == 0:
+                axis.plot(devices, [rates[0] * n / devices[0] for n in devices], color="0.85", linewidth=1)
+            axis.plot(devices, rates, f"C{i // 2}{'--' if i % 2 else '-'}", marker="s" if i % 2 else "o", label=name)
+        axis.set(title=title, xlabel=axes[0], xscale="log", yscale="log")
+        shown = sorted({n for points in curves.values() for n, _ in points})
+        axis.set_xticks(shown, [str(n) for n in shown])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    grid[0][0].set_ylabel(axes[1])
+    lines_legend(figure, grid[0, 0])
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def _pyplot() -> Any:
     try:
         import matplotlib

@@ -73,6 +73,7 @@ TABLES = {
     "docs/compiling.md": {"compile-time": lambda: benchmark("compile_time")},
     "docs/does_not_fit.md": {"tight-plans": lambda: benchmark("tight_plans")},
     "docs/fused_costs.md": {"compiled-costs": lambda: benchmark("compiled_costs")},
+    "docs/large_boxes.md": {"scaling": lambda: benchmark("scaling")},
     "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
     "docs/plan.md": {"plans": lambda: benchmark("plans")},
     "docs/objectives.md": {
