@@ -20,6 +20,7 @@ from tfplace.errors import InfeasibleError, InputError, SplitError
 from tfplace.local_search.devices import compute_devices, single_device
 from tfplace.options import SearchOptions
 from tfplace.search.budget import Budget
+from tfplace.search.clustered import is_on_one_device
 from tfplace.search.compilations import run_otherwise
 from tfplace.search.place import placement_of
 from tfplace.search.slice_starts import slice_starts
@@ -50,6 +51,8 @@ ones have many ops."""
 
 _STRETCHES = (12, 48)
 """Clusters into which a device's ops of a compiled replica are cut, so that gradients are sent before all are made."""
+
+_TOO_EARLY = "compiled replicas on several devices are simulated to send gradients earlier than XLA may let them"
 
 _TO_FIT = (2, 4, 8)
 """Slices that a replica on one device accumulates gradients over, where its whole part of the batch does not fit."""
@@ -332,6 +335,7 @@ class _Run:
         problem = placement.problem
         assert problem is not None and problem.graph.slices is not None
         slices = problem.graph.slices
+        unsure = problem.compile == XLA and not is_on_one_device(problem, placement.op_device)
         differs = bool(slices.differences) and (count > 1 or len(slices.sizes) > 1)
         kept = None if way in (STRATEGY, MULTI_WORKER) else replace(placement, compile=problem.compile)
         row = PlanRow(
@@ -342,6 +346,7 @@ class _Run:
             placement=kept,
             same_numbers=not differs,
             differs=slices.verdict if differs else "",
+            obstacle=_TOO_EARLY if unsure else "",
             replicas=count,
         )
         self.rows.append(row)
