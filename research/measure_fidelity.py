@@ -2,7 +2,7 @@
 
     python -m research.measure_fidelity   # all models; rewrites results, tables and plot
     python -m research.measure_fidelity --models=two_tower --out=towers.json --nopages --plot=
-    python -m research.measure_fidelity --compile=xla --models=lstm_small,inception_v3,two_tower,transformer,wide_mlp \
+    python -m research.measure_fidelity --compile=xla --models=transformer,two_tower,wide_mlp,lstm_small \
         --nopages --plot= --out=research/data/fidelity_compiled.json
     python -m research.measure_fidelity --show=research/data/fidelity_compiled.json   # its table onto the page
 

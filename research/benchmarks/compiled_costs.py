@@ -3,8 +3,8 @@
 Each step runs in a process of its own, pinned to a core: TensorFlow's op by op and XLA's compiled one in turn. Rates
 and ops are measured there before. As a machine does other things too, what steps take is processor time. Compared is
 compiled over op by op, predicted and measured, by medians, where much of what else the machine does cancels out; and
-the seconds of analytic costs with those of the fastest turn, as rates are of the fastest turns. Loops are compiled
-and cost so (`loops=True`).
+the seconds of analytic costs, and of those of `tfplace profile --compiled`, with those of the fastest turn, as rates
+are of the fastest turns. Loops are compiled and cost so (`loops=True`).
 
 XLA's temporaries are one piece of memory, which glibc takes from the system and gives back in every step if it is above
 32 MiB. To touch it for the first time takes long. So the heap is told to keep its memory (MALLOC_MMAP_THRESHOLD_,
@@ -179,12 +179,14 @@ def _row(name):
     model, specs = _step(name)
     graph = tfplace.extract(model, specs)
     outcome = profile_graph(graph, lambda: backend, core.model, steps=_PROFILED)
+    by_step = profile_graph(graph, lambda: backend, core.model, steps=_PROFILED, compiled=True)
     step = FusedStep(graph, loops=True)
     tables = {
         "analytic op by op": analytic_costs(graph, topology),
         "analytic": compiled_costs(step, topology),
         "profiled op by op": profiled_costs(graph, topology, outcome.profile),
         "profiled": compiled_costs(step, topology, outcome.profile),
+        "profiled compiled": compiled_costs(step, topology, by_step.profile),
     }
     return {
         "ops": graph.num_ops,
@@ -248,6 +250,7 @@ def _errors(row):
         "profiled": row["profiled"] / row["profiled op by op"] / ratio,
         "seconds: analytic op by op": row["analytic op by op"] / op,
         "analytic compiled": row["analytic"] / compiled,
+        "profiled with --compiled": row["profiled compiled"] / compiled,
     }
 
 

@@ -49,9 +49,9 @@ _TWO, _ONE = "two CPU workers of a core each", "one CPU core"
 
 BANDS = {
     (PROFILED, NONE): ErrorBand(PROFILED, 0.063, 0.248, 126, _TWO),
-    (PROFILED, XLA): ErrorBand(PROFILED, 0.158, 0.338, 66, _TWO),
-    (CALIBRATED, NONE): ErrorBand(CALIBRATED, 0.212, 0.422, 5, _ONE),
-    (CALIBRATED, XLA): ErrorBand(CALIBRATED, 0.396, 0.589, 5, _ONE),
+    (PROFILED, XLA): ErrorBand(PROFILED, 0.150, 0.287, 85, _TWO),
+    (CALIBRATED, NONE): ErrorBand(CALIBRATED, 0.241, 0.357, 5, _ONE),
+    (CALIBRATED, XLA): ErrorBand(CALIBRATED, 0.399, 0.529, 5, _ONE),
 }
 """Of profiled costs from research/data/fidelity.json and fidelity_compiled.json (docs/fidelity.md), all placements of
 all graphs together; of calibrated ones from compiled_costs.json (docs/fused_costs.md)."""
