@@ -329,6 +329,7 @@ class PlacementCallback(_Hooks):
         from tfplace.execution.placed import apply_placement
         from tfplace.extraction.batch import as_specs
         from tfplace.transforms.batch_specs import batch_size
+        from tfplace.transforms.packing import is_packed
         from tfplace.transforms.split import sizes_alike
 
         assert self.graph is not None
@@ -344,7 +345,7 @@ class PlacementCallback(_Hooks):
                 )
             whole = (batch_size(as_specs(data)),)
             sizes = whole if self.graph.slices is None else sizes_alike(self.graph.slices.sizes, whole[0])
-            graph = self._split(data, sizes, pack=self._pack)
+            graph = self._split(data, sizes, pack=is_packed(self.graph))
             placement = placement_for_other_batch(self.placement, self.graph, graph)
             self._others[shapes] = apply_placement(
                 graph, placement, devices=self._devices, compile=self._options.compile
@@ -369,7 +370,7 @@ class PlacementCallback(_Hooks):
         from tfplace.extraction.batch import as_specs
         from tfplace.report.plan_table import plan_summary, verdict
         from tfplace.search.over_slices import Sizes, place_over_slices
-        from tfplace.search.planning import PACKED_PARALLEL, make_plan, plan_of_fit
+        from tfplace.search.planning import make_plan, plan_of_fit
         from tfplace.sources import made_to_fit, problem_of
         from tfplace.transforms.batch_specs import batch_size
         from tfplace.transforms.split import slice_sizes
@@ -404,7 +405,6 @@ class PlacementCallback(_Hooks):
         self._say(plan_summary(self.plan))
         if self.plan.placement is None:
             raise InfeasibleError(verdict(self.plan), [], ("Take a smaller batch.",))
-        self._pack |= self.plan.chosen is not None and self.plan.chosen.way == PACKED_PARALLEL
         return self.plan.placement
 
     def _fit_given(self, data: Any) -> Placement:

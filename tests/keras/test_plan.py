@@ -1,5 +1,7 @@
 """PlacementCallback() without a placer: a plan decides how `fit` runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,9 @@ from tfplace.core.compilation import NONE, XLA
 from tfplace.core.plan import AS_GOOD
 from tfplace.errors import InfeasibleError
 from tfplace.keras import PlacementCallback
+from tfplace.search import planning as planning_module
 from tfplace.testing.problems import make_topology
+from tfplace.transforms.packing import is_packed
 
 
 def planning(**options):
@@ -75,6 +79,23 @@ def test_results_computed_again_train_to_the_same_numbers_also_on_a_smaller_last
     assert tight.plan.chosen.recomputes and tight.plan.chosen.cost.peak_bytes.max() <= limit
     with pytest.raises(InfeasibleError):
         fit(deep(), planning(**box, max_memory={"CPU:*": "4KiB"}), **given)
+
+
+def test_a_packed_way_trains_also_on_a_smaller_last_batch_and_the_next_plan_has_all_ways(monkeypatch):
+    plan_of_fit = planning_module.plan_of_fit
+
+    def packed_only(plan, compile):
+        rows = [row for row in plan_of_fit(plan, compile).rows if row.placement is not None]
+        return replace(plan, rows=tuple(row for row in rows if is_packed(row.placement.problem.graph)))
+
+    monkeypatch.setattr(planning_module, "_NEARLY", np.inf)  # however slow it is for so small a model
+    monkeypatch.setattr(planning_module, "plan_of_fit", packed_only)
+    plain, placed, call = make_model("keras"), make_model("keras"), planning(batch_norm="synchronized", compile=NONE)
+    assert_same(fit(plain), fit(placed, call))  # 22 examples in batches of 4
+    assert_same_weights(plain, placed)
+    monkeypatch.setattr(planning_module, "plan_of_fit", plan_of_fit)
+    fit(placed, call, batch_size=8)
+    assert not all(is_packed(row.placement.problem.graph) for row in call.plan.rows if row.placement is not None)
 
 
 def test_slots_on_the_host_train_to_the_same_numbers():

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from grappler_bridge.item import TensorProperties
+from tfplace.core.graph import OpGraph
 from tfplace.core.slices import PACKED
 from tfplace.transforms.graph_writer import GraphWriter
 from tfplace.transforms.propagation import Division
@@ -24,6 +25,11 @@ from tfplace.transforms.two_sizes import TwoSizes
 
 _SMALL = 1 << 14
 """Bytes up to which a tensor is packed."""
+
+
+def is_packed(graph: OpGraph) -> bool:
+    """Whether a split step sends small tensors packed together."""
+    return any(name.startswith(PACKED) for name in graph.op_names)
 
 
 @dataclass
