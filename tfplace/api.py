@@ -138,7 +138,7 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
 
     Returns:
       The rows, fastest first, and the chosen one: `.summary()`, `.chosen`, `.placement`, `.save(directory)`.
-      `tfplace.apply(plan.placement.problem.graph, plan.placement)` runs it.
+      `.apply()` runs it.
 
     Raises:
       InputError: an option is wrong, or two do not go together.
@@ -150,9 +150,7 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
     from tfplace.search.what_if import TIMES
 
     def larger(sizes: tuple[int, ...] | None) -> Problem:
-        from tfplace.transforms.split import larger_batch
-
-        more = larger_batch(source, batch, TIMES)
+        more = resized_batch(source, batch, TIMES * examples_of(source, batch))
         return _asked_problem(source, more, replace(asked, slices=sizes), some_slices=True)
 
     asked = replace(PlanOptions.of("tfplace.plan", {"topology": topology, **options}), slices=AUTO).check()

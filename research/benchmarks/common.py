@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 from pathlib import Path
@@ -40,6 +41,40 @@ def run(name, measure, text):
             print(text(found))
 
     app.run(main)
+
+
+def graphs_of(built):
+    """What reads a zoo model's step in so many slices, packed or not, once for each."""
+    from tfplace.sources import graph_of
+
+    read = functools.cache(lambda sizes, pack: graph_of(built.model, built.batch, slices=sizes, pack=pack))
+    return lambda sizes, pack=False: read(sizes, pack)
+
+
+def plan_of(graph, options):
+    """What `tfplace.plan` does for steps that were read before.
+
+    Args:
+      graph: of `graphs_of`.
+      options: `SearchOptions`, checked.
+    """
+    from tfplace.api import place_problem
+    from tfplace.search.planning import make_plan
+    from tfplace.sources import made_to_fit, problem_of
+
+    def read(sizes, pack=False):
+        return problem_of(
+            graph(sizes, pack),
+            options.topology,
+            None,
+            None,
+            options.max_memory,
+            compile=options.compile,
+            some_slices=True,
+        )
+
+    search = functools.partial(place_problem, both_ways=False)
+    return make_plan(read, search, options, made_to_fit, read_packed=functools.partial(read, pack=True))
 
 
 def best_step_s(problem, placer, name, evaluations, seed):

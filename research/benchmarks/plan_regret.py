@@ -118,7 +118,7 @@ def _plan(name, topology):
     from tfplace.cost.profile import Profile
     from tfplace.options import SearchOptions
     from tfplace.search.planning import make_plan
-    from tfplace.sources import rematerialize
+    from tfplace.sources import made_to_fit
 
     keras.backend.clear_session()
     if name in OF_ZOO:
@@ -134,7 +134,7 @@ def _plan(name, topology):
         lambda sizes: problems[sizes],
         lambda problem, options: place_problem(problem, options, both_ways=False),
         options.check(),
-        lambda placement: rematerialize(placement, max_memory={}),
+        made_to_fit,
     )
     return plan, batch
 

@@ -11,7 +11,7 @@ tried, if they fit and can be run. Cells that are there already are kept; --agai
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import json
 import math
 import sys
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from absl import flags
 
-from research.benchmarks.common import run
+from research.benchmarks.common import graphs_of, plan_of, run
 from tfplace.comparison.tables import table
 from tfplace.files import write_whole
 from tfplace.version import versions
@@ -40,7 +40,6 @@ def measure(_):
 
     from tfplace.core.slices import AUTO
     from tfplace.options import SearchOptions
-    from tfplace.sources import graph_of
 
     asked = flags.FLAGS
     out = Path(asked["out"].value)
@@ -48,7 +47,7 @@ def measure(_):
     for model in asked.models:
         keras.backend.clear_session()
         built = zoo.build(model)
-        graph = functools.lru_cache(None)(lambda sizes, built=built: graph_of(built.model, built.batch, slices=sizes))
+        graph = graphs_of(built)
         for box in asked.boxes:
             for memory in asked.memory:
                 for seed in map(int, asked.seeds):
@@ -67,24 +66,12 @@ def measure(_):
 
 
 def _planned(graph, options, memory):
-    from tfplace.api import place_problem
-    from tfplace.search.planning import make_plan
-    from tfplace.sources import problem_of, rematerialize
-
-    limits = {"GPU:*": _half(graph(None), options.topology)} if memory == TIGHT else None
-
-    def read(sizes):
-        return problem_of(graph(sizes), options.topology, None, None, limits, compile=options.compile, some_slices=True)
-
+    if memory == TIGHT:
+        options = dataclasses.replace(options, max_memory={"GPU:*": _half(graph(None), options.topology)})
     began = time.monotonic()
-    plan = make_plan(
-        read,
-        functools.partial(place_problem, both_ways=False),
-        options,
-        lambda placement: rematerialize(placement, max_memory={}),
-    )
+    plan = plan_of(graph, options)
     takable = [row for row in plan.rows if row.cost.feasible and not row.obstacle]
-    plain = [row for row in takable if row.way != SEARCHED and not row.recomputes]
+    plain = [row for row in takable if row.way != SEARCHED and not (row.recomputes or row.host)]
     best = min(plain, key=lambda row: row.cost.step_s, default=None)
     return {
         "chosen": None if plan.chosen is None else plan.chosen.name,

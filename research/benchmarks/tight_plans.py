@@ -9,7 +9,6 @@ one's of the same plan with the devices' own memory. Models that are there alrea
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from absl import flags
 
-from research.benchmarks.common import run
+from research.benchmarks.common import graphs_of, plan_of, run
 from tfplace.comparison.tables import table
 from tfplace.core.plan import ALONE
 from tfplace.files import write_whole
@@ -34,7 +33,6 @@ def measure(_):
 
     import tfplace
     from tfplace.report.step_memory import step_memory
-    from tfplace.sources import graph_of
 
     asked = flags.FLAGS
     out = Path(asked["out"].value)
@@ -44,10 +42,10 @@ def measure(_):
             continue
         keras.backend.clear_session()
         built = zoo.build(model)
-        graph = functools.lru_cache(None)(lambda sizes, built=built: graph_of(built.model, built.batch, slices=sizes))
+        graph = graphs_of(built)
         peak = step_memory(tfplace.formulate(graph(None), asked.topology), None).peak_bytes
-        ample, _ = planned(graph, built, asked, None)
-        tight, seconds = planned(graph, built, asked, {"GPU:*": peak // PART})
+        ample, _ = planned(graph, asked, None)
+        tight, seconds = planned(graph, asked, {"GPU:*": peak // PART})
         row = {
             "model": model,
             "command": " ".join(["python -m research.benchmarks.tight_plans", *sys.argv[1:]]),
@@ -64,26 +62,16 @@ def measure(_):
     return {"models": found}
 
 
-def planned(graph, built, asked, max_memory):
+def planned(graph, asked, max_memory):
     """The plan, and the seconds that it takes once the step is read for a number of slices."""
-    from tfplace.api import place_problem
     from tfplace.core.slices import AUTO
     from tfplace.options import SearchOptions
-    from tfplace.search.planning import make_plan
-    from tfplace.sources import made_to_fit, problem_of
 
     options = SearchOptions(
         budget=asked.budget, slices=AUTO, topology=asked.topology, max_memory=max_memory, progress=False
     ).check()
-
-    def read(sizes):
-        return problem_of(
-            graph(sizes), options.topology, None, None, max_memory, compile=options.compile, some_slices=True
-        )
-
     began = time.monotonic()
-    plan = make_plan(read, functools.partial(place_problem, both_ways=False), options, made_to_fit)
-    return plan, time.monotonic() - began
+    return plan_of(graph, options), time.monotonic() - began
 
 
 def told(row):

@@ -93,6 +93,7 @@ def test_a_packed_way_trains_also_on_a_smaller_last_batch_and_the_next_plan_has_
     plain, placed, call = make_model("keras"), make_model("keras"), planning(batch_norm="synchronized", compile=NONE)
     assert_same(fit(plain), fit(placed, call))  # 22 examples in batches of 4
     assert_same_weights(plain, placed)
+    assert call._others and all(is_packed(other.graph) for other in call._others.values())
     monkeypatch.setattr(planning_module, "plan_of_fit", plan_of_fit)
     fit(placed, call, batch_size=8)
     assert not all(is_packed(row.placement.problem.graph) for row in call.plan.rows if row.placement is not None)

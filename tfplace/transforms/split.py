@@ -55,23 +55,6 @@ def split_source(
         return _split(step, slices, batch_axis, batch_norm, pack=pack)
 
 
-def larger_batch(source: Any, batch: Any, times: int) -> Any:
-    """Specs of a batch that is so many times as large.
-
-    Args:
-      source: a model or a function, as `tfplace.split` takes.
-      batch: what its step is given.
-      times: as large.
-
-    Raises:
-      SplitError, SourceError: as `tfplace.split`.
-    """
-    step = step_of(source, batch)
-    specs = as_specs(step.arguments, float_dtype=step.float_dtype)
-    size = batch_size(specs)
-    return resized(specs, size, times * size)
-
-
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
     """Keeps Python from looking for garbage, which takes long while the objects of two traces are alive."""
