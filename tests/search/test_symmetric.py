@@ -18,6 +18,7 @@ from tfplace.report.plan_table import verdict
 from tfplace.search.mirrored import mirrored_cost
 from tfplace.search.ordered import best_order
 from tfplace.search.place import placement_of
+from tfplace.search.planning import was_interrupted
 from tfplace.search.symmetric import cut_ways, large_box, limits_of
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.mirrored_replicas import simulate_mirrored
@@ -216,3 +217,13 @@ def test_devices_of_a_replica_are_its_hosts():
     hosts = large_box(box())
     assert hosts.part(2).device_names == tuple(f"/job:worker/task:0/device:{d}" for d in ("CPU:0", "GPU:0", "GPU:1"))
     assert len(compute_devices(tfplace.formulate(tfplace.extract(dense(), batch_of(dense(), 4)), hosts.part(2)))) == 2
+
+
+def test_a_plan_that_the_user_stops_tells_what_was_found_by_then(plan):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    stopped = planned(progress=stop)
+    assert was_interrupted(stopped) and not was_interrupted(plan)
+    assert stopped.chosen is not None and len(stopped.rows) < len(plan.rows)
+    assert stopped.topology_fingerprint == plan.topology_fingerprint == box().fingerprint

@@ -27,7 +27,7 @@ from tfplace.search.on_host import held_by_host
 from tfplace.search.over_slices import OverSlices, Sizes, search_over_slices
 from tfplace.search.place import placement_of
 from tfplace.search.remedies import Pricing, remedied
-from tfplace.search.slice_starts import USUAL, slice_starts
+from tfplace.search.slice_starts import DATA_PARALLEL, USUAL, slice_starts
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
 
@@ -41,10 +41,9 @@ _NOT_IN_FIT = "a strategy has to be entered before the model is made"
 
 _NOT_ASKED = "the model does not ask for jit_compile; compile='xla' takes it"
 
-_STOPPED = "interrupted before all was tried"
+STOPPED = "interrupted before all was tried"
 
-PARALLEL = "data_parallel"
-PACKED_PARALLEL = f"{PARALLEL}, packed"
+PACKED_PARALLEL = f"{DATA_PARALLEL}, packed"
 
 _NEARLY = 1.3
 """Data parallelism is tried packed where it takes at most so many times as long as the best way."""
@@ -119,7 +118,7 @@ def make_plan(
         topology_name=some.topology.name,
         examples=0 if slices is None else sum(slices.sizes),
         exact=exact,
-        notes=(*run.log, *([_STOPPED] if run.interrupted else [])),
+        notes=(*run.log, *([STOPPED] if run.interrupted else [])),
         graph_fingerprint=some.graph.fingerprint,
         topology_fingerprint=some.topology.fingerprint,
         larger=larger,
@@ -128,7 +127,7 @@ def make_plan(
 
 def was_interrupted(plan: Plan) -> bool:
     """Whether the user stopped what found it."""
-    return _STOPPED in plan.notes
+    return STOPPED in plan.notes
 
 
 def plan_of_fit(plan: Plan, compile: str) -> Plan:
@@ -229,13 +228,13 @@ def _packed(
     run: OverSlices, rows: Sequence[PlanRow], read: Callable[[Sizes], Problem], options: SearchOptions
 ) -> list[PlanRow]:
     """Data parallelism whose small messages are sent together, where data parallelism is nearly the best way."""
-    plain = [row for row in rows if row.way == PARALLEL and row.cost.feasible]
+    plain = [row for row in rows if row.way == DATA_PARALLEL and row.cost.feasible]
     best = min(plain, key=lambda row: row.cost.step_s, default=None)
     if best is None or best.placement is None or best.cost.step_s > _NEARLY * _best_s(rows):
         return []
     with contextlib.suppress(SplitError, ConstraintError):
         problem = read(best.slices)
-        starts = slice_starts(problem, None, options.seed, (PARALLEL,))
+        starts = slice_starts(problem, None, options.seed, (DATA_PARALLEL,))
         return [row for start in starts.placements for row in _both_ways(start, PACKED_PARALLEL, starts.seconds)]
     return []
 

@@ -22,7 +22,10 @@ from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import GPIPE, ONE_F_ONE_B, Options
 
-USUAL = ("data_parallel", "one_f_one_b", "gpipe")
+DATA_PARALLEL = "data_parallel"
+PIPELINES = ("one_f_one_b", "gpipe")
+
+USUAL = (DATA_PARALLEL, *PIPELINES)
 """Placers of split steps that do not search."""
 
 HOSTED = "on the host"

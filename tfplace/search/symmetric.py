@@ -22,8 +22,9 @@ from tfplace.options import SearchOptions
 from tfplace.search.budget import Budget
 from tfplace.search.clustered import is_on_one_device
 from tfplace.search.compilations import run_otherwise
-from tfplace.search.place import placement_of
-from tfplace.search.slice_starts import slice_starts
+from tfplace.search.place import placement_of, was_interrupted
+from tfplace.search.planning import STOPPED
+from tfplace.search.slice_starts import DATA_PARALLEL, PIPELINES, slice_starts
 from tfplace.search.step_reader import StepReader
 from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
@@ -34,9 +35,6 @@ from tfplace.simulation.replicas import Hosts, Layout, simulate_replicas
 
 FEW = 8
 """Accelerators up to which a batch is split into slices for all of them, and no symmetry is needed."""
-
-DATA_PARALLEL = "data_parallel"
-PIPELINES = ("one_f_one_b", "gpipe")
 
 _MOST_OPS = 60_000
 """Ops of a replica that is still read where nothing fits yet: beyond, reading alone takes minutes."""
@@ -146,8 +144,11 @@ def make_symmetric_plan(
             f"none on more than {FEW} accelerators, where one replica is placed and stands for all",
         )
     run = _Run(StepReader(read), pose, search, options, hosts, examples=examples)
-    with contextlib.suppress(KeyboardInterrupt):
+    stopped: tuple[str, ...] = ()
+    try:
         run.try_all()
+    except KeyboardInterrupt:
+        stopped = (STOPPED,)
     if not run.problems:
         raise run.failed or KeyboardInterrupt
     kept = run.rows if options.compile == AUTO else [row for row in run.rows if row.compile == options.compile]
@@ -157,7 +158,8 @@ def make_symmetric_plan(
         topology_name=hosts.topology.name,
         examples=examples,
         exact=exact,
-        notes=(*run.log, _NOTE),
+        notes=(*run.log, *stopped, _NOTE),
+        topology_fingerprint=hosts.topology.fingerprint,
     )
 
 
@@ -286,6 +288,8 @@ class _Run:
             searched = replace(self._searched(problem, best, searches), placer=SEARCHED)
             for placement in self._both_ways(searched):
                 self._exchanged_if_faster(placement, count, rows)
+            if was_interrupted(searched):
+                raise KeyboardInterrupt  # what was found by then is told
 
     def _exchanged_if_faster(self, placement: Placement, count: int, others: list[PlanRow]) -> None:
         """What a search found alone may be slower than what it began with, once replicas wait for one another."""
