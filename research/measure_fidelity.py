@@ -4,7 +4,7 @@
     python -m research.measure_fidelity --models=two_tower --out=towers.json --nopages --plot=
     python -m research.measure_fidelity --compile=xla --models=transformer,two_tower,wide_mlp,lstm_small \
         --nopages --plot= --out=research/data/fidelity_compiled.json
-    python -m research.measure_fidelity --show=research/data/fidelity_compiled.json   # its table onto the page
+    python -m research.measure_fidelity --show=research/data/fidelity_compiled.json   # two tables
 
 The machine should do nothing else meanwhile. About half a minute to calibrate, then some minutes a model.
 """
@@ -59,10 +59,12 @@ def main(argv: list[str]) -> None:
 
 def _measure() -> None:
     if _SHOW.value:
+        from research.fidelity.bands import bands_table
         from tfplace.comparison.tables import Page, agreement_table
 
         page = Page(ROOT / "docs" / "fidelity.md", "fidelity-compiled")
         page.write(agreement_table(json.loads(Path(_SHOW.value).read_text())))
+        Page(ROOT / "docs" / "plan.md", "error-bands").write(bands_table())
         return
     replaced = [flag for flag in (_OUT, _PAGES, _PLOT) if flag.value == flag.default]
     if set(_MODELS.value) != set(MODELS) and replaced:

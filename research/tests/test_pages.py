@@ -16,6 +16,7 @@ from research.benchmarks.slices_running.page import text as split_steps
 from research.claims.claims import CLAIMS
 from research.claims.recheck import Judged, judged_tables
 from research.claims.verdicts import verdicts_table
+from research.fidelity.bands import bands_table
 from research.suites.suite_runs import SuiteRun
 from research.tables.ablation_table import ablation_tables
 from research.tables.policies_table import policies_tables
@@ -75,7 +76,7 @@ TABLES = {
     "docs/fused_costs.md": {"compiled-costs": lambda: benchmark("compiled_costs")},
     "docs/large_boxes.md": {"scaling": lambda: benchmark("scaling")},
     "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
-    "docs/plan.md": {"plans": lambda: benchmark("plans")},
+    "docs/plan.md": {"error-bands": bands_table, "plans": lambda: benchmark("plans")},
     "docs/objectives.md": {
         "steps": lambda: workloads.step_table(data("dnn_partitioning/results")),
         "throughput": lambda: workloads.throughput_table(data("dnn_partitioning/results")),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.pages import ROOT, text
+from tests.pages import ROOT
 from tfplace.core.compilation import NONE, XLA
 from tfplace.core.costs import CostTable
 from tfplace.core.fidelity import BANDS, CALIBRATED, MEASURED_ON, PROFILED, error_band
@@ -42,12 +42,6 @@ def test_bands_are_those_of_the_measured_steps(costs):
     assert band.steps == len(errors)
     assert [band.median, band.most] == pytest.approx([np.median(errors), np.percentile(errors, 90)], abs=5e-4)
     assert costs[0] in str(band)
-
-
-def test_the_page_of_plans_has_them():
-    page = text("docs/plan.md")
-    for band in BANDS.values():
-        assert f"| {100 * band.median:.0f} % | {100 * band.most:.0f} % | {band.steps} on " in page
 
 
 @pytest.mark.parametrize(
