@@ -10,7 +10,6 @@ that are there before, over the simulated peak; tensors that a worker receives a
 
     python -m research.benchmarks.plan_regret                        # some forty minutes
     python -m research.benchmarks.plan_regret --models=cnn,wide_mlp  # what is kept of the others stays
-    python -m research.benchmarks.plan_regret --page=docs/plan.md
 
 The machine should do nothing else meanwhile, and have two cores.
 """
