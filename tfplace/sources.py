@@ -426,7 +426,6 @@ def examples_of(source: Any, batch: Any) -> int:
     from tfplace.extraction.sources import step_of
     from tfplace.transforms.batch_specs import batch_size
 
-    _refuse_whole(source)
     return batch_size(as_specs(step_of(source, batch).arguments))
 
 
@@ -441,7 +440,6 @@ def resized_batch(source: Any, batch: Any, examples: int) -> Any:
     from tfplace.extraction.sources import step_of
     from tfplace.transforms.batch_specs import batch_size, resized
 
-    _refuse_whole(source)
     step = step_of(source, batch)
     specs = as_specs(step.arguments, float_dtype=step.float_dtype)
     return resized(specs, batch_size(specs), examples)

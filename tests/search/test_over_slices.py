@@ -65,8 +65,9 @@ def slices_of(placement):
 
 
 def test_as_many_slices_as_devices_are_tried_and_twice_as_many():
+    assert tried(make_topology(4), lambda k: WORK_S)[1] == [None, 4, 8]
     placement, numbers = tried(make_topology(3), lambda k: WORK_S)
-    assert numbers == [None, 3, 6] and slices_of(placement) in {3, 6}
+    assert numbers == [None, 3, 6, 2, 4] and slices_of(placement) in {3, 6}  # 2 and 4 as on two devices
     assert placement.placer == "auto (400 evaluations)"
     assert WORK_S / 3 <= placement.cost.step_s < 1.1 * WORK_S / 3
 
@@ -86,13 +87,13 @@ def test_what_one_device_takes_is_told_of_the_whole_step():
 
 def test_devices_of_unlike_speeds_are_tried_with_their_shares_of_the_examples():
     placement, numbers = tried(make_topology(3), lambda k: WORK_S, slower=(1.0, 1.0, 2.0))
-    assert numbers == [None, 3, (5, 5, 2), 6]
+    assert numbers == [None, 3, (5, 5, 2), 6, 2, 4]
     assert placement.cost.step_s < 1.1 * WORK_S * 5 / 12
 
 
 def test_numbers_that_the_batch_does_not_have_are_passed_over():
     placement, numbers = tried(make_topology(3), lambda k: WORK_S, most=4)
-    assert numbers == [None, 3, 6] and slices_of(placement) == 3
+    assert numbers == [None, 3, 6, 2, 4] and slices_of(placement) == 3
 
 
 def test_one_device_takes_slices_only_where_the_whole_does_not_fit():
@@ -102,9 +103,9 @@ def test_one_device_takes_slices_only_where_the_whole_does_not_fit():
 
 
 def test_other_numbers_are_tried_where_none_that_suits_the_devices_fits():
-    assert tried(make_topology(3), lambda k: WORK_S, unfit=(3,))[1] == [None, 3, 6]
-    placement, numbers = tried(make_topology(3), lambda k: WORK_S, unfit=(None, 3, 6))
-    assert numbers == [None, 3, 6, 2, 4, 8] and slices_of(placement) in {2, 4, 8}
+    assert tried(make_topology(3), lambda k: WORK_S, unfit=(3,))[1] == [None, 3, 6, 2, 4]
+    placement, numbers = tried(make_topology(3), lambda k: WORK_S, unfit=(None, 3, 6, 2, 4))
+    assert numbers == [None, 3, 6, 2, 4, 8] and slices_of(placement) == 8
 
 
 @pytest.mark.parametrize("budget", ["1 evaluation", "0.001s", "400 evaluations"])

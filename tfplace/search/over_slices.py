@@ -57,6 +57,8 @@ def place_over_slices(
 ) -> Placement:
     """The best placement of the whole step, or of it in as many slices as devices compute, or in twice as many.
 
+    Where the number of devices is no power of two, the next smaller power is tried as if there were so many.
+
     Devices of unlike speeds are also tried with a slice for each that has its share of the examples, other numbers
     where none of these fits, and a slice for each example where these are fewer than the devices. One device gets the
     whole step if that fits. A placer of split steps only gets no whole step. Baselines on one device are those of the
@@ -108,11 +110,12 @@ def search_over_slices(
                 shares = shares_of_devices(one_each)
                 if shares is not None:
                     run.try_sizes(shares)
-                run.try_sizes(2 * devices)
+                for k in (2 * devices, *_of_fewer(devices)):
+                    run.try_sizes(k)
             fits = one_each is None or any(sizes is not None for sizes in run.found)
         if not fits:
             for k in _TO_FIT:
-                if k not in (devices, 2 * devices) and run.try_sizes(k) is None:
+                if k not in run.problems and run.try_sizes(k) is None:
                     break
         run.check_rules()
         run.go_on()
@@ -121,6 +124,12 @@ def search_over_slices(
             raise
         run.interrupted = True
     return run
+
+
+def _of_fewer(devices: int) -> tuple[int, ...]:
+    """Slices that a power of two of the devices would have, where all are none: more devices are never to be worse."""
+    power = 1 << (devices.bit_length() - 1)
+    return () if power == devices else (power, 2 * power)
 
 
 def shares_of_devices(problem: Problem) -> tuple[int, ...] | None:
