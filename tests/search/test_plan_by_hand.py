@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.search.plans import layers, plan_of, seconds_of
-from tfplace.core.plan import ALONE, STRATEGY
+from tfplace.core.plan import ALONE, STRATEGY, Plan
 from tfplace.errors import ConstraintError, InfeasibleError, TopologyError
 from tfplace.report.plan_table import verdict
 from tfplace.sources import formulate
@@ -124,3 +124,14 @@ def test_what_fits_and_may_not_be_taken_is_told_with_what_is_in_its_way():
     barred = replace(plan, rows=tuple(replace(row, obstacle="a rule forbids it") for row in plan.rows))
     assert barred.chosen is None
     assert verdict(barred) == "nothing that fits may be taken; one device (GPU:0) fits, but a rule forbids it"
+
+
+def test_two_of_three_devices_may_be_best_for_the_strategy(tmp_path):
+    """A layer of 3 s, a weight of 1 byte, 2 bytes/s. On two devices 1.5 s of compute, 0.5 s in which each sends half of
+    its gradient and then half of the sum, and an update of 0.5 s; a ring of three has more turns than it saves."""
+    topology = make_topology(3, bandwidth=2.0, latency=0.0)
+    plan = plan_of(layers(topology, (3.0,), (1,), examples=12, most=6, update_s=0.5))
+    row = plan.row("MirroredStrategy on 2 devices")
+    assert row.on_part and row.cost.step_s == 2.5 and plan.row("MirroredStrategy").cost.step_s == 3.0
+    plan.save(tmp_path)
+    assert Plan.load(tmp_path).row(row.name).on_part

@@ -56,6 +56,7 @@ class PlanRow:
       known_waits: what the step waits for, if that was worked out before; see `waits`.
       replicas: equal parts of the batch that are run side by side, each in such slices on devices of its own. tfplace
         runs only rows with 1.
+      on_part: whether it is `STRATEGY` on as many accelerators as there are slices, and others have nothing to do.
       host: what is in the memory of a host beside accelerators: "variables", of which some are trained, "slots" of the
         optimizer only, or nothing.
     """
@@ -75,6 +76,7 @@ class PlanRow:
     found_s: float | None = None
     known_waits: tuple[Waiting, ...] | None = None
     replicas: int = 1
+    on_part: bool = False
 
     @cached_property
     def waits(self) -> tuple[Waiting, ...]:
@@ -98,6 +100,7 @@ class PlanRow:
         """The way, with its device if it has only one, the number of slices and how it is run."""
         where = f" ({self._only_device})" if self.way == ALONE else ""
         count = len(self.slices)
+        where += f" on {count} devices" if self.on_part else ""
         slices = f", {count} slices" if count > 1 and self.way not in STRATEGIES else ""
         slices += f", {self.replicas} replicas" if self.replicas > 1 else ""
         host = f", {self.host} on the host" if self.host else ""

@@ -57,6 +57,7 @@ def save(plan: Plan, directory: str | Path) -> None:
                 "error": None if row.error is None else asdict(row.error),
                 "waits": [asdict(one) for one in row.waits] if row is plan.chosen else None,
                 "replicas": row.replicas,
+                "on_part": row.on_part,
                 "host": row.host,
                 "placement": file,
             }
@@ -140,5 +141,6 @@ def _row(data: Any, directory: Path, found_s: float | None) -> PlanRow:
         found_s=found_s,
         known_waits=None if data.get("waits") is None else tuple(Waiting(**one) for one in data["waits"]),
         replicas=int(data.get("replicas", 1)),
+        on_part=bool(data.get("on_part", False)),
         host=str(data.get("host", "")),
     )

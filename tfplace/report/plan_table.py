@@ -145,6 +145,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
                 "bottleneck": row.bottleneck if row is plan.chosen else None,
                 "found_s": row.found_s,
                 "replicas": row.replicas,
+                "on_part": row.on_part,
                 "host": row.host,
                 "remedies": list(row.remedies),
             }

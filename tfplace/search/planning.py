@@ -188,15 +188,17 @@ def _strategy(run: OverSlices) -> list[PlanRow]:
     rows: list[PlanRow] = []
     for problem in run.problems.values():
         slices = problem.graph.slices
-        if slices is None or len(slices.sizes) != len(compute_devices(problem)):
-            continue
+        devices = len(compute_devices(problem))
+        if slices is None or not 1 < len(slices.sizes) <= devices or max(slices.sizes) - min(slices.sizes) > 1:
+            continue  # replicas get equal parts of the batch
         for one in (problem, problem.otherwise):
             if one is not None:
                 clock = Clock()
                 cost = mirrored_cost(one)
                 row = _row(STRATEGY, one, cost, None, clock.seconds)
                 ruled = _NO_RULES if one.constraints.patterns else ""
-                rows.append(dataclasses.replace(row, obstacle=_NOT_COMPILED if one.compile == XLA else ruled))
+                obstacle = _NOT_COMPILED if one.compile == XLA else ruled
+                rows.append(dataclasses.replace(row, obstacle=obstacle, on_part=len(slices.sizes) < devices))
     return rows
 
 
