@@ -69,6 +69,7 @@ TABLES = {
         "never-slower": lambda: step_against_plain(data("never_slower")),
         "op-costs": lambda: benchmark("op_costs"),
         "pipeline-orders": lambda: benchmark("pipeline_orders"),
+        "plan-regret": lambda: benchmark("plan_regret"),
         "slices-running": lambda: split_steps(data("slices_running")),
     },
     "docs/compiling.md": {"compile-time": lambda: benchmark("compile_time")},

@@ -112,6 +112,12 @@ def test_lists_of_a_loop_hold_what_each_iteration_makes_once():
     assert 5 < sum(held[v] == 7 * element[v] for v in arrays) < len(arrays)
 
 
+def test_a_list_of_a_slice_holds_its_part_of_what_the_unsplit_steps_holds():
+    batch = tf.TensorSpec([4, 7], tf.int32)
+    whole, split = (tfplace.extract(models.keras_lstm(7), (batch, batch), slices=k) for k in (None, 2))
+    assert max(lists_of(split)) == max(lists_of(whole)) // 2
+
+
 def lists_of(graph):
     """Bytes of each TensorList, by the op that makes it."""
     makers = [v for v, op in enumerate(graph.op_types) if op in ("EmptyTensorList", "TensorListReserve")]

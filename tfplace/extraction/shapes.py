@@ -61,7 +61,7 @@ def infer(graph_def: Any, nodes: Nodes, fetches: Sequence[str]) -> Properties:
     """
     work = tf.compat.v1.GraphDef()
     work.CopyFrom(graph_def)
-    families = _list_families(nodes)
+    families = list_families(nodes)
     told: dict[str, TensorProperties] = {}
     while True:
         with grappler_refusals():
@@ -78,7 +78,7 @@ def infer(graph_def: Any, nodes: Nodes, fetches: Sequence[str]) -> Properties:
             return Properties(outputs, elements)
 
 
-def _list_families(nodes: Nodes) -> dict[int, list[int]]:
+def list_families(nodes: Nodes) -> dict[int, list[int]]:
     """Ops on the same TensorList: op -> all of them. A list flows through variant edges, into and out of loops."""
     root = list(range(len(nodes)))
 

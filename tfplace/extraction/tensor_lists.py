@@ -13,7 +13,7 @@ import numpy as np
 
 from tfplace.core.buffers import READS, aliased_input, writes_rows
 from tfplace.extraction.nodes import LOOP_BACK, Nodes
-from tfplace.extraction.shapes import LIST_POP, LIST_PUSH, Properties, element_bytes
+from tfplace.extraction.shapes import LIST_POP, LIST_PUSH, Properties, element_bytes, list_families
 
 _NEW_LISTS = {"TensorListReserve", "EmptyTensorList", "TensorListFromTensor"}
 
@@ -29,16 +29,17 @@ def list_bytes(nodes: Nodes, properties: Properties, trips: Any) -> dict[str, in
       properties: of its tensors.
       trips: [V] executions of each op.
     """
-    families: dict[int, list[int]] = {}
-    for name, element in properties.list_element.items():
-        families.setdefault(id(element), []).append(nodes.index[name])
+    families = {id(family): family for family in list_families(nodes).values()}
     popped = {key for key, family in families.items() if any(nodes.types[v] in LIST_POP for v in family)}
     buffers = _Buffers(nodes)
     counted: set[tuple[int, int]] = set()
-    full: dict[int, int] = {}
+    full: dict[str, int] = {}
     for key in sorted(families, key=lambda key: key not in popped):  # stable
         family = families[key]
-        element = properties.list_element[nodes.names[family[0]]]
+        known = [nodes.names[v] for v in family if nodes.names[v] in properties.list_element]
+        if not known:
+            continue
+        element = properties.list_element[known[0]]
         size = int(np.prod(element.shape or (), dtype=np.int64)) * element_bytes(element.dtype)
         made = max((float(trips[v]) for v in family if nodes.types[v] in _NEW_LISTS), default=1.0)
         pushes = [v for v in family if nodes.types[v] in LIST_PUSH]
@@ -51,8 +52,8 @@ def list_bytes(nodes: Nodes, properties: Properties, trips: Any) -> dict[str, in
                     held += min(float(trips[source[0]]), float(trips[v]))
         else:
             held = max(float(trips[v]) for v in family)
-        full[key] = int(size * held / made)
-    return {name: full[id(element)] for name, element in properties.list_element.items()}
+        full |= dict.fromkeys(known, int(size * held / made))
+    return full
 
 
 class _Buffers:

@@ -118,13 +118,23 @@ def problems_of(graphs, batch, topology: Topology, rounds: int, tell) -> dict[An
     return {which: _problem(graph, topology, profiles[which]) for which, graph in graphs.items()}
 
 
-def profiles_of(graphs, batch, topology: Topology, rounds: int, tell) -> dict[Any, DeviceProfile]:
-    """A profile of each graph; see `problems_of`."""
+def profiles_of(
+    graphs, batch, topology: Topology, rounds: int, tell, *, compiled: bool = False
+) -> dict[Any, DeviceProfile]:
+    """A profile of each graph, with seconds of the step compiled if asked for; see `problems_of`."""
     profiled: dict[Any, list[DeviceProfile]] = {which: [] for which in graphs}
     for turn in range(rounds):
         tell(f"profiling {sum(graph.num_ops for graph in graphs.values())} ops, round {turn + 1}")
         for which, graph in graphs.items():
-            one = profile_graph(graph, _one_thread, topology.devices[0].model, batch=batch, warmup=2, steps=_TRACED)
+            one = profile_graph(
+                graph,
+                _one_thread,
+                topology.devices[0].model,
+                batch=batch,
+                warmup=2,
+                steps=_TRACED,
+                compiled=compiled,
+            )
             profiled[which].append(one.device)
     return {which: _fastest(found) for which, found in profiled.items()}
 
@@ -137,7 +147,9 @@ def _fastest(profiles: list[DeviceProfile]) -> DeviceProfile:
     """Of each op and of the step the least seconds of several profiles of one graph."""
     first, *_ = profiles
     ops = {known: min((p.ops[known] for p in profiles), key=lambda time: time.seconds) for known in first.ops}
-    return dataclasses.replace(first, ops=ops, steps=(min((p.steps[0] for p in profiles), key=lambda s: s.step_s),))
+    step = min((p.steps[0] for p in profiles), key=lambda step: step.step_s)
+    step = dataclasses.replace(step, compiled_s=min(p.steps[0].compiled_s for p in profiles))
+    return dataclasses.replace(first, ops=ops, steps=(step,))
 
 
 def _problem(graph: OpGraph, topology: Topology, profile: DeviceProfile):
