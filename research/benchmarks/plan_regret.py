@@ -1,8 +1,8 @@
 """Does a plan choose what is really fastest, and does a step need no more memory than planned?
 
 For each model, training steps are planned for two one-core workers of this machine: unsplit and in two and four slices,
-with costs of a profile of each graph (as by `tfplace profile --compiled`) and a calibrated topology. Then every row that
-has a placement is run on the workers, in turns with the unsplit step on one of them. The regret is the chosen row's
+with costs of a profile of each graph (as by `tfplace profile --compiled`) and a calibrated topology. Then every row
+with a placement is run on the workers, in turns with the unsplit step on one of them. The regret is the chosen row's
 measured step over the fastest one's; "op by op" is the same among rows that are not compiled, where the choice is the
 one with the shortest simulated step. Nothing is fitted to the measured steps.
 
