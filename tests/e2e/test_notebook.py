@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def test_placing_a_model(executed, tmp_path):
     assert len(losses) == 2
     assert losses[1] < losses[0]
     assert (tmp_path / "trace.json").exists()
+
+
+def test_from_a_paper_to_a_placement(executed):
+    shown = executed("from_a_paper_to_a_placement.ipynb")
+    assert sum("image/png" in output.get("data", {}) for output in shown) == 1
+    said = "".join(output.get("text", "") for output in shown)
+    learned = {
+        one[1]: (float(one[2]), float(one[3])) for one in re.finditer(r"(\w+) +drew ([\d.]+) .* ([\d.]+) ms", said)
+    }
+    assert learned.keys() == {"seq2seq", "placeto_scratch"}
+    assert all(last < 0.75 * first for first, last in learned.values())
 
 
 @pytest.mark.slow
