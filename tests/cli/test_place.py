@@ -21,7 +21,7 @@ def test_json_is_all_there_is_on_stdout_and_files_are_written(tmp_path, capfd):
     assert [d["name"] for d in facts["simulated"]["devices"]] == ["CPU:0", "GPU:0", "GPU:1"]
     assert {b["name"] for b in facts["simulated"]["baselines"]} >= {"single GPU:0", "single GPU:1"}
     files = {name: tmp_path / "out" / file for name, file in facts["files"].items()}
-    assert set(files) == {"placement", "trace", "graph", "topology", "report"}
+    assert set(files) == {"placement", "trace", "graph", "topology", "problem", "search", "report"}
 
     placement = Placement.from_json(files["placement"].read_text())
     pinned = [op for op in placement.op_names if "lstm" in op]

@@ -13,7 +13,7 @@ PLAN = ["plan", *SMALL[1:], "--topology=2xP100", "--budget=20 evaluations"]
 
 
 def test_the_verdict_comes_first_and_the_plan_is_kept(tmp_path, capfd):
-    assert main([*PLAN, f"--out={tmp_path / 'out'}"]) == PLACED
+    assert main([*PLAN, "--verbose", f"--out={tmp_path / 'out'}"]) == PLACED
     title, verdict, *rest = capfd.readouterr().out.splitlines()
     assert title.startswith("rnnlm_2 on 2xP100") and verdict.startswith(("take ", "stay on "))
     loaded = Plan.load(tmp_path / "out")

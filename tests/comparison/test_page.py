@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
-import shutil
-import subprocess
-from html import escape
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tfplace
+from tests.report.browser import needs_chromium, seen
 from tests.report.test_html import Outline
 from tfplace.comparison import page
 from tfplace.comparison.case_results import CaseResults
@@ -153,17 +150,18 @@ def test_charts_of_what_does_not_fit():
 
 
 SEEN = """
-  const inside = document.querySelector("iframe").contentDocument, view = inside.defaultView;
-  const all = [...inside.body.querySelectorAll("*")], free = all.filter(one => !one.closest(".wide"));
+view => {
+  const inside = view.document;
+  const all = [...inside.body.querySelectorAll("*")], free = all.filter(one => !one.closest(".wide, svg"));
   const scrolls = one => !["visible", "clip"].includes(view.getComputedStyle(one).overflowX);
   const cells = [...inside.querySelectorAll("td:not(:first-child)")], range = inside.createRange();
   const height = one => (range.selectNodeContents(one), range.getBoundingClientRect().height);
   const wide = inside.querySelector("details .wide"), first = wide.querySelector("td");
   const from = first.getBoundingClientRect().left;
   wide.scrollLeft = 50;
-  document.title = JSON.stringify({
+  return {
     broken: [...inside.images].filter(one => one.naturalWidth == 0).length,
-    pictures: inside.images.length,
+    charts: inside.images.length, pictures: inside.querySelectorAll("figure svg").length,
     least: Math.min(...[...inside.images].map(one => one.clientWidth)),
     beyond: free.filter(one => one.getBoundingClientRect().right > inside.documentElement.clientWidth + 0.5).length,
     scrolling: free.filter(scrolls).length,
@@ -171,38 +169,22 @@ SEEN = """
     cells: Math.max(...cells.map(height)) / height(inside.querySelector("summary b")),
     moved: wide.scrollLeft,
     first: first.getBoundingClientRect().left - from,
-  });
+  };
+}
 """
 """What there is on a page: that no text or picture is beyond its edge, how many lines a cell has, what scrolls."""
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+@needs_chromium
 @pytest.mark.parametrize("width", [1280, 400])
 def test_in_a_browser_nothing_but_tables_scrolls_sideways(tmp_path, width):
-    """In a frame of that width, as a window may have a least one; what is found becomes the title."""
-    path = tmp_path / "page.html"
     inside = comparison_page([results("one"), results("other")], "x", {results("one").facts.case: placed()})
-    path.write_text(
-        f"""<!doctype html><title>-</title>
-        <iframe srcdoc="{escape(inside)}" style="width: {width}px; height: 900px; border: 0"></iframe>
-        <script>onload = () => {{ {SEEN} }}</script>"""
-    )
-    alone = ("background-networking", "component-update", "sync", "gpu")
-    command = ["chromium", "--headless", "--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in alone)]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--dump-dom"]
-    shown = subprocess.run(
-        [*command, path.as_uri()],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
-    seen = json.loads(re.search(r"<title>(.+?)</title>", shown)[1])
-    assert (seen["broken"], seen["pictures"]) == (0, 5 + 4)
-    assert seen["beyond"] == seen["scrolling"] == 0 and seen["page"] <= width
-    assert seen["cells"] < 2
-    assert seen["least"] >= min(560, width - 50)
-    assert (seen["moved"] > 0) == (width == 400) and abs(seen["first"]) < 1  # the first column stays
+    found = seen(inside, SEEN, width, tmp_path)
+    assert (found["broken"], found["charts"], found["pictures"]) == (0, 5, 4)
+    assert found["beyond"] == found["scrolling"] == 0 and found["page"] <= width
+    assert found["cells"] < 2
+    assert found["least"] >= min(560, width - 50)
+    assert (found["moved"] > 0) == (width == 400) and abs(found["first"]) < 1  # the first column stays
 
 
 def test_cases_that_take_no_time_have_a_page():

@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 
 from tests.report.cases import cost, placement
 from tfplace.core.stepcost import Failure, FailureKind
-from tfplace.report.html import placement_page
+from tfplace.report.html import placement_html
 
 
 class Outline(HTMLParser):
@@ -16,7 +16,7 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("br", "img", "meta"):
+        if tag not in ("br", "img", "input", "meta"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -39,15 +39,12 @@ def test_tells_what_the_summary_tells():
     assert keys == ["key compute", "key transfer"]
 
 
-def test_a_style_is_in_the_head_of_a_page_and_in_what_a_notebook_shows():
-    page = placement_page(placement())
-    head, body = page.split("</head>")
-    assert head.count("<style>") == 1 and "<style" not in body
+def test_a_notebook_gets_the_style_once():
     assert placement()._repr_html_().count("<style>") == 1
 
 
 def test_each_table_scrolls_by_itself():
-    tags = Outline(placement_page(placement(baselines={"single GPU:0": cost(0.02)}))).tags
+    tags = Outline(placement_html(placement(baselines={"single GPU:0": cost(0.02)}))).tags
     regions = [a for before, (tag, a) in zip(tags[1:], tags, strict=False) if tag == "div" and before[0] == "table"]
     assert [a["aria-label"] for a in regions] == ["Devices (simulated)", "Step times (simulated)"]
     assert all((a["class"], a["tabindex"], a["role"]) == ("wide", "0", "region") for a in regions)
@@ -55,11 +52,11 @@ def test_each_table_scrolls_by_itself():
 
 def test_what_tensorflow_said_may_take_several_lines():
     failed = dataclasses.replace(cost(0.02), failure=Failure(FailureKind.ERROR, "many words"))
-    assert '<div class="long">failed: error: many words</div>' in placement_page(placement(baselines={"x": failed}))
+    assert '<div class="long">failed: error: many words</div>' in placement_html(placement(baselines={"x": failed}))
 
 
 def test_names_are_escaped_and_nothing_is_loaded():
-    page = placement_page(placement(placer="<script>alert(1)</script>"))
+    page = placement_html(placement(placer="<script>alert(1)</script>"))
     tags = [tag for tag, _ in Outline(page).tags]
     assert "script" not in tags
     assert "&lt;script&gt;" in page

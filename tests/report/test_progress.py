@@ -1,6 +1,9 @@
+import time
+
 import pytest
 
 from tfplace.report.progress import Stages
+from tfplace.search.progress import Progress
 
 
 @pytest.mark.parametrize("text", ["lost [/job:worker/task:1]", "x [best] y", "host:100: is away :smile:"])
@@ -29,3 +32,19 @@ def test_a_stage_begins_when_it_is_another(capsys, monkeypatch):
         for stage, done in (("first", 0), ("first", 1), ("second", 0)):
             stages.progress(stage, done, 2)
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["first", "second"]
+
+
+def test_where_no_bar_moves_a_long_stage_is_told_while_it_goes_on(capsys, monkeypatch):
+    monkeypatch.setattr("tfplace.report.progress.FIRST_S", 0.01)
+    monkeypatch.setattr("tfplace.report.progress.AGAIN_S", 0.01)
+    with Stages(quiet=False) as stages:
+        stages.stage("searching")
+        stages.search(Progress(5, 1.0, 0.5, 0.002, True, "auto"))
+        time.sleep(0.2)
+        said = capsys.readouterr().err.splitlines()
+        stages.stage("writing")
+    assert len(said) > 1 and said[-1] == "searching ... (auto), best so far: 2.00 ms (simulated)"
+    monkeypatch.setattr("tfplace.report.progress.FIRST_S", 60.0)
+    with Stages(quiet=False) as stages:
+        stages.stage("short")
+    assert "short" not in capsys.readouterr().err

@@ -20,6 +20,7 @@ COMMANDS = {
     "plan": ("tfplace.cli.plan", "Tell which way to run a model is fastest on some devices, and whether it fits"),
     "place": ("tfplace.cli.place", "Read a model, place it and report"),
     "compare": ("tfplace.cli.compare", "Set placers side by side on a model"),
+    "report": ("tfplace.cli.report", "Make the report of a plan or placement again, and open it"),
     "extract": ("tfplace.cli.extract", "Read a model's graph once, to place it without TensorFlow"),
     "memory": ("tfplace.cli.memory", "Tell what a step needs of one device's memory"),
     "profile": ("tfplace.cli.profile", "Measure how long models' ops take"),

@@ -70,6 +70,8 @@ def present(
     facts: Callable[[], Mapping[str, Any]],
     tables: Callable[[], RenderableType],
     files: Mapping[str, str],
+    *,
+    listed: bool = True,
 ) -> None:
     """Writes a result as the flags ask for it: one JSON object, or tables and where files are.
 
@@ -78,12 +80,14 @@ def present(
       facts: plain data.
       tables: the same for people.
       files: what -> where.
+      listed: whether the files follow the tables, which else name them.
     """
     if as_json:
         say(json.dumps({**facts(), "files": dict(files)}, indent=1) + "\n")
         return
     show(tables())
-    say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
+    if listed:
+        say("".join(f"{what:<10} {path}\n" for what, path in files.items()))
 
 
 def complain(text: str) -> None:

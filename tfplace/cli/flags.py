@@ -187,7 +187,9 @@ class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
 
     title: ClassVar[str] = "Output"
 
-    out: str | None = option(None, "Directory for the plan and its placements", unset="none", form="DIRECTORY")
+    out: str | None = option(
+        None, "Directory for the plan, its placements and the report", unset="none", form="DIRECTORY"
+    )
     run: int = option(
         0,
         "Run the best ways for so many steps each on the devices at hand, and take the fastest of them",
@@ -204,6 +206,7 @@ class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
         "Find the largest batch that fits, beginning with --batch; each size gets a tenth of the budget",
         kind=bool,
     )
+    verbose: bool = option(False, "Print every row and note, and not the first screen only", kind=bool)
     against: str | None = option(
         None, "An earlier plan of the model, from --out: print what changed", unset="none", form="DIRECTORY"
     )
@@ -219,6 +222,7 @@ class PlaceFlags(ReportFlags, MeasureFlags, SearchOptions, ProblemFlags):
         None, "Directory for placement, trace, placed graph, topology and report", unset="none", form="DIRECTORY"
     )
     layers: bool = option(False, "Print each layer's devices, memory and seconds too", kind=bool)
+    verbose: bool = option(False, "Print every baseline, device and note, and not the first screen only", kind=bool)
 
     @property
     def measures(self) -> bool:

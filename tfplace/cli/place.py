@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from rich.console import Group
 
 from tfplace.cli.checks import output_directory
 from tfplace.cli.click_options import PLACING_CODES, command
@@ -24,15 +26,22 @@ from tfplace.core.stepcost import SIMULATED
 from tfplace.core.timeline import Timeline
 from tfplace.errors import TfplaceError
 from tfplace.files import write_whole, writing
+from tfplace.io.plan_files import PROBLEM
 from tfplace.options import SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.report.facts import placement_facts
-from tfplace.report.html import placement_page
+from tfplace.report.layer_facts import layer_facts
 from tfplace.report.progress import Stages
-from tfplace.report.summary import summary_tables
+from tfplace.report.screen import placement_screen
+from tfplace.report.search_trail import FILE as SEARCH
+from tfplace.report.search_trail import SearchTrail, save_trail
+from tfplace.report.summary import placed_layers, summary_tables
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from tfplace.measurement.protocol.measured import MeasuredEvaluator
+    from tfplace.search.progress import Progress
 
 
 @dataclass
@@ -42,10 +51,12 @@ class _Result:
     Attributes:
       placement: the answer, once there is one.
       files: what was written of it -> where.
+      points: how the search went.
     """
 
     placement: Placement | None = None
     files: dict[str, str] = field(default_factory=dict)
+    points: Sequence[Progress] = ()
 
 
 @command(PlaceFlags, codes=PLACING_CODES)
@@ -67,7 +78,7 @@ def place_command(flags: PlaceFlags) -> None:
                 _search_slices(flags, stages, result, gpus=gpus)
                 _save(result, out)
                 if out is not None and result.placement is not None:
-                    _write(stages, result.placement, [], out, result.files)
+                    _write(stages, result, [], out)
             else:
                 problem, batch = read_problem(flags, stages, gpus=gpus)
                 _search(flags, stages, problem, result, batch=batch, out=out)
@@ -82,9 +93,19 @@ def place_command(flags: PlaceFlags) -> None:
             present(
                 flags.json,
                 lambda: placement_facts(found),
-                lambda: summary_tables(found, layers=flags.layers),
+                lambda: _tables(flags, found, result.files),
                 result.files,
+                listed=flags.verbose,
             )
+
+
+def _tables(flags: PlaceFlags, placement: Placement, files: Mapping[str, str]) -> RenderableType:
+    """What is printed: the first screen, or everything."""
+    if flags.verbose:
+        return summary_tables(placement, layers=flags.layers)
+    rows = layer_facts(placement) if flags.layers else []
+    screen = placement_screen(placement, files)
+    return Group(screen, placed_layers(rows)) if rows else screen
 
 
 def _checked(flags: PlaceFlags) -> tuple[PlaceFlags, Path | None]:
@@ -111,13 +132,15 @@ def _search(
         stages.stage(f"starting the {flags.evaluator} evaluator")
     with open_evaluator(flags, problem, batch) as judge:
         stages.stage("searching")
+        trail = SearchTrail(stages.search)
         with blaming(flags.placer):
-            wanted = flags.narrowed(SearchOptions, evaluator=judge, progress=stages.search)
+            wanted = flags.narrowed(SearchOptions, evaluator=judge, progress=trail)
             placement = result.placement = place_problem(problem, wanted)
+        result.points = trail.points
         _save(result, out)
         traced = _measured(stages, cast("MeasuredEvaluator", judge), placement, out) if flags.measures else []
     if out is not None:
-        _write(stages, placement, traced, out, result.files)
+        _write(stages, result, traced, out)
 
 
 def _search_slices(flags: PlaceFlags, stages: Stages, result: _Result, *, gpus: bool) -> None:
@@ -160,22 +183,28 @@ def _measured(stages: Stages, measured: MeasuredEvaluator, placement: Placement,
     return []
 
 
-def _write(
-    stages: Stages, placement: Placement, measured: Sequence[Timeline], out: Path, files: dict[str, str]
-) -> None:
-    """Writes everything else there is to keep; `files` gets what is where."""
+def _write(stages: Stages, result: _Result, measured: Sequence[Timeline], out: Path) -> None:
+    """Writes everything else there is to keep; `result.files` gets what is where."""
+    from tfplace.report.page.directory import REPORT  # with numba, which --help can do without
+    from tfplace.report.page.page import placement_page
+
+    placement = result.placement
+    assert placement is not None
     problem = placement.problem
     assert problem is not None  # placed here, so it is bound
-    stages.stage("writing")
+    stages.stage("writing files and the report")
 
     def write(what: str, name: str, save: Callable[[Path], object]) -> None:
         with writing(out / name):
             save(out / name)
-        files[what] = str(out / name)
+        result.files[what] = str(out / name)
 
     write("trace", "trace.json", lambda path: placement.timeline().save(str(path), *measured))
     write("topology", "topology.json", problem.topology.save)
-    write("report", "report.html", lambda path: write_whole(path, placement_page(placement)))
+    write("problem", PROBLEM, problem.save)
+    if result.points:
+        write("search", SEARCH, lambda path: save_trail(path, result.points))
+    write("report", REPORT, lambda path: write_whole(path, placement_page(placement, result.points)))
     if problem.graph.origin is None:
         stages.note("placed.meta is not written: a graph loaded from a file has no TensorFlow form")
     else:

@@ -25,11 +25,12 @@ from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO
 from tfplace.core.topology import Topology
 from tfplace.errors import InfeasibleError, InputError, SourceError, SplitError
-from tfplace.files import writing
+from tfplace.files import write_whole, writing
 from tfplace.options import PlanOptions, SearchOptions
 from tfplace.report.explanation_table import explanation_facts, explanation_tables
 from tfplace.report.plan_table import plan_facts, plan_tables, verdict
 from tfplace.report.progress import Stages
+from tfplace.report.screen import plan_screen
 from tfplace.simulation.replicas import Hosts
 
 if TYPE_CHECKING:
@@ -55,12 +56,28 @@ def plan_command(flags: PlanFlags) -> None:
         plan = _plan(flags, stages)
         beside = Beside(None if earlier is None else earlier.diff(plan), _explained(plan, flags, stages))
         if out is not None:
-            with writing(out):
-                plan.save(out)
-            files["plan"] = str(out)
-    present(flags.json, lambda: plan_facts(plan) | beside.facts(), lambda: beside.tables(plan_tables(plan)), files)
+            files |= _keep(plan, out, stages)
+    present(
+        flags.json,
+        lambda: plan_facts(plan) | beside.facts(),
+        lambda: beside.tables(plan_tables(plan) if flags.verbose else plan_screen(plan, files)),
+        files,
+        listed=flags.verbose,
+    )
     if plan.chosen is None:
         raise InfeasibleError(verdict(plan), [], ("Allow more memory, or take a smaller batch.",))
+
+
+def _keep(plan: Plan, out: Path, stages: Stages) -> dict[str, str]:
+    """Writes the plan and its report; what -> where."""
+    from tfplace.report.page.directory import REPORT  # with numba, which --help can do without
+    from tfplace.report.page.page import plan_page
+
+    stages.stage("writing the plan and its report")
+    with writing(out):
+        plan.save(out)
+    write_whole(out / REPORT, plan_page(plan))
+    return {"plan": str(out), "report": str(out / REPORT)}
 
 
 def _largest_batch(flags: PlanFlags, out: Path | None) -> None:
@@ -82,9 +99,7 @@ def _largest_batch(flags: PlanFlags, out: Path | None) -> None:
         built = source.find(model)(flags.batch, flags.param or {})
         found = find_largest_batch(built.source, built.batch, flags.narrowed(PlanOptions), stages)
         if out is not None:
-            with writing(out):
-                found.plan.save(out)
-            files["plan"] = str(out)
+            files |= _keep(found.plan, out, stages)
     present(flags.json, lambda: largest_batch_facts(found), lambda: largest_batch_tables(found), files)
 
 

@@ -222,7 +222,6 @@ class Placement:
         """Each device's timeline, the layers and the graph by device, and memory, as HTML that a notebook shows.
 
         Raises:
-          MissingExtraError: matplotlib is missing.
           PlacementError: loaded from a file without its graph.
         """
         html: str = SERVICES["pictures_html"](self)

@@ -200,6 +200,20 @@ class Plan:
         best = replace(self, rows=tuple(with_one)).chosen
         return None if best is None else best.placement
 
+    @property
+    def shown(self) -> PlanRow | None:
+        """The row whose step reports show: the chosen one, or else the best that has a placement.
+
+        That is the best that tfplace runs, or where nothing fits, the one that comes nearest.
+        """
+        if self.chosen is not None and self.chosen.placement is not None:
+            return self.chosen
+        with_one = [row for row in self.rows if row.placement is not None]
+        best = self.placement
+        if best is not None:
+            return next(row for row in with_one if row.placement is best)
+        return min(with_one, key=lambda row: row.cost.key, default=None)
+
     def apply(self, *, devices: Mapping[str, str] | None = None) -> Any:
         """Makes the program run as `placement` says; see `tfplace.apply`, which tells more and also takes loaded plans.
 
@@ -312,7 +326,7 @@ class Plan:
         return text
 
     def save(self, directory: str | Path) -> None:
-        """Writes "plan.json" and the placements of rows to a directory, which is made.
+        """Writes "plan.json", the placements of rows, and the problem of the row that reports show, to a directory.
 
         Raises:
           UnwrittenError: it cannot be written.

@@ -1,5 +1,7 @@
 """Plans as directories: "plan.json" with the rows, and a placement file for each row that has a placement.
 
+"problem.npz" is what the placement of the row answers that reports show; a plan that was itself loaded has none.
+
 Seconds that it took to find rows are in a file of their own, so that the others of two searches with one seed are the
 same.
 """
@@ -17,7 +19,7 @@ from tfplace.core.plan import STRATEGIES, Plan, PlanRow
 from tfplace.core.stepcost import StepCost
 from tfplace.errors import PlacementError
 from tfplace.files import parse_json, write_whole, writing
-from tfplace.io import placement_file
+from tfplace.io import archive, placement_file
 
 FORMAT = "tfplace-plan/2"
 _READ = (FORMAT, "tfplace-plan/1")
@@ -25,6 +27,7 @@ _READ = (FORMAT, "tfplace-plan/1")
 
 FILE = "plan.json"
 SECONDS = "seconds.json"
+PROBLEM = "problem.npz"
 
 
 def save(plan: Plan, directory: str | Path) -> None:
@@ -76,6 +79,9 @@ def save(plan: Plan, directory: str | Path) -> None:
     with writing(directory / FILE):
         write_whole(directory / FILE, json.dumps(text, indent=1) + "\n")
         write_whole(directory / SECONDS, json.dumps([row.found_s for row in plan.rows]) + "\n")
+    shown = None if plan.shown is None else plan.shown.placement
+    if shown is not None and shown.problem is not None:
+        archive.save(shown.problem, directory / PROBLEM)
 
 
 def load(directory: str | Path) -> Plan:

@@ -1,4 +1,4 @@
-"""What all pictures of pages share: their size, their colors, and that they are within the page."""
+"""What all charts by matplotlib share: their size, their colors, and that they are within the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEGEND, _COLUMNS = 11, 5
 """Points of a legend's letters, and the most columns it has."""
 
 PALETTE = ("#3a6ea5", "#e0862b", "#4d9a57", "#b5474b", "#7d5ba6", "#3aa6a0", "#c9a227", "#8c6d5b")
-_HOST, _PALE = "#9a9a9a", "#dddddd"
+_PALE = "#dddddd"
 
 _LONG = 28
 """Letters of a name beyond which a picture shows its two ends."""
@@ -33,25 +33,6 @@ def caption(name: str) -> str:
     if len(name) > _LONG:
         name = f"{name[: _LONG // 2 - 1]}…{name[-_LONG // 2 :]}"
     return name.replace("$", r"\$")
-
-
-def device_colours(names: Sequence[str]) -> list[str]:
-    """One for each device: the host's is gray; those after the palette's are lighter and darker ones."""
-    found, used = [], 0
-    for name in names:
-        if name.startswith("CPU") and len(names) > 1:
-            found.append(_HOST)
-        else:
-            found.append(_shade(PALETTE[used % len(PALETTE)], used // len(PALETTE)))
-            used += 1
-    return found
-
-
-def _shade(colour: str, again: int) -> str:
-    """The color itself, then by turns lighter and darker, by more each time."""
-    towards, share = (255 if again % 2 else 0), 1 - 1 / (1 + 0.4 * again)
-    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(part + share * (towards - part)):02x}" for part in parts)
 
 
 def strokes() -> Iterator[tuple[str, Stroke]]:
@@ -77,31 +58,21 @@ def blank(height: float) -> tuple[Any, Any]:
     return figure, axis
 
 
-def devices_legend(figure: Any, names: Sequence[str]) -> None:
-    """The colors of devices, above the picture."""
-    from matplotlib.patches import Patch
-
-    keys = [Patch(color=colour, label=caption(name)) for name, colour in zip(names, device_colours(names), strict=True)]
-    _legend(figure, keys, "outside upper center", handlelength=1)
-
-
 def lines_legend(figure: Any, axis: Any) -> None:
-    """The names of an axis's lines, below the picture: inside it would lie on them."""
-    if lines := axis.get_legend_handles_labels()[0]:
-        _legend(figure, lines, "outside lower center")
+    """The names of an axis's lines, below the picture: inside it would lie on them.
 
-
-def _legend(figure: Any, keys: Sequence[Any], where: str, **kwargs: Any) -> None:
-    """As many columns as there is room for; the figure becomes higher by what the legend takes."""
+    As many columns as there is room for; the figure becomes higher by what the legend takes.
+    """
+    keys = axis.get_legend_handles_labels()[0]
     for columns in range(min(len(keys), _COLUMNS), 0, -1):
         made = figure.legend(
-            handles=keys, loc=where, ncols=columns, frameon=False, fontsize=_LEGEND, columnspacing=1.2, **kwargs
+            handles=keys, loc="outside lower center", ncols=columns, frameon=False, fontsize=_LEGEND, columnspacing=1.2
         )
         box = made.get_window_extent()
         if box.width <= figure.bbox.width or columns == 1:
+            figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
             break
         made.remove()
-    figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
 
 
 def draw_cumulative(

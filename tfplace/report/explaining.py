@@ -67,13 +67,13 @@ def _layer_seconds(placement: Placement) -> Mapping[str, float]:
     costs = np.where(graph.replicable, 0.0, costs)
     whole = np.bincount(vertex, costs, len(of_vertex))
     share = np.divide(costs, whole[vertex], out=np.zeros(graph.num_ops), where=whole[vertex] > 0)
-    names, layer = _innermost(graph)
+    names, layer = innermost_layers(graph)
     seconds = np.bincount(layer, of_vertex[vertex] * share, len(names))
     order = np.argsort(-seconds, kind="stable")
     return {names[i]: float(seconds[i]) for i in order.tolist() if seconds[i] > 0}
 
 
-def _innermost(graph: OpGraph) -> tuple[list[str], IntArray]:
+def innermost_layers(graph: OpGraph) -> tuple[list[str], IntArray]:
     """Names of the layers, and [V] the innermost one of each op, the last for those of none."""
     names = [*graph.layers, ELSEWHERE]
     layer = np.full(graph.num_ops, len(names) - 1, np.int32)
@@ -89,7 +89,7 @@ def layer_uses(placement: Placement) -> tuple[LayerUse, ...]:
         return ()
     graph, device = problem.graph, placement.op_device
     seconds = np.where(graph.replicable, 0.0, problem.costs.compute_s[np.arange(graph.num_ops), device])
-    names, layer = _innermost(graph)
+    names, layer = innermost_layers(graph)
     found: list[LayerUse] = []
     for i, name in enumerate(names[:-1]):
         ops = np.flatnonzero((layer == i) & ~graph.replicable).astype(np.int32)

@@ -1,4 +1,4 @@
-"""A placement as a self-contained piece of HTML: for notebooks, and as a page of its own."""
+"""A placement as a self-contained piece of HTML for notebooks, and the page that a comparison is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from tfplace.core.placement import Placement
-from tfplace.errors import MissingExtraError
 from tfplace.formatting import format_seconds
 from tfplace.report.facts import (
     DEVICE_HEADINGS,
@@ -47,7 +46,7 @@ STYLE = """
 _FIGURES = """
 .figures { display: flex; flex-wrap: wrap; gap: 1.5em; }
 .figures figure { margin: 0; flex: 1 1 min(100%, 560px); max-width: 640px; }
-.figures figure img { width: 100%; }
+.figures figure img, .figures figure svg { width: 100%; }
 .figures figcaption { color: #666; }
 """
 
@@ -83,7 +82,6 @@ def pictures_html(placement: Placement) -> Html:
     """Its pictures side by side.
 
     Raises:
-      MissingExtraError: matplotlib is missing.
       PlacementError: the placement does not know its problem.
     """
     return figures(placement_pictures(placement))
@@ -106,11 +104,6 @@ def placement_html(placement: Placement, *, style: bool = True) -> str:
     return f'<div class="tfplace">{own}{"".join(parts)}</div>'
 
 
-def placement_page(placement: Placement) -> str:
-    """`placement_html` and pictures as a whole page; without the problem, or without matplotlib, there are none."""
-    return page(title(placement), f"{placement_html(placement, style=False)}{_pictures(placement)}")
-
-
 def page(name: str, body: str) -> str:
     """A page that needs nothing but itself.
 
@@ -123,15 +116,6 @@ def page(name: str, body: str) -> str:
         f"<title>{escape(name)}</title><style>{STYLE}{_FIGURES}{_PAGE_STYLE}</style>"
     )
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
-
-
-def _pictures(placement: Placement) -> str:
-    if placement.problem is None:
-        return ""
-    try:
-        return pictures_html(placement)
-    except MissingExtraError as error:
-        return f"<p>No pictures: {escape(str(error))}</p>"
 
 
 def figures(pictures: Iterable[Picture]) -> Html:

@@ -1,10 +1,8 @@
-"""What a placement looks like: its timeline, layers, graph and memory. It needs `pip install 'tfplace[plots]'`.
-
-Pictures are inside `img` elements: a page has everything in itself. Those of large graphs would be megabytes as SVG.
-"""
+"""What a placement looks like, as SVG: its timeline, layers, graph and memory. For notebooks and comparisons."""
 
 from __future__ import annotations
 
+from html import escape
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +14,11 @@ from tfplace.core.timeline import Timeline
 from tfplace.formatting import format_bytes
 from tfplace.group.co_placement import merge
 from tfplace.group.flow import flow
-from tfplace.group.layers import layers
 from tfplace.group.merge import renumber
 from tfplace.group.unit_graph import sum_parallel
-from tfplace.local_search.devices import compute_devices
-from tfplace.report.drawing import blank, caption, device_colours, devices_legend, image
-
-_COLUMNS = 400
-"""Of a timeline: what is shorter is drawn as part of one."""
+from tfplace.report.colours import device_colours
+from tfplace.report.page.layers_view import layers_picture
+from tfplace.report.page.timeline_view import timeline_picture
 
 _GROUPS = 150
 """Of a graph's picture: more circles than these run into one another."""
@@ -34,8 +29,10 @@ _ACROSS, _ROUNDS = 40, 8
 _LITTLE = 0.01
 """Less than this part of what flows between any two groups is not drawn: most would be lines of single numbers."""
 
-_LAYERS = 24
-_MOVED = "#222222"
+_WIDTH, _GRAPH_HEIGHT, _BAR = 400, 220, 26
+
+_FAR = 3.0
+"""A limit of more than so many times the largest peak would leave nothing to be seen of the bars."""
 
 
 class Picture(NamedTuple):
@@ -54,18 +51,17 @@ def placement_pictures(placement: Placement) -> list[Picture]:
     """All pictures of a placement that knows its problem.
 
     Raises:
-      MissingExtraError: matplotlib is missing.
       PlacementError: the placement does not know its problem.
     """
     timeline, problem = placement.timeline(), placement.problem
     assert problem is not None  # else there was no timeline
     return [
         Picture(
-            "When each device computes (filled) and sends or receives (below), simulated", timeline_picture(timeline)
+            "When each device computes (in color) and sends or receives (below), simulated", timeline_picture(timeline)
         ),
         Picture(
             "Layers in the order of the forward pass: seconds of their ops, forward and back, by device",
-            layers_picture(problem, placement.op_device),
+            layers_picture(placement),
         ),
         Picture(
             "The graph, from left to right by when its ops run; a circle is a group of ops, as large as its seconds",
@@ -73,68 +69,6 @@ def placement_pictures(placement: Placement) -> list[Picture]:
         ),
         Picture("Memory of each device: the most in use, and the limit", memory_picture(placement)),
     ]
-
-
-def timeline_picture(timeline: Timeline) -> str:
-    """A row for each device: the part of each slice of the step in which it computes, and in which it moves tensors."""
-    count = len(timeline.device_names)
-    figure, axis = blank(0.5 + 0.42 * count)
-    ends = [timeline.finish_s.max(initial=0.0), timeline.moved_finish_s.max(initial=0.0)]
-    edges = np.linspace(0.0, max(*ends, 1e-12), _COLUMNS + 1)
-    milliseconds = 1e3 * edges[:-1]
-    for d, colour in enumerate(device_colours(timeline.device_names)):
-        mine = (timeline.op_device == d) & ~timeline.replicated
-        moves = (timeline.moved_src == d) | (timeline.moved_dst == d)
-        busy = _share(timeline.start_s[mine], timeline.finish_s[mine], edges)
-        moving = _share(timeline.moved_start_s[moves], timeline.moved_finish_s[moves], edges)
-        base = count - 1 - d
-        axis.fill_between(milliseconds, base, base + 0.75 * busy, step="post", color=colour, linewidth=0)
-        axis.fill_between(milliseconds, base, base - 0.15 * moving, step="post", color=_MOVED, linewidth=0)
-    axis.set_yticks([count - 1 - d + 0.3 for d in range(count)], [caption(name) for name in timeline.device_names])
-    axis.set(xlabel="milliseconds", xlim=(0, 1e3 * edges[-1]), ylim=(-0.2, count - 0.1))
-    return image(figure, "Timeline of each device")
-
-
-def layers_picture(problem: Problem, op_device: IntArray) -> str:
-    """A column for each layer, or some next to each other: the seconds that its ops take on each device.
-
-    Outer layers if names tell of several, and last a column of what belongs to none; else units in the order of scopes.
-    """
-    layer, count = _op_layers(problem)
-    shown = min(count, 4 * _LAYERS)
-    column = layer * shown // max(count, 1)
-    inside = layer >= 0
-    seconds = problem.costs.compute_s[np.arange(len(layer)), op_device]
-    figure, axis = blank(2.2)
-    bottom = np.zeros(shown)
-    for d, colour in enumerate(device_colours(problem.topology.device_names)):
-        mine = inside & (op_device == d)
-        height = 1e3 * np.bincount(column[mine], seconds[mine], shown)
-        axis.bar(
-            np.arange(shown),
-            height,
-            bottom=bottom,
-            width=1.0,
-            color=colour,
-            label=caption(problem.topology.device_names[d]),
-        )
-        bottom += height
-    axis.set(xlabel=f"layers ({count})", ylabel="milliseconds", xlim=(-0.5, shown - 0.5))
-    axis.set_xticks([])
-    devices_legend(figure, problem.topology.device_names)
-    return image(figure, "Seconds of each layer by device")
-
-
-def _op_layers(problem: Problem) -> tuple[IntArray, int]:
-    """[V] the column of each op, -1 for copied constants, and how many columns there are."""
-    unit_of, outer = problem.grouping.unit_of, [v for name, v in problem.graph.layers.items() if "/" not in name]
-    if len(outer) < 2:
-        label = layers(problem, _LAYERS, compute_devices(problem), fewer=True)
-        return np.where(unit_of >= 0, np.append(label, -1)[unit_of], -1).astype(np.int32), int(label.max(initial=0)) + 1
-    column = np.full(problem.graph.num_ops, len(outer), np.int32)
-    for i, ops in enumerate(outer):
-        column[ops] = i
-    return np.where(unit_of >= 0, column, -1).astype(np.int32), len(outer) + 1
 
 
 def graph_picture(problem: Problem, timeline: Timeline) -> str:
@@ -147,45 +81,53 @@ def graph_picture(problem: Problem, timeline: Timeline) -> str:
     device[group] = device_of
     size = np.bincount(group, problem.costs.compute_s[inside, device_of], count)
     middle = (timeline.start_s + timeline.finish_s)[inside] / 2
-    x = np.bincount(group, middle, count) / np.maximum(np.bincount(group, minlength=count), 1)
-    y = _heights(x, src, dst)
-    figure, axis = blank(3.2)
-    gap = np.full(len(src), np.nan)  # one line with gaps
-    axis.plot(
-        np.stack([x[src], x[dst], gap], axis=1).ravel(),
-        np.stack([y[src], y[dst], gap], axis=1).ravel(),
-        color="#bbbbbb",
-        linewidth=0.4,
-        zorder=1,
+    when = np.bincount(group, middle, count) / np.maximum(np.bincount(group, minlength=count), 1)
+    x = _scaled(when, 12, _WIDTH - 12)
+    y = _scaled(_heights(when, src, dst), 12, _GRAPH_HEIGHT - 12)
+    radius = np.sqrt(3 + 110 * size / max(float(size.max(initial=0.0)), 1e-12))
+    lines = "".join(f"M{x[a]:.0f} {y[a]:.0f}L{x[b]:.0f} {y[b]:.0f}" for a, b in zip(src, dst, strict=True))
+    colours = device_colours(problem.topology.device_names)
+    circles = "".join(
+        f'<circle cx="{x[g]:.1f}" cy="{y[g]:.1f}" r="{radius[g]:.1f}" fill="{colours[device[g]]}" fill-opacity=".85">'
+        f"<title>{escape(problem.topology.device_names[device[g]])}</title></circle>"
+        for g in range(count)
     )
-    area = 8 + 260 * size / max(float(size.max(initial=0.0)), 1e-12)
-    for d, colour in enumerate(device_colours(problem.topology.device_names)):
-        mine = device == d
-        axis.scatter(x[mine], y[mine], s=area[mine], color=colour, linewidth=0, alpha=0.85, zorder=2)
-    axis.set_axis_off()
-    devices_legend(figure, problem.topology.device_names)
-    return image(figure, "The graph, colored by device")
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_GRAPH_HEIGHT}" role="img" aria-label="The graph, colored by device">'
+        f'<path d="{lines}" stroke="#999" stroke-width=".4" fill="none"/>{circles}</svg>'
+    )
 
 
 def memory_picture(placement: Placement) -> str:
-    """A bar for each device, and a mark at its limit."""
+    """A bar for each device, and a mark at its limit unless that is far off."""
     cost, names = placement.predicted, placement.device_names
-    figure, axis = blank(0.5 + 0.34 * len(names))
-    rows = np.arange(len(names))[::-1]
-    unit, unit_name = (2**30, "GiB") if cost.peak_bytes.max() >= 2**29 else (2**20, "MiB")
-    peak, limit = cost.peak_bytes / unit, cost.limit_bytes / unit
-    axis.barh(rows, peak, color=device_colours(names), height=0.6)
-    near = limit <= 3 * peak.max()  # a limit far off would leave nothing to be seen
-    axis.plot(limit[near], rows[near], "|", color="black", markersize=14)
-    axis.set_yticks(
-        rows,
-        [
-            f"{caption(name)} of {format_bytes(size)}"
-            for name, size in zip(names, cost.limit_bytes.tolist(), strict=True)
-        ],
+    colours = device_colours(names)
+    near = cost.limit_bytes <= _FAR * cost.peak_bytes.max(initial=0)
+    most = max(int(cost.peak_bytes.max(initial=0)), int(cost.limit_bytes[near].max(initial=0)), 1)
+    rows = []
+    for d, (name, peak, limit) in enumerate(
+        zip(names, cost.peak_bytes.tolist(), cost.limit_bytes.tolist(), strict=True)
+    ):
+        y, used, end = _BAR * d, (_WIDTH - 4) * max(peak, 0) / most, (_WIDTH - 4) * limit / most
+        rows.append(
+            f'<text x="0" y="{y + 10}" font-size="9" fill="currentColor">'
+            f"{escape(name)}: {format_bytes(max(peak, 0))} of {format_bytes(limit)}</text>"
+            f'<rect x="0" y="{y + 13}" width="{used:.1f}" height="8" fill="{colours[d]}"/>'
+        )
+        rows += [f'<rect x="{end:.1f}" y="{y + 11}" width="2" height="12" fill="currentColor"/>'] if near[d] else []
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_BAR * len(names)}" role="img" aria-label="Memory of each device">'
+        f"{''.join(rows)}</svg>"
     )
-    axis.set(xlabel=unit_name, xlim=(0, None))
-    return image(figure, "Memory of each device")
+
+
+def _scaled(values: FloatArray, low: float, high: float) -> FloatArray:
+    """The values between two others; all in the middle if they are the same."""
+    least, most = values.min(initial=np.inf), values.max(initial=-np.inf)
+    if not most > least:
+        return np.full(len(values), (low + high) / 2)
+    scaled: FloatArray = low + (high - low) * (values - least) / (most - least)
+    return scaled
 
 
 def _groups(problem: Problem, op_device: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -220,16 +162,3 @@ def _heights(x: FloatArray, src: IntArray, dst: IntArray) -> FloatArray:
             ordered = here[np.argsort(near[here], kind="stable")]
             y[ordered] = np.arange(len(here)) - (len(here) - 1) / 2
     return y
-
-
-def _share(begin: FloatArray, end: FloatArray, edges: FloatArray) -> FloatArray:
-    """[len(edges) - 1] which part of each slice is within some span; where spans overlap it is 1 at most."""
-    width = edges[1] - edges[0]
-    done = np.zeros(len(edges))  # seconds within spans before each edge
-    for sign, times in ((1.0, begin), (-1.0, end)):
-        at = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, len(edges) - 2)
-        left = np.bincount(at, (edges[at + 1] - times), len(edges) - 1)
-        whole = np.bincount(at, minlength=len(edges) - 1)
-        done[:-1] += sign * (left + width * (np.cumsum(whole) - whole))
-    share: FloatArray = np.clip(done[:-1] / width, 0.0, 1.0)
-    return share

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tfplace.core.fidelity import UNKNOWN
 from tfplace.core.plan import ALONE, STRATEGIES, Plan, PlanRow
+from tfplace.core.stepcost import StepCost
 from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.plan_remedies import remedy_line
 from tfplace.report.summary import plain_text
@@ -33,17 +34,30 @@ def plan_tables(plan: Plan) -> RenderableType:
         shown.add_column(heading, justify="left" if heading in ("way", "numbers") else "right")
     for row in plan.rows:
         shown.add_row(*map(Text, _cells(plan, row)), style="bold" if row is plan.chosen else "")
-    title = f"{plan.model} on {plan.topology_name}" + (f", {plan.examples} examples a step" if plan.examples else "")
-    # The same layers have other names in each reading of a model.
-    differing = {row.differs.partition(" (")[0]: row.differs for row in reversed(plan.rows) if row.differs}
     untaken = "; not taken, as exact is asked for" if plan.exact else ""
-    said = [Text(f"* {text}{untaken}") for text in differing.values()]
-    said += [Text(f"** {text}") for text in dict.fromkeys(row.obstacle for row in plan.rows if row.obstacle)]
+    said = [Text(line) for line in said_of_chosen(plan)]
+    said += [Text(f"* {text}{untaken}") for text in differing(plan)]
+    said += [Text(f"** {text}") for text in obstacles(plan)]
     said += [Text(note, style="dim") for note in plan.notes]
-    return Group(Text(title, style="bold"), Text(verdict(plan), style="bold"), shown, *_of_chosen(plan), *said)
+    return Group(Text(plan_title(plan), style="bold"), Text(verdict(plan), style="bold"), shown, *said)
 
 
-def _of_chosen(plan: Plan) -> list[Text]:
+def plan_title(plan: Plan) -> str:
+    """What was planned, and where."""
+    return f"{plan.model} on {plan.topology_name}" + (f", {plan.examples} examples a step" if plan.examples else "")
+
+
+def differing(plan: Plan) -> list[str]:
+    """What rows do not have the same numbers for; the same layers have other names in each reading of a model."""
+    return list({row.differs.partition(" (")[0]: row.differs for row in reversed(plan.rows) if row.differs}.values())
+
+
+def obstacles(plan: Plan) -> list[str]:
+    """Why rows cannot be taken."""
+    return list(dict.fromkeys(row.obstacle for row in plan.rows if row.obstacle))
+
+
+def said_of_chosen(plan: Plan) -> list[str]:
     """What is to be said of the row to take: why it takes as long, how sure that is, and how long it took to find."""
     row = plan.chosen
     if row is None:
@@ -51,8 +65,7 @@ def _of_chosen(plan: Plan) -> list[Text]:
     lines = [line] if (line := remedy_line(plan)) else []
     lines += [f"its step: {row.bottleneck}"] if row.bottleneck else []
     lines.append(f"how sure: {UNKNOWN if row.error is None else row.error}")
-    lines += [f"found in {format_seconds(row.found_s)}"] if row.found_s is not None else []
-    return [Text(line) for line in lines]
+    return lines + ([f"found in {format_seconds(row.found_s)}"] if row.found_s is not None else [])
 
 
 def verdict(plan: Plan) -> str:
@@ -100,12 +113,12 @@ def _misfit(plan: Plan) -> str:
 
 def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
     cost = row.cost
-    tightest = int(np.argmax(cost.peak_bytes / np.maximum(cost.limit_bytes, 1)))
-    rate = _rate(plan.examples / cost.step_s) if plan.examples and cost.step_s > 0 else ""
+    tightest = fullest(cost)
+    per_s = rate(plan.examples / cost.step_s) if plan.examples and cost.step_s > 0 else ""
     return (
         row.name + ("**" if row.obstacle else ""),
         format_seconds(cost.step_s) if cost.feasible else "does not fit",
-        rate if cost.feasible else "",
+        per_s if cost.feasible else "",
         format_bytes(cost.peak_bytes[tightest]),
         format_bytes(cost.limit_bytes[tightest]),
         "the same" if row.same_numbers else "differ*",
@@ -113,8 +126,14 @@ def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
     )
 
 
-def _rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+def fullest(cost: StepCost) -> int:
+    """The device whose memory is used most, as a part of its limit."""
+    return int(np.argmax(cost.peak_bytes / np.maximum(cost.limit_bytes, 1)))
+
+
+def rate(per_s: float) -> str:
+    """Examples a second as text."""
+    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 
 LONG_S = 2.0
 
+FIRST_S, AGAIN_S = 2.0, 15.0
+"""Seconds of a stage after which a line says that it goes on, and seconds between further ones."""
+
 
 class Stages:
     """Shows one stage after the other; silent if `quiet`.
 
-    A terminal or notebook sees a moving bar; any other stderr gets a line for each stage that took longer than two
-    seconds.
+    A terminal or notebook sees a moving bar; any other stderr gets a line as soon as a stage has taken two seconds,
+    further ones while it goes on, and one with its seconds at its end.
 
     Args:
       quiet: show nothing.
@@ -46,6 +50,7 @@ class Stages:
         self._stage = ""
         self._note = ""
         self._since = time.monotonic()
+        self._timer: threading.Timer | None = None
 
     @property
     def moves(self) -> bool:
@@ -69,6 +74,7 @@ class Stages:
         self._close()
         self._stage, self._note, self._since = text, "", time.monotonic()
         self._task = self._bar.add_task(text, total=None)
+        self._say_after(FIRST_S)
 
     def search(self, progress: SearchProgress) -> None:
         """Shows how far the search is and the best step time so far."""
@@ -93,7 +99,22 @@ class Stages:
         """A line that stays."""
         self._console.print(text, highlight=False, soft_wrap=True)
 
+    def _say_after(self, seconds: float) -> None:
+        """Has a line say what goes on, unless something moves that does, or the stage ends before."""
+        if self.moves or self._console.quiet or not self._notes:
+            return
+        self._timer = threading.Timer(seconds, self._say)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _say(self) -> None:
+        self.note(f"{self._stage} ...{self._note}")
+        self._say_after(AGAIN_S)
+
     def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._task is not None:
             self._bar.remove_task(self._task)
             took = time.monotonic() - self._since

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,19 +121,24 @@ def step_memory(problem: Problem, device: str | None = None) -> StepMemory:
     at_once = CPU_OPS_AT_ONCE if topology.devices[d].type == "CPU" else 1
     simulator = Simulator(problem, Options(parallel=at_once))
     cost = simulator.devices(op_device)
-    held = simulator.holdings(op_device, d)
-    slots = slots_of(graph)
-    kinds = [_kind(graph, slots, holding) for holding in held]
-    by_kind = {kind: sum(h.size_bytes for h, k in zip(held, kinds, strict=True) if k == kind) for kind in KINDS}
+    by_kind, largest = held_by_kind(graph, simulator.holdings(op_device, d))
     return StepMemory(
         model=graph.name,
         device=name,
         peak_bytes=int(cost.peak_bytes[d]),
         limit_bytes=int(cost.limit_bytes[d]),
         by_kind=by_kind,
-        largest=tuple(_held(graph, h, k) for h, k in zip(held[:LARGEST], kinds, strict=False)),
+        largest=largest,
         elsewhere_bytes=int(max((int(b) for i, b in enumerate(cost.peak_bytes) if i != d), default=0)),
     )
+
+
+def held_by_kind(graph: OpGraph, held: Sequence[Holding]) -> tuple[dict[str, int], tuple[HeldTensor, ...]]:
+    """Bytes of each of `KINDS`, and the largest pieces, of what a device holds, the largest first."""
+    slots = slots_of(graph)
+    kinds = [_kind(graph, slots, holding) for holding in held]
+    by_kind = {kind: sum(h.size_bytes for h, k in zip(held, kinds, strict=True) if k == kind) for kind in KINDS}
+    return by_kind, tuple(_held(graph, h, k) for h, k in zip(held[:LARGEST], kinds, strict=False))
 
 
 def _kind(graph: OpGraph, slots: Mapping[int, int], holding: Holding) -> str:

@@ -56,7 +56,7 @@ def summary_tables(placement: Placement, *, layers: bool = False) -> RenderableT
     parts: list[RenderableType] = [Text(title(placement), style="bold"), _devices(placement)]
     rows = layer_facts(placement) if layers else []
     if rows:
-        parts.append(_layers(rows))
+        parts.append(placed_layers(rows))
     if placement.baselines:
         parts.append(_baselines(placement))
     parts += [Text(line) for line in said(placement)]
@@ -85,7 +85,8 @@ def layers_table(graph: OpGraph) -> RenderableType:
     return table
 
 
-def _layers(rows: Sequence[LayerFacts]) -> Table:
+def placed_layers(rows: Sequence[LayerFacts]) -> Table:
+    """Where layers are, and what they take there."""
     table = Table(title=LAYERS, title_justify="left", box=box.SIMPLE_HEAD)
     for heading in LAYER_HEADINGS:
         table.add_column(heading, justify="left" if heading in ("layer", "devices") else "right")

@@ -1,0 +1,1 @@
+"""`report.html`: one self-contained page on a plan or a placement."""
