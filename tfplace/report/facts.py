@@ -124,9 +124,22 @@ def wording(objective: str, source: str = SIMULATED) -> Wording:
 
 def said(placement: Placement) -> list[str]:
     """The step time, what it waits for, which devices are one, slices, their order, and what the placer noted."""
+    return [*said_of_step(placement), *placement.notes]
+
+
+def said_of_step(placement: Placement) -> list[str]:
+    """The same without the notes."""
     lines = [step_line(placement), waits_line(placement), shared_line(placement), slices_line(placement)]
-    lines.append(order_line(placement))
-    return [line for line in (*lines, *placement.notes) if line]
+    return [line for line in (*lines, order_line(placement)) if line]
+
+
+def notes_by_subject(placement: Placement) -> tuple[list[str], list[str]]:
+    """Notes on the placement, and those on how its search went, which begin with the placer's name."""
+    of_search = f"{placement.placer.partition(' ')[0]}: "
+    notes: tuple[list[str], list[str]] = ([], [])
+    for note in placement.notes:
+        notes[note.startswith(of_search)].append(note)
+    return notes
 
 
 def slices_line(placement: Placement) -> str:

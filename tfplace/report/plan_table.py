@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -36,8 +37,8 @@ def plan_tables(plan: Plan) -> RenderableType:
         shown.add_row(*map(Text, _cells(plan, row)), style="bold" if row is plan.chosen else "")
     untaken = "; not taken, as exact is asked for" if plan.exact else ""
     said = [Text(line) for line in said_of_chosen(plan)]
-    said += [Text(f"* {text}{untaken}") for text in differing(plan)]
-    said += [Text(f"** {text}") for text in obstacles(plan)]
+    said += [Text(f"* {text}{untaken}") for text in differing(plan.rows)]
+    said += [Text(f"** {text}") for text in obstacles(plan.rows)]
     said += [Text(note, style="dim") for note in plan.notes]
     return Group(Text(plan_title(plan), style="bold"), Text(verdict(plan), style="bold"), shown, *said)
 
@@ -47,14 +48,14 @@ def plan_title(plan: Plan) -> str:
     return f"{plan.model} on {plan.topology_name}" + (f", {plan.examples} examples a step" if plan.examples else "")
 
 
-def differing(plan: Plan) -> list[str]:
+def differing(rows: Sequence[PlanRow]) -> list[str]:
     """What rows do not have the same numbers for; the same layers have other names in each reading of a model."""
-    return list({row.differs.partition(" (")[0]: row.differs for row in reversed(plan.rows) if row.differs}.values())
+    return list({row.differs.partition(" (")[0]: row.differs for row in reversed(rows) if row.differs}.values())
 
 
-def obstacles(plan: Plan) -> list[str]:
+def obstacles(rows: Sequence[PlanRow]) -> list[str]:
     """Why rows cannot be taken."""
-    return list(dict.fromkeys(row.obstacle for row in plan.rows if row.obstacle))
+    return list(dict.fromkeys(row.obstacle for row in rows if row.obstacle))
 
 
 def said_of_chosen(plan: Plan) -> list[str]:

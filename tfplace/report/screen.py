@@ -23,7 +23,8 @@ from tfplace.report.facts import (
     DEVICE_HEADINGS,
     baseline_order,
     device_facts,
-    said,
+    notes_by_subject,
+    said_of_step,
     title,
     verdict,
     versus,
@@ -42,7 +43,7 @@ from tfplace.report.plan_table import (
 )
 
 WIDTH, HEIGHT = 80, 40
-_WAYS, _DEVICES, _HOLDERS, _KINDS = 8, 6, 3, 3
+_WAYS, _DEVICES, _HOLDERS, _KINDS = 8, 6, 3, 2
 _LINES = 2
 """The most that a line of text may take on the screen."""
 
@@ -59,7 +60,8 @@ def placement_screen(placement: Placement, files: Mapping[str, str]) -> Renderab
     first: list[RenderableType] = [_text(title(placement)), _text(verdict(placement), style="bold", most=4), _EMPTY]
     first += [_baselines(placement), _EMPTY] if placement.baselines else []
     first += [_devices(placement), _EMPTY, *_held(placement)]
-    return _screen(first, said(placement), _next(_steps_of_placement(placement, files), files))
+    lines = [*said_of_step(placement), *notes_by_subject(placement)[0]]
+    return _screen(first, lines, _next(_steps_of_placement(placement, files), files))
 
 
 def plan_screen(plan: Plan, files: Mapping[str, str]) -> RenderableType:
@@ -76,8 +78,8 @@ def plan_screen(plan: Plan, files: Mapping[str, str]) -> RenderableType:
     row = plan.shown
     first += _held(row.placement) if row is not None and row.placement is not None else []
     lines = said_of_chosen(plan)
-    lines += [f"* other numbers: {text.partition(' (')[0]}" for text in differing(plan)]
-    lines += [f"! cannot be taken: {text}" for text in obstacles(plan)]
+    lines += [f"* other numbers: {text.partition(' (')[0]}" for text in differing(_shown_rows(plan))]
+    lines += [f"! cannot be taken: {text}" for text in obstacles(_shown_rows(plan))]
     return _screen(first, lines, _next(_steps_of_plan(plan, files), files))
 
 
@@ -156,13 +158,13 @@ def _held(placement: Placement) -> list[RenderableType]:
 
     ranked = sorted((one for one in peak_memory(placement) if one.peak_bytes), key=lambda one: -one.part)
     lines = [
-        f"{one.device} holds {format_bytes(one.peak_bytes)} of {format_bytes(one.limit_bytes)} at its peak: "
-        f"{one.kinds(_KINDS)}"
+        f"{one.device}  {format_bytes(one.peak_bytes)} of {format_bytes(one.limit_bytes)}:  {one.kinds(_KINDS)}"
         for one in ranked[:_HOLDERS]
     ]
     more = ranked[_HOLDERS:]
-    lines += [f"{len(more)} more devices hold at most {format_bytes(max(m.peak_bytes for m in more))}"] if more else []
-    return [_text(line) for line in lines]
+    lines += [f"{len(more)} more hold at most {format_bytes(max(m.peak_bytes for m in more))}"] if more else []
+    heading = [Text("Memory of the fullest devices at their peaks", style="italic")]
+    return [*heading, *map(_text, lines)] if lines else []
 
 
 def _shown_rows(plan: Plan) -> list[PlanRow]:
@@ -175,10 +177,8 @@ def _shown_rows(plan: Plan) -> list[PlanRow]:
 
 def _rows(plan: Plan) -> Table:
     measured = any(row.measured_s is not None for row in plan.rows)
-    columns = ("plan", "step", "per s", "memory", *(("measured",) if measured else ()))
-    table = _table(
-        f"Simulated steps{', examples per second' if plan.examples else ''}, memory of the fullest device", columns
-    )
+    columns = ("plan", "step", "examples/s", "memory", *(("measured",) if measured else ()))
+    table = _table("Simulated steps", columns)
     for row in _shown_rows(plan):
         marks = "*" * (not row.same_numbers) + "!" * bool(row.obstacle)
         fits = row.cost.feasible and row.cost.step_s > 0

@@ -15,6 +15,7 @@ from tests.report import cases
 from tests.report.browser import needs_chromium, seen
 from tests.report.test_html import Outline
 from tests.search.plans import layers, plan_of
+from tfplace.report.facts import verdict
 from tfplace.report.page.page import placement_page, plan_page
 from tfplace.report.simulated_step import simulated_step
 from tfplace.search.progress import Progress
@@ -71,7 +72,7 @@ def test_it_needs_nothing_from_elsewhere(page):
 def test_the_answer_comes_first(page, placed):
     words = " ".join(Outline("<body>" + page.partition("<body>")[2].partition("</html>")[0]).words)
     first, _, rest = words.partition("Plans side by side")
-    assert "best single device" in first and "single GPU:0" in rest
+    assert verdict(placed) in first and "single GPU:0" in rest
 
 
 def test_names_are_data_and_never_elements():
@@ -146,7 +147,7 @@ def test_where_nothing_fits_the_nearest_row_shows_what_holds_the_memory():
     plan = plan_of(layers(make_topology(2, memory=5), [3.0, 1.0], [4, 4]))
     assert plan.chosen is None and plan.shown is not None
     words = " ".join(Outline(plan_page(plan)).words)
-    assert "too much" in words and "weights 4 B" in words
+    assert "too much" in words and "activations 20 B, weights 8 B" in words
 
 
 def test_ten_thousand_ops_make_less_than_two_megabytes():

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfplace.core.timeline import Timeline
 from tfplace.formatting import format_bytes, format_seconds
-from tfplace.report.colours import PALETTE, device_colours
+from tfplace.report.colours import device_colours
 from tfplace.report.page.elements import legend, note
 from tfplace.report.peak_memory import PeakMemory
 from tfplace.report.step_memory import KINDS
@@ -20,6 +20,9 @@ _FAR = 4.0
 """A limit of more than so many peaks is told and not drawn: it would leave nothing to be seen of the memory."""
 
 _SHOWN = 12
+
+_COLOURS = ("#5d7693", "#93a5bb", "#b9c4d0", "#c9ab5e", "#3f8f83", "#a06a96", "#b0764a", "#8a8a8a")
+"""Of `KINDS`: duller than those of devices, which are something else."""
 
 
 def memory_view(timeline: Timeline, peaks: Sequence[PeakMemory]) -> str:
@@ -39,7 +42,7 @@ def memory_view(timeline: Timeline, peaks: Sequence[PeakMemory]) -> str:
 
 
 def _colour(kind: str) -> str:
-    return PALETTE[KINDS.index(kind)]
+    return _COLOURS[KINDS.index(kind)]
 
 
 def _device(timeline: Timeline, d: int, peak: PeakMemory, colour: str) -> str:
@@ -49,6 +52,7 @@ def _device(timeline: Timeline, d: int, peak: PeakMemory, colour: str) -> str:
         f'<span style="width:{100 * size / peak.peak_bytes:.2f}%;background:{_colour(kind)}" '
         f'title="{kind} {format_bytes(size)}"></span>'
         for kind, size in peak.by_kind.items()
+        if size
     )
     items = "".join(
         f"<li>{format_bytes(one.size_bytes)} {one.kind}: {escape(one.name)}"

@@ -12,7 +12,15 @@ from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan
 from tfplace.formatting import format_seconds
 from tfplace.report.colours import device_colours
-from tfplace.report.facts import DEVICE_HEADINGS, device_facts, said, title, verdict, wording
+from tfplace.report.facts import (
+    DEVICE_HEADINGS,
+    device_facts,
+    notes_by_subject,
+    said_of_step,
+    title,
+    verdict,
+    wording,
+)
 from tfplace.report.page.elements import Cell, Section, colour_key, note, table
 from tfplace.report.page.layers_view import layers_view
 from tfplace.report.page.memory_view import memory_view
@@ -40,9 +48,11 @@ def placement_page(placement: Placement, points: Sequence[Progress] = ()) -> str
     """
     cost = placement.cost
     ways = Section("plans", "Plans side by side", ways_table(ways_of_placement(placement), cost.objective, cost.source))
-    history = Section("search", "How the search went", search_of_placement(points, placement.bound_s))
+    of_placement, of_search = notes_by_subject(placement)
+    history = Section("search", "How the search went", search_of_placement(points, placement.bound_s, of_search))
     step, data = _step(placement, placement.predicted.step_s)
-    return _page(title(placement), verdict(placement), said(placement), [ways, *step, history], data)
+    lines = [*said_of_step(placement), *of_placement]
+    return _page(title(placement), verdict(placement), lines, [ways, *step, history], data)
 
 
 def plan_page(plan: Plan) -> str:
@@ -59,7 +69,8 @@ def plan_page(plan: Plan) -> str:
         one = f", one of {row.replicas} replicas" if row.replicas > 1 else ""
         if step:
             step[0] = step[0]._replace(html=note(f"From here on: {row.name}{which}{one}.") + step[0].html)
-    lines = [*said_of_chosen(plan), *differing(plan), *obstacles(plan)]
+    lines = [*said_of_chosen(plan), *(f"other numbers: {text}" for text in differing(plan.rows))]
+    lines += [f"cannot be taken: {text}" for text in obstacles(plan.rows)]
     return _page(plan_title(plan), plan_verdict(plan), lines, [ways, *step, history], data)
 
 

@@ -16,10 +16,12 @@ _LAST = 1e300
 """Sorts what has no step time behind what has one."""
 
 
-def search_of_placement(points: Sequence[Progress], bound_s: float) -> str:
-    """A curve of the best so far over the seconds of the search, and its points as a table."""
+def search_of_placement(points: Sequence[Progress], bound_s: float, notes: Sequence[str]) -> str:
+    """A curve of the best so far over the seconds of the search, its points as a table, and what the placer noted."""
+    noted = "".join(f"<li>{escape(text)}</li>" for text in notes)
+    noted = f"<ul>{noted}</ul>" if noted else ""
     if not points:
-        return ""
+        return noted
     last = points[-1]
     rows = [
         (
@@ -41,7 +43,7 @@ def search_of_placement(points: Sequence[Progress], bound_s: float) -> str:
         rows,
     )
     as_table = f"<details><summary>As a table</summary>{listed}</details>"
-    return f"<p>{escape(said + bound)}</p>{_curve(points, bound_s)}{as_table}"
+    return f"<p>{escape(said + bound)}</p>{_curve(points, bound_s)}{as_table}{noted}"
 
 
 def _best(point: Progress) -> str:

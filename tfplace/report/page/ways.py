@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-import numpy as np
-
 from tfplace.core.placement import Placement
 from tfplace.core.plan import Plan, PlanRow
 from tfplace.core.stepcost import StepCost
 from tfplace.formatting import format_bytes, format_seconds
 from tfplace.report.facts import baseline_order, misfit, versus, wording
+from tfplace.report.plan_table import fullest, rate
 
 _TIMES = 6.0
 """Bars end at so many times the fastest step: one slow way is not to hide how the others differ."""
@@ -102,9 +101,8 @@ def _memory(way: Way, most: float) -> str:
 
 def _fullest(cost: StepCost) -> tuple[int, float]:
     """The device whose memory is used most, and which part of its limit that is."""
-    parts = cost.peak_bytes / np.maximum(cost.limit_bytes, 1)
-    worst = int(np.argmax(parts))
-    return worst, float(max(parts[worst], 0.0))
+    worst = fullest(cost)
+    return worst, max(float(cost.peak_bytes[worst] / max(int(cost.limit_bytes[worst]), 1)), 0.0)
 
 
 def _devices(row: PlanRow) -> Sequence[str]:
@@ -114,6 +112,6 @@ def _devices(row: PlanRow) -> Sequence[str]:
 def _remarks(plan: Plan, row: PlanRow) -> list[str]:
     remarks = [] if row.measured_s is None else [f"measured {format_seconds(row.measured_s)}"]
     if plan.examples and row.cost.feasible and row.cost.step_s > 0:
-        remarks.append(f"{plan.examples / row.cost.step_s:,.3g} examples/s")
+        remarks.append(f"{rate(plan.examples / row.cost.step_s)} examples/s")
     remarks += [] if row.same_numbers else ["other numbers than the plain step"]
     return remarks + ([f"cannot be taken: {row.obstacle}"] if row.obstacle else [])
