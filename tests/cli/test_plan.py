@@ -53,7 +53,7 @@ def test_a_plan_is_explained(capfd):
 def test_what_fits_nowhere_is_told_with_the_rows(capfd):
     assert main([*PLAN, "--max_memory=*=4KiB"]) == INFEASIBLE
     told = capfd.readouterr()
-    assert "does not fit" in told.out and "nothing fits" in told.err
+    assert "too large" in told.out and "nothing fits" in told.err
 
 
 def test_a_file_is_planned_whole(tmp_path, capfd):

@@ -32,8 +32,8 @@ def test_a_plan_fits_and_says_the_answer_first(plan):
     lines = lines_of(plan_screen(plan, {"plan": "out", "report": "out/report.html"}))
     assert lines[1].startswith(("take ", "stay on "))
     text = "\n".join(lines)
-    assert plan.chosen.name in text and "at its peak: " in text and "out/report.html" in text
-    assert text.index("Simulated steps") < text.index("at its peak") < text.index("Next")
+    assert plan.chosen.name in text and "at their peaks" in text and "out/report.html" in text
+    assert text.index("Simulated steps") < text.index("at their peaks") < text.index("Next")
 
 
 def test_a_saved_plan_fits(plan, tmp_path):

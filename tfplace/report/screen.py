@@ -25,6 +25,7 @@ from tfplace.report.facts import (
     device_facts,
     notes_by_subject,
     said_of_step,
+    step_line,
     title,
     verdict,
     versus,
@@ -43,9 +44,9 @@ from tfplace.report.plan_table import (
 )
 
 WIDTH, HEIGHT = 80, 40
-_WAYS, _DEVICES, _HOLDERS, _KINDS = 8, 6, 3, 2
-_LINES = 2
-"""The most that a line of text may take on the screen."""
+_PLANS, _BASELINES, _DEVICES, _HOLDERS, _KINDS = 8, 6, 6, 3, 2
+_LINES, _WHOLE = 2, 9
+"""The most lines that a text may take on the screen, and one that is not to be cut."""
 
 _EMPTY = Text("")
 
@@ -57,10 +58,11 @@ def placement_screen(placement: Placement, files: Mapping[str, str]) -> Renderab
       placement: the answer.
       files: what was written of it -> where.
     """
-    first: list[RenderableType] = [_text(title(placement)), _text(verdict(placement), style="bold", most=4), _EMPTY]
+    first: list[RenderableType] = [_text(title(placement)), _text(verdict(placement), style="bold", most=_WHOLE)]
+    first += [_text(step_line(placement), most=_WHOLE), _EMPTY]
     first += [_baselines(placement), _EMPTY] if placement.baselines else []
     first += [_devices(placement), _EMPTY, *_held(placement)]
-    lines = [*said_of_step(placement), *notes_by_subject(placement)[0]]
+    lines = [*said_of_step(placement)[1:], *notes_by_subject(placement)[0]]
     return _screen(first, lines, _next(_steps_of_placement(placement, files), files))
 
 
@@ -68,7 +70,7 @@ def plan_screen(plan: Plan, files: Mapping[str, str]) -> RenderableType:
     """What to know of a plan first; see `placement_screen`."""
     first: list[RenderableType] = [
         _text(plan_title(plan)),
-        _text(plan_verdict(plan), style="bold", most=4),
+        _text(plan_verdict(plan), style="bold", most=_WHOLE),
         _EMPTY,
         _rows(plan),
     ]
@@ -124,8 +126,8 @@ def _baselines(placement: Placement) -> Table:
     own = (f"this one, by {placement.placer}", format_seconds(placement.cost.step_s), _memory(placement.cost), "")
     table.add_row(*map(Text, own), style="bold")
     order = baseline_order(placement)
-    shown = order[:_WAYS]
-    shown += [one for one in order[_WAYS:] if placement.best_single and one[0] == placement.best_single[0]]
+    shown = order[:_BASELINES]
+    shown += [one for one in order[_BASELINES:] if placement.best_single and one[0] == placement.best_single[0]]
     for name, cost in shown:
         against = versus(placement, cost) if cost.feasible else ""
         table.add_row(Text(name), _seconds(cost), _memory(cost), Text(against))
@@ -171,7 +173,7 @@ def _shown_rows(plan: Plan) -> list[PlanRow]:
     """The fastest, and in any case the chosen one and the fastest on one device."""
     alone = [row for row in plan.rows if row.way == ALONE and row.cost.feasible]
     wanted = [row for row in (plan.chosen, *alone[:1]) if row is not None]
-    fastest = [row for row in plan.rows if row not in wanted][: max(_WAYS - len(wanted), 0)]
+    fastest = [row for row in plan.rows if row not in wanted][: max(_PLANS - len(wanted), 0)]
     return [row for row in plan.rows if row in (*wanted, *fastest)]
 
 
@@ -195,7 +197,7 @@ def _next(steps: Sequence[str], files: Mapping[str, str]) -> list[RenderableType
     lines = [f"- {line}" for line in (*report, *steps, *kept)]
     others = [Path(path).name for what, path in files.items() if what not in ("report", "plan")]
     lines += [f"written: {', '.join(others)}"] if others else []
-    return [_EMPTY, Text("Next", style="bold"), *map(_text, lines)]
+    return [_EMPTY, Text("Next", style="bold"), *(_text(line, most=_WHOLE) for line in lines)]
 
 
 def _steps_of_placement(placement: Placement, files: Mapping[str, str]) -> list[str]:
