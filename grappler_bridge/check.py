@@ -1,6 +1,7 @@
-"""What Grappler must not be given, tried one by one on TensorFlow 2.21, each in its own process (docs/grappler.md).
+"""What Grappler must not be given, tried one by one on TensorFlow 2.21; see docs/reference/grappler_checks.md.
 
-Some of it ends the process, some raises something unclear, most is quietly taken for something else.
+Each was tried in its own process. Some of it ends the process, some raises something unclear, most is quietly taken for
+something else.
 """
 
 from __future__ import annotations

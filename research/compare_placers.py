@@ -39,9 +39,10 @@ _SUITE = flags.DEFINE_enum(
     "suite",
     "placers",
     list(suites.SUITES),
-    "What is compared: all placers (docs/comparison.md), policies on equal groups (docs/policies.md), how soon two of "
-    "them find what they find, GDP on the whole zoo, policies trained on other graphs, or on other families of them "
-    "(docs/pretrained.md).",
+    "What is compared: all placers (docs/research/comparison.md), policies on equal groups "
+    "(docs/research/policies.md), how soon two of them find what they find, GDP on the whole zoo, policies trained on "
+    "other graphs, or on other families of them "
+    "(docs/research/pretrained.md).",
 )
 _QUICK = flags.DEFINE_bool("quick", False, "A few small models with small budgets, to see that it works.")
 _MODELS = flags.DEFINE_list("models", [], "Models of the zoo; by default those of the suite.")
@@ -92,7 +93,7 @@ def _suite() -> suites.Suite:
         raise SystemExit("--quick with --page; what a quick run finds is for no page.")
     if suite.trained:
         if not _WEIGHTS.value:
-            raise SystemExit(f"--suite={name} needs --weights, a directory; see docs/pretrained.md.")
+            raise SystemExit(f"--suite={name} needs --weights, a directory; see docs/research/pretrained.md.")
         folder = Path(_WEIGHTS.value)
         trained = {
             key: dataclasses.replace(one, weights=str(folder / one.weights)) for key, one in suite.trained.items()

@@ -46,9 +46,11 @@ _REPEATS = flags.DEFINE_integer("repeats", 10, "Steps measured for each placemen
 _SEED = flags.DEFINE_integer("seed", 0, "Of the placements.")
 _COMPILE = flags.DEFINE_enum("compile", NONE, [NONE, XLA], "Whether steps are compiled.")
 _OUT = flags.DEFINE_string("out", str(ROOT / "research" / "data" / "fidelity.json"), "The results.")
-_PAGES = flags.DEFINE_bool("pages", True, "Whether to rewrite the tables of README.md and docs/fidelity.md.")
+_PAGES = flags.DEFINE_bool("pages", True, "Whether to rewrite the tables of README.md and docs/research/fidelity.md.")
 _SHOW = flags.DEFINE_string("show", None, "Results of compiled steps; measures nothing and rewrites their table.")
-_PLOT = flags.DEFINE_string("plot", str(ROOT / "docs" / "fidelity.png"), "The scatter plot; empty for none.")
+_PLOT = flags.DEFINE_string(
+    "plot", str(ROOT / "docs" / "research" / "fidelity.png"), "The scatter plot; empty for none."
+)
 
 
 def main(argv: list[str]) -> None:
@@ -62,9 +64,9 @@ def _measure() -> None:
         from research.fidelity.bands import bands_table
         from tfplace.comparison.tables import Page, agreement_table
 
-        page = Page(ROOT / "docs" / "fidelity.md", "fidelity-compiled")
+        page = Page(ROOT / "docs" / "research" / "compiled_steps.md", "fidelity-compiled")
         page.write(agreement_table(json.loads(Path(_SHOW.value).read_text())))
-        Page(ROOT / "docs" / "plan.md", "error-bands").write(bands_table())
+        Page(ROOT / "docs" / "concepts" / "plans.md", "error-bands").write(bands_table())
         return
     replaced = [flag for flag in (_OUT, _PAGES, _PLOT) if flag.value == flag.default]
     if set(_MODELS.value) != set(MODELS) and replaced:
@@ -128,7 +130,8 @@ def _show(results: dict) -> None:
 
     print(fidelity_tables(results))
     if _PAGES.value:
-        for page, tables in ((ROOT / "docs" / "fidelity.md", fidelity_tables), (ROOT / "README.md", speed_table)):
+        fidelity = ROOT / "docs" / "research" / "fidelity.md"
+        for page, tables in ((fidelity, fidelity_tables), (ROOT / "README.md", speed_table)):
             Page(page, "fidelity").write(tables(results))
     if _PLOT.value:
         panels = {}

@@ -1,7 +1,7 @@
 """Has Grappler's cost model judge the placements of a claim, as a second opinion beside the simulator.
 
     python -m research.recheck_claims --claim=colocrl
-    python -m research.recheck_claims --claim=colocrl --page=docs/reproduction.md  # only the tables
+    python -m research.recheck_claims --claim=colocrl --page=docs/research/claims_seq2seq.md  # only the tables
 
 Every placer is run again with seed 0, which gives the placements that research/reproduce_claims.py found with it, but
 where the budget is in seconds. Results are in research/data/recheck.json, claim by claim; what is there is not judged

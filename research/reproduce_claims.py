@@ -4,7 +4,7 @@
     python -m research.reproduce_claims --page=README.md                  # whether they hold, on a page
     python -m research.reproduce_claims --claim=post --quick  # small models, in minutes, to see that it works
     python -m research.reproduce_claims --claim=post                      # all of it; hours
-    python -m research.reproduce_claims --claim=post --page=docs/reproduction.md
+    python -m research.reproduce_claims --claim=post --page=docs/research/claims_post.md
 
 All step times are simulated. Results are written cell by cell, those of whole runs to benchmarks/; the same command
 goes on where it was stopped.

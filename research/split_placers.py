@@ -3,7 +3,7 @@
     python -m research.split_placers                                # 60 s a search, 3 seeds: a day on one processor
     python -m research.split_placers --budget=15s --seeds=1         # some three hours
     python -m research.split_placers --models=inception_v3 --topologies=4xP100 --tight=false --out=FILE
-    python -m research.split_placers --page=docs/comparison.md      # puts the tables of what there is there
+    python -m research.split_placers --page=docs/research/split_steps.md      # puts the tables of what there is there
 
 Of each case, a model with its own batch on a box, are kept: one device; `mirrored`, a simulated step of
 tf.distribute.MirroredStrategy; `data_parallel`, `gpipe` and `one_f_one_b`, each with the best of 2, 4 and 8 slices, the

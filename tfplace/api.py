@@ -128,7 +128,7 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
 
     The ways are one device, `tf.distribute.MirroredStrategy`, data parallelism, pipelines, and what a search finds for
     the whole step and for slices of its batch; each op by op and compiled. All steps are simulated. On more than 8
-    accelerators in equal hosts the ways are equal replicas of these, see docs/large_boxes.md.
+    accelerators in equal hosts the ways are equal replicas of these, see docs/concepts/large_boxes.md.
 
     Args:
       source: as in `place`; a model that can be traced, as its batch is split.

@@ -19,7 +19,10 @@ _HERE = str(Path(__file__).parent)
 
 
 class TfplaceError(Exception):
-    """Base of all tfplace errors."""
+    """Base of all tfplace errors.
+
+    What to do: catch it to handle every error that tfplace raises on purpose. Any other exception is a bug.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survives the way between processes, which an exception made from several values otherwise does not."""
@@ -28,6 +31,8 @@ class TfplaceError(Exception):
 
 class InputError(TfplaceError, ValueError):
     """Something the user gave cannot be used.
+
+    What to do: give what the message says was expected.
 
     Attributes:
       received: what was given, as text.
@@ -44,15 +49,23 @@ class InputError(TfplaceError, ValueError):
 
 
 class SourceError(InputError):
-    """A model, file or function cannot be read as a TensorFlow graph."""
+    """A model, file or function cannot be read as a TensorFlow graph.
+
+    What to do: compile the model, pass a batch of the shapes that it takes, or pass the function that trains one step.
+    """
 
 
 class SplitError(SourceError):
-    """A step cannot be split into slices of its batch."""
+    """A step cannot be split into slices of its batch.
+
+    What to do: place it whole (`slices=1`), or remove what fixes the batch size; the message names the op.
+    """
 
 
 class FewExamplesError(SplitError):
     """A batch has fewer examples than slices were asked for.
+
+    What to do: ask for fewer slices, or use a larger batch.
 
     Attributes:
       examples: that it has.
@@ -65,6 +78,8 @@ class FewExamplesError(SplitError):
 
 class UnknownOpsError(SourceError):
     """A graph has ops that this TensorFlow does not know.
+
+    What to do: load the library that registers them before you read the graph.
 
     Attributes:
       ops: their types.
@@ -80,39 +95,67 @@ class UnknownOpsError(SourceError):
 
 
 class GraphError(InputError):
-    """A graph breaks its own rules (a cycle, an edge to nowhere, no ops)."""
+    """A graph breaks its own rules (a cycle, an edge to nowhere, no ops).
+
+    What to do: correct the arrays it was made from; if tfplace made it from a model, report a bug.
+    """
 
 
 class TopologyError(InputError):
-    """A topology or topology file is wrong: names the field, the value and what was expected."""
+    """A topology or topology file is wrong.
+
+    What to do: correct the field that the message names; docs/reference/topology.md lists all fields.
+    """
 
 
 class ConstraintError(InputError):
-    """A placement constraint cannot be honored or matches nothing."""
+    """A placement constraint cannot be honored or matches nothing.
+
+    What to do: correct the pattern, or drop one of the two rules that the message names.
+    `tfplace extract MODEL --layers` lists names.
+    """
 
 
 class PlacementError(InputError):
-    """A placement does not fit the graph, the topology or the constraints."""
+    """A placement does not fit the graph, the topology or the constraints.
+
+    What to do: place again; the model, its batch or the devices differ from those that the placement was made for.
+    """
 
 
 class ApplyError(InputError):
-    """A placement cannot be applied to this program on this machine."""
+    """A placement cannot be applied to this program on this machine.
+
+    What to do: place for the devices that the message lists, or map names with `devices`.
+    """
 
 
 class ClusterError(InputError):
-    """Worker processes cannot be started, reached or brought back."""
+    """Worker processes cannot be started, reached or brought back.
+
+    What to do: check that `tfplace worker` runs at the address, and that machines reach each other.
+    """
 
 
 class WorkersError(InputError):
-    """Processes that do a part of a search cannot be started, or do not come back."""
+    """Processes that do a part of a search cannot be started, or do not come back.
+
+    What to do: run the same command again to resume; use fewer `controllers` if memory is short.
+    """
 
 
 class UnwrittenError(InputError):
-    """The operating system does not take a result: no room, no permission."""
+    """The operating system does not take a result: no room, no permission.
+
+    What to do: free space, or choose another directory.
+    """
 
 
 class UnknownNameError(InputError):
-    """A name that is in no registry; lists the known ones, nearest first."""
+    """A name that is in no registry.
+
+    What to do: use one of the names that the message lists, nearest first.
+    """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.known = tuple(sorted(known))
@@ -122,11 +165,17 @@ class UnknownNameError(InputError):
 
 
 class UnknownOptionError(UnknownNameError, TypeError):
-    """A keyword that a function does not have; lists near names."""
+    """A keyword that a function does not have.
+
+    What to do: use one of the names that the message lists.
+    """
 
 
 class MissingExtraError(InputError):
-    """A package that tfplace does not bring along is not installed; says how to install it."""
+    """An optional package is not installed.
+
+    What to do: run the pip command in the message.
+    """
 
 
 @dataclass(frozen=True)
@@ -153,6 +202,8 @@ class Shortage:
 
 class InfeasibleError(TfplaceError):
     """No placement that fits was found.
+
+    What to do: try `ways_out`, in order; docs/how_to/does_not_fit.md explains them.
 
     Attributes:
       shortages: one per device that is over its limit.

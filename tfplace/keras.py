@@ -1,4 +1,4 @@
-"""PlacementCallback: places a Keras model for the time of one `fit`. See docs/keras.md."""
+"""PlacementCallback: places a Keras model for the time of one `fit`. See docs/reference/keras.md."""
 
 from __future__ import annotations
 

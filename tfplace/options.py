@@ -78,7 +78,7 @@ class SplitOptions(Options):
         "Split the batch into so many slices, or into slices of so many examples each, and place their ops one by one; "
         "when placing, auto finds how many are best",
         unset="none",
-        page="slices.md",
+        page="concepts/splitting.md",
         form="NUMBER|EXAMPLES,...|auto",
         read=_read_slices,
         recorded=lambda options: list(options.slices) if isinstance(options.slices, tuple) else options.slices,
@@ -86,7 +86,7 @@ class SplitOptions(Options):
     batch_norm: str = option(
         PER_SLICE,
         f"Statistics of BatchNorm in a split step: {' or '.join(BATCH_NORMS)} (over the batch)",
-        page="slices.md",
+        page="concepts/splitting.md",
         form="NAME",
         recorded=lambda options: None if options.slices is None else options.batch_norm,
     )
@@ -95,7 +95,7 @@ class SplitOptions(Options):
         "Send small gradients and variables of a split step packed together, which is faster where messages cost much, "
         "such as between processes",
         kind=bool,
-        page="slices.md",
+        page="concepts/splitting.md",
         recorded=lambda options: None if options.slices is None else options.pack,
     )
 
@@ -110,7 +110,7 @@ class ProblemOptions(SplitOptions):
         None,
         "Devices and links: a preset of `tfplace topologies`, or a topology file",
         unset="the devices of this machine",
-        page="topology.md",
+        page="reference/topology.md",
         form="NAME|FILE",
         recorded=False,
     )
@@ -118,7 +118,7 @@ class ProblemOptions(SplitOptions):
         None,
         "Op times measured by `tfplace profile`",
         unset="estimates from the topology's rates",
-        page="costs.md",
+        page="concepts/costs.md",
         form="FILE",
         recorded=False,
     )
@@ -126,7 +126,7 @@ class ProblemOptions(SplitOptions):
         AUTO_COMPILE,
         f"How the step is run: {', '.join(COMPILATIONS)}; xla compiles the ops of each device in clusters; auto does "
         "so where the model asks for jit_compile and it is not slower",
-        page="compiling.md",
+        page="concepts/compiling.md",
         form="NAME",
         recorded=lambda options: None if options.compile == AUTO_COMPILE else options.compile,
     )
@@ -150,7 +150,7 @@ class ProblemOptions(SplitOptions):
         None,
         f"Place whole groups of ops, made by {', '.join(GROUPERS)}",
         unset="place every unit by itself",
-        page="grouping.md",
+        page="concepts/grouping.md",
         form="NAME",
     )
     groups: int | None = option(
@@ -165,7 +165,7 @@ class ProblemOptions(SplitOptions):
     objective: str = option(
         STEP_TIME,
         f"What to minimize: {' or '.join(OBJECTIVES)} (the largest load of a device in a full pipeline)",
-        page="objectives.md",
+        page="concepts/objectives.md",
         form="NAME",
         recorded=False,
     )
@@ -203,7 +203,7 @@ class SearchOptions(ProblemOptions):
     placer: str = option(
         "auto",
         "Name of a placer (see `tfplace placers`), or module:class of your own",
-        page="placers.md",
+        page="concepts/placers.md",
         form="NAME",
     )
     seed: int = option(0, "Random seed", kind=int, form="NUMBER", least=0)
@@ -219,7 +219,7 @@ class SearchOptions(ProblemOptions):
         SIMULATED,
         f"What tells the cost of a placement: {', '.join(EVALUATORS)}",
         python="; also an evaluator, or a function that makes one for the problem",
-        page="measuring.md",
+        page="how_to/measure.md",
         form="NAME",
         recorded=False,
     )
@@ -227,7 +227,7 @@ class SearchOptions(ProblemOptions):
         None,
         "Warm start: a placement, a file of one, or the name of a placer that makes one",
         unset="none",
-        page="placers.md",
+        page="concepts/placers.md",
         form="FILE|NAME",
         recorded=False,
     )
@@ -235,7 +235,7 @@ class SearchOptions(ProblemOptions):
         None,
         "Checkpoint directory; run the same again to resume",
         unset="none",
-        page="runs.md",
+        page="how_to/resume.md",
         form="DIRECTORY",
         recorded=False,
     )
@@ -245,7 +245,7 @@ class SearchOptions(ProblemOptions):
     controllers: int | Controllers = option(
         0,
         "Number of processes that train a policy together; 0 trains it in this one",
-        page="policies.md",
+        page="concepts/learned_policies.md",
         kind=int,
         form="NUMBER",
         least=0,
@@ -261,7 +261,7 @@ class SearchOptions(ProblemOptions):
         None,
         "Weights of a pretrained policy, from scripts/train_policy.py",
         unset="those that come with tfplace",
-        page="pretrained.md",
+        page="concepts/pretrained_policies.md",
         form="FILE",
         recorded=_digest,
     )
@@ -269,7 +269,7 @@ class SearchOptions(ProblemOptions):
         None,
         "Updates that a pretrained policy makes on this graph",
         unset="none",
-        page="pretrained.md",
+        page="concepts/pretrained_policies.md",
         kind=int,
         form="NUMBER",
         least=0,
@@ -335,7 +335,7 @@ class CompareOptions(ProblemOptions):
         None,
         "Names of placers, or module:class of your own",
         unset="; for throughput ".join(map(", ".join, COMPARED.values())),
-        page="placers.md",
+        page="concepts/placers.md",
         kind=tuple,
         form="NAME,NAME",
     )
@@ -378,7 +378,7 @@ class FitOptions(SearchOptions):
     exact: bool = option(
         True,
         "Let a plan take no way whose numbers differ by more than rounding from those of the plain step",
-        page="plan.md",
+        page="concepts/plans.md",
         recorded=False,
     )
 

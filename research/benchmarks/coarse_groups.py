@@ -1,7 +1,7 @@
 """What `placeto` and `gdp` gain at once by placing few large groups before what they place as they learned to.
 
     python -m research.benchmarks.coarse_groups --graphs=graphs  # a quarter of an hour; rewrites coarse_groups.json
-    python -m research.benchmarks.coarse_groups --page=docs/pretrained.md  # puts the tables of coarse_groups.json there
+    python -m research.benchmarks.coarse_groups --page=docs/research/pretrained_parts.md  # puts its tables there
 
 The same number of sweeps or draws in few groups, in 256 groups (`placeto`) or units (`gdp`), and half and half, as it
 is. Graphs are those of `python scripts/make_zoo.py --graphs=graphs` and `python scripts/make_families.py

@@ -2,7 +2,7 @@
 
     python -m research.benchmarks.compile_time                        # Inception-V3; some four minutes
     python -m research.benchmarks.compile_time --models=resnet50,vgg16 --out=FILE
-    python -m research.benchmarks.compile_time --page=docs/compiling.md
+    python -m research.benchmarks.compile_time --page=docs/research/compiled_steps.md
 
 Each model is built with a batch of two examples and read once, in a process of its own with two logical CPUs. Then are
 timed, in turns with other copies of the process: the first call of the traced step under `jit_compile=True`; the first

@@ -11,7 +11,7 @@ XLA's temporaries are one piece of memory, which glibc takes from the system and
 MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_), and steps are measured once more with the usual heap.
 
     python -m research.benchmarks.compiled_costs                              # some fifteen minutes
-    python -m research.benchmarks.compiled_costs --page=docs/fused_costs.md
+    python -m research.benchmarks.compiled_costs --page=docs/research/compiled_steps.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How much of what placers gain is left where ops and links take other times than were estimated.
 
     python -m research.benchmarks.cost_errors --graphs=graphs             # ten minutes; rewrites cost_errors.json
-    python -m research.benchmarks.cost_errors --page=docs/fidelity.md     # puts the table of cost_errors.json there
+    python -m research.benchmarks.cost_errors --page=docs/research/cost_errors.md     # puts its table there
 
 Every graph that is held out is placed by what is estimated. The same placements are then simulated again with errors:
 factors, drawn log-normally, of which two thirds are between 1/1.35 and 1.35. Graphs are those of

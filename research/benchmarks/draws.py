@@ -1,7 +1,7 @@
 """What a move of `local_search` takes to draw, compiled and in plain Python.
 
     python -m research.benchmarks.draws --graphs=out/graphs            # a minute; rewrites draws.json
-    python -m research.benchmarks.draws --page=docs/comparison.md      # puts the table of draws.json there
+    python -m research.benchmarks.draws --page=docs/research/local_search.md      # puts the table of draws.json there
 
 Both draw the same moves (tests/local_search/test_move_kernel.py), eight at a time, of one placement after the other,
 each of which has one of these made. Graphs are those of `python scripts/make_zoo.py --graphs=out/graphs`.

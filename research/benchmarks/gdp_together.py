@@ -1,7 +1,7 @@
 """What holds `gdp` back on graphs of over 50,000 ops: that units draw together, or what its weights say.
 
     python -m research.benchmarks.gdp_together --graphs=out/graphs           # some minutes; rewrites gdp_together.json
-    python -m research.benchmarks.gdp_together --page=docs/reproduction.md   # puts the table of gdp_together.json there
+    python -m research.benchmarks.gdp_together --page=docs/research/claims_hold_out.md   # puts its table there
 
 `gdp` with the package's weights, at once, with the units of more and more groups drawing together, up to each for
 itself, and with more draws. The graphs are those of `python -m research.reproduce_claims --claim=gdp-hold-out

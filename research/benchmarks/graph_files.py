@@ -1,7 +1,7 @@
 """How large saved graphs and problems are, and how long they take to save and load.
 
     python -m research.benchmarks.graph_files --graphs=out/graphs     # seconds; rewrites graph_files.json
-    python -m research.benchmarks.graph_files --page=docs/models.md   # puts the table of graph_files.json there
+    python -m research.benchmarks.graph_files --page=docs/reference/models.md   # puts its table there
 
 The graphs are those of `python scripts/make_zoo.py --graphs=out/graphs`. Processor seconds of one thread, the least of
 several.

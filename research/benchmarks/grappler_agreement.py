@@ -5,8 +5,8 @@
 
 Three figures are compared with the simulated step time of the same placement: Grappler's own, to which transfers are
 free; Grappler's with transfers added, by which `--evaluator=grappler` ranks; and that again with a simulator that is
-given Grappler's op seconds, which leaves only what the two differ in besides the costs of ops. docs/grappler.md
-explains what comes out.
+given Grappler's op seconds, which leaves only what the two differ in besides the costs of ops.
+docs/research/grappler.md explains what comes out.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """How good the placements in groups are that a policy could learn from, on the graphs that are held out.
 
     python -m research.benchmarks.group_lessons --graphs=graphs             # ten minutes; rewrites group_lessons.json
-    python -m research.benchmarks.group_lessons --page=docs/pretrained.md   # puts the table of group_lessons.json there
+    python -m research.benchmarks.group_lessons --page=docs/research/pretrained_parts.md   # puts its table there
 
 `auto` with as many evaluations as it has for the placements that policies learn from, in groups of several sizes by
 two groupers, and with every unit by itself. Graphs are those of `python scripts/make_families.py --graphs=graphs`.

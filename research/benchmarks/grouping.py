@@ -2,7 +2,7 @@
 
     python -m research.benchmarks.grouping  # builds the models, rewrites grouping.json beside it
     python -m research.benchmarks.grouping --graphs a.npz b.npz         # saved OpGraphs instead
-    python -m research.benchmarks.grouping --table docs/grouping.md     # puts the tables of grouping.json into the page
+    python -m research.benchmarks.grouping --table docs/research/grouping.md  # puts its tables there
 
 Every search has the same number of simulated placements, so the step times do not depend on the machine. The seconds of
 grouping do; each is the least of three.

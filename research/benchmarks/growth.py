@@ -152,7 +152,7 @@ def plot(rows, path):
 
 
 def show(rows):
-    """The table of docs/comparison.md."""
+    """The table of docs/research/growth.md."""
     from tfplace.comparison.tables import table
 
     head = ("ops", *(f"{name}, s" for name in TIMED), "auto beats all after, s", "peak, GB")

@@ -1,7 +1,7 @@
 """Whether 500 evaluations are what holds `hierarchical` and `gdp_scratch` back, or having no groups: ten times as many.
 
     python -m research.benchmarks.learning_longer --graphs=out/graphs           # half an hour on two cores; goes on
-    python -m research.benchmarks.learning_longer --page=docs/reproduction.md   # puts the table of the results there
+    python -m research.benchmarks.learning_longer --page=docs/research/claims_gdp.md   # puts its table there
 
 Some models of `python -m research.reproduce_claims --claim=gdp`, with the placers that learn and those that do not,
 beside what that claim's results have, and those of `research/compare_placers.py --suite=policies` on groups.

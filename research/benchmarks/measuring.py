@@ -2,7 +2,7 @@
 
     python -m research.benchmarks.measuring                # rewrites measuring.json beside it; some three minutes
 
-The machine should do nothing else meanwhile, and have two cores. docs/measuring.md explains what comes out.
+The machine should do nothing else meanwhile, and have two cores. docs/concepts/measuring.md explains what comes out.
 """
 
 import contextlib

@@ -6,7 +6,7 @@ the real peak; variables and arguments, which are there before, are added. Predi
 CPU only: what a GPU's libraries take beside is not looked at here.
 
     python -m research.benchmarks.memory                        # some ten minutes
-    python -m research.benchmarks.memory --page=docs/fidelity.md
+    python -m research.benchmarks.memory --page=docs/research/memory.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Further seeds of `auto` and what comes nearest to it in `compare.jsonl`: is it ahead, or are three seeds too few?
 
     python -m research.benchmarks.more_seeds --graphs=out/graphs            # four hours on two processors
-    python -m research.benchmarks.more_seeds --page=docs/comparison.md      # puts the tables of what there is there
+    python -m research.benchmarks.more_seeds --page=docs/research/comparison_seeds.md  # puts its tables there
 
 adds what is missing to more_seeds.jsonl: seeds that the comparison has not, with the same minute, five of `auto` and of
 every placer whose median is lower there; elsewhere one, of `auto` and of the best other placer, and where `auto` is

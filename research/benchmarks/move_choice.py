@@ -1,7 +1,7 @@
 """What the selector among moves is worth, on the graphs that are held out.
 
     python -m research.benchmarks.move_choice --graphs=graphs             # twenty minutes; rewrites move_choice.json
-    python -m research.benchmarks.move_choice --page=docs/pretrained.md   # puts the table of move_choice.json there
+    python -m research.benchmarks.move_choice --page=docs/research/pretrained_parts.md   # puts its table there
 
 From what `placeto` places without moves, as many placements in moves as it has, and a quarter: all that are drawn, as
 `local_search` tries them, or those of which most is expected, as `placeto` does. Graphs are those of

@@ -1,7 +1,7 @@
 """What `local_search` gains by moves on the critical path, and by moves of scopes and of producers with consumers.
 
     python -m research.benchmarks.moves --graphs=out/graphs            # some minutes; rewrites moves.json
-    python -m research.benchmarks.moves --page=docs/comparison.md      # puts the table of moves.json there
+    python -m research.benchmarks.moves --page=docs/research/local_search.md      # puts the table of moves.json there
 
 The same search without any, and with one after the other, at equal numbers of evaluations; a critical path counts as
 one. Graphs are those of `python scripts/make_zoo.py --graphs=out/graphs`. Steps are simulated.

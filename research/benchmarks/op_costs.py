@@ -6,7 +6,7 @@ threads as they are. The profile is of another worker, before. Compared are the 
 step: with the analytic costs, and with those of the profile, each by one factor common to the step's ops.
 
     python -m research.benchmarks.op_costs                        # some fifteen minutes
-    python -m research.benchmarks.op_costs --page=docs/fidelity.md
+    python -m research.benchmarks.op_costs --page=docs/research/cost_errors.md
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Memory is the most that a step's ops hold at a time on a worker, beside weights 
 the median of what TensorFlow's tracer records of its allocators. Tensors that a worker receives are not among them.
 
     python -m research.benchmarks.pipeline_orders                        # some ten minutes
-    python -m research.benchmarks.pipeline_orders --page=docs/fidelity.md
+    python -m research.benchmarks.pipeline_orders --page=docs/research/split_steps.md
     python -m research.benchmarks.pipeline_orders --quick --out=FILE     # some two minutes
 
 The machine should do nothing else meanwhile, and have two cores.

@@ -1,7 +1,7 @@
 """What each constant of `placeto_scratch` that is not the published code's is worth: the step found without it.
 
     python -m research.benchmarks.placeto_constants --graphs=out/graphs  # a quarter of an hour; resumes
-    python -m research.benchmarks.placeto_constants --page=docs/policies.md  # puts the table there
+    python -m research.benchmarks.placeto_constants --page=docs/research/policies.md  # puts the table there
 
 The graphs are made by `python scripts/make_zoo.py --nofacts --only=rnnlm_2,gnmt_2,resnet50 --graphs=out/graphs`. Step
 times are simulated, and do not depend on the machine.

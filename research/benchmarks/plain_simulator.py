@@ -1,4 +1,4 @@
-"""An event simulator in plain Python by the default rules of docs/simulator.md, to measure the compiled one against.
+"""An event simulator in plain Python by the default rules of docs/reference/simulator.md, to measure ours against.
 
 Written as one writes it for speed in Python: a heap of events, lists instead of dicts where keys are dense, everything
 that does not depend on the placement worked out before. It gives the same keys, which the benchmark checks.

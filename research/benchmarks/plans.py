@@ -1,7 +1,7 @@
 """How much faster is what a plan chooses than what a user would take without a search; all simulated.
 
     python -m research.benchmarks.plans --models=dlrm,transformer     # minutes a model; all of the zoo takes a day
-    python -m research.benchmarks.plans --page=docs/plan.md
+    python -m research.benchmarks.plans --page=docs/research/plans.md
 
 Every model is planned for each box, with the memory that its devices have and with half of what the step needs on one
 of its GPUs, for each seed. The alternatives are the rows of the plan that need no search and no remedy: one device,

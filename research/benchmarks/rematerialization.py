@@ -8,7 +8,7 @@ of a few steps and all variables after them must be the same to the bit. Then th
 is what TensorFlow's allocator counts.
 
     python -m research.benchmarks.rematerialization                        # some ten minutes
-    python -m research.benchmarks.rematerialization --page=docs/rematerialization.md
+    python -m research.benchmarks.rematerialization --page=docs/research/rematerialization.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether a placer that learns finds the same again: `gdp_scratch` on NASNet, on one core and on all.
 
     python -m research.benchmarks.same_seed --graphs=out/graphs             # four minutes; rewrites same_seed.json
-    python -m research.benchmarks.same_seed --page=docs/reproduction.md     # puts the table of same_seed.json there
+    python -m research.benchmarks.same_seed --page=docs/research/repeatable.md     # puts its table there
 
 Runs with one seed and equal evaluations, each in a process of its own, and in how many ways the gradients of one and
 the same thing come out of one process. The graph is that of `python scripts/make_zoo.py --graphs=out/graphs`. Steps are

@@ -2,8 +2,8 @@
 
     python -m research.benchmarks.scaling                       # tens of minutes a model; inception_v3 first
     python -m research.benchmarks.scaling --models=gnmt_8
-    python -m research.benchmarks.scaling --models=             # draws docs/scaling.png anew
-    python -m research.benchmarks.scaling --page=docs/large_boxes.md
+    python -m research.benchmarks.scaling --models=             # draws docs/research/scaling.png anew
+    python -m research.benchmarks.scaling --page=docs/research/scaling.md
 
 Devices are the first of 8x8xA100-NVLink: of one host up to 8, then hosts. Every number of devices is planned as equal
 replicas, few ones too. In weak scaling each device has the same number of examples, in strong scaling the whole step
@@ -36,7 +36,7 @@ COUNTS = (1, 2, 4, 8, 16, 32, 64)
 WEAK, STRONG = "weak", "strong"
 EXAMPLES = {"inception_v3": (64, 256), "gnmt_8": (64, 256), "bert_large": (8, 64)}
 """Model -> examples of each device in weak scaling, and of the whole step in strong scaling."""
-PICTURE = ROOT / "docs" / "scaling.png"
+PICTURE = ROOT / "docs" / "research" / "scaling.png"
 
 
 def measure(_):

@@ -1,7 +1,7 @@
 """Does a plan fit where each GPU has a quarter of the memory that the step needs on one; all simulated.
 
     python -m research.benchmarks.tight_plans --models=two_tower,dlrm    # minutes a model; the zoo takes hours
-    python -m research.benchmarks.tight_plans --page=docs/does_not_fit.md
+    python -m research.benchmarks.tight_plans --page=docs/research/tight_memory.md
 
 The host keeps its memory. A way on the host's CPU alone counts as nothing. "Over ample" is the step over the chosen
 one's of the same plan with the devices' own memory. Models that are there already are kept; --again plans them anew.

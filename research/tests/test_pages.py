@@ -48,64 +48,86 @@ def rechecked(name):
     return judged_tables([Judged(**one) for one in data("recheck")[name]], claim.methods, claim_rows(claim))
 
 
+def claims(*names):
+    """The tables of claims, and those of the second judgments that there are."""
+    found = {name: lambda name=name: CLAIMS[name].tables(claim_rows(CLAIMS[name])) for name in names}
+    again = [name for name in names if name in data("recheck")]
+    return found | {f"{name}, rechecked": lambda name=name: rechecked(name) for name in again}
+
+
 TABLES = {
     "README.md": {
         "compare, in short": lambda: short_table(rows_of("compare")),
         "fidelity": lambda: speed_table(data("fidelity")),
         "verdicts": lambda: verdicts_table(ROOT),
     },
-    "docs/comparison.md": {
-        "compare": lambda: compare_tables(rows_of("compare")),
-        "draws": lambda: benchmark("draws"),
-        "growth": lambda: growth.show(data("growth")["rows"]),
-        "moves": lambda: benchmark("moves"),
-        "split-placers": lambda: split_placers.text(lines_of("split_placers")),
+    "docs/concepts/plans.md": {"error-bands": bands_table},
+    "docs/reference/models.md": {"graph-files": lambda: benchmark("graph_files")},
+    "docs/research/boxes.md": {"compare": lambda: compare_tables(rows_of("boxes"))},
+    "docs/research/claims.md": {"verdicts": lambda: verdicts_table(ROOT)},
+    "docs/research/claims_baechi.md": claims("baechi"),
+    "docs/research/claims_gdp.md": claims("gdp"),
+    "docs/research/claims_hierarchical.md": claims("hierarchical", "hierarchical-two"),
+    "docs/research/claims_hold_out.md": {**claims("gdp-hold-out"), "gdp-together": lambda: benchmark("gdp_together")},
+    "docs/research/claims_placeto.md": {
+        **claims("placeto-samples"),
+        "placeto-unseen, rechecked": lambda: rechecked("placeto-unseen"),
     },
-    "docs/fidelity.md": {
-        "cost-errors": lambda: benchmark("cost_errors"),
-        "fidelity": lambda: fidelity_tables(data("fidelity")),
+    "docs/research/claims_post.md": claims("post"),
+    "docs/research/claims_seq2seq.md": claims("colocrl", "colocrl-k80"),
+    "docs/research/comparison.md": {"compare": lambda: compare_tables(rows_of("compare"))},
+    "docs/research/comparison_seeds.md": {},
+    "docs/research/compiled_steps.md": {
+        "compile-time": lambda: benchmark("compile_time"),
+        "compiled-costs": lambda: benchmark("compiled_costs"),
         "fidelity-compiled": lambda: agreement_table(data("fidelity_compiled")),
-        "memory": lambda: benchmark("memory"),
-        "never-slower": lambda: step_against_plain(data("never_slower")),
+    },
+    "docs/research/cost_errors.md": {
+        "cost-errors": lambda: benchmark("cost_errors"),
         "op-costs": lambda: benchmark("op_costs"),
-        "pipeline-orders": lambda: benchmark("pipeline_orders"),
-        "plan-regret": lambda: benchmark("plan_regret"),
-        "slices-running": lambda: split_steps(data("slices_running")),
     },
-    "docs/compiling.md": {"compile-time": lambda: benchmark("compile_time")},
-    "docs/does_not_fit.md": {"tight-plans": lambda: benchmark("tight_plans")},
-    "docs/fused_costs.md": {"compiled-costs": lambda: benchmark("compiled_costs")},
-    "docs/large_boxes.md": {"scaling": lambda: benchmark("scaling")},
-    "docs/models.md": {"graph-files": lambda: benchmark("graph_files")},
-    "docs/plan.md": {"error-bands": bands_table, "plans": lambda: benchmark("plans")},
-    "docs/objectives.md": {
-        "steps": lambda: workloads.step_table(data("dnn_partitioning/results")),
-        "throughput": lambda: workloads.throughput_table(data("dnn_partitioning/results")),
+    "docs/research/fidelity.md": {"fidelity": lambda: fidelity_tables(data("fidelity"))},
+    "docs/research/growth.md": {"growth": lambda: growth.show(data("growth")["rows"])},
+    "docs/research/local_search.md": {"draws": lambda: benchmark("draws"), "moves": lambda: benchmark("moves")},
+    "docs/research/memory.md": {"memory": lambda: benchmark("memory")},
+    "docs/research/one_device.md": {"never-slower": lambda: step_against_plain(data("never_slower"))},
+    "docs/research/plan_regret.md": {"plan-regret": lambda: benchmark("plan_regret")},
+    "docs/research/plans.md": {"plans": lambda: benchmark("plans")},
+    "docs/research/policies.md": {"policies": lambda: policies_tables(rows_of("policies"))},
+    "docs/research/pretrained.md": {
+        "transfer": lambda: transfer_tables(rows_of("transfer")),
+        "unseen": lambda: unseen_tables(rows_of("unseen")),
     },
-    "docs/other_box.md": {"compare": lambda: compare_tables(rows_of("boxes"))},
-    "docs/policies.md": {"policies": lambda: policies_tables(rows_of("policies"))},
-    "docs/pretrained.md": {
+    "docs/research/pretrained_parts.md": {
         "ablation": lambda: ablation_tables(rows_of("ablation")),
         "coarse-groups": lambda: benchmark("coarse_groups"),
         "group-lessons": lambda: benchmark("group_lessons"),
         "move-choice": lambda: benchmark("move_choice"),
-        "transfer": lambda: transfer_tables(rows_of("transfer")),
-        "unseen": lambda: unseen_tables(rows_of("unseen")),
     },
-    "docs/rematerialization.md": {
+    "docs/research/rematerialization.md": {
         "rematerialization": lambda: benchmark("rematerialization"),
         "rematerialization-optimum": lambda: benchmark("rematerialization_optimum"),
     },
-    "docs/reproduction.md": {
-        "gdp-together": lambda: benchmark("gdp_together"),
-        "same-seed": lambda: benchmark("same_seed"),
-        "verdicts": lambda: verdicts_table(ROOT),
+    "docs/research/repeatable.md": {"same-seed": lambda: benchmark("same_seed")},
+    "docs/research/scaling.md": {"scaling": lambda: benchmark("scaling")},
+    "docs/research/split_steps.md": {
+        "pipeline-orders": lambda: benchmark("pipeline_orders"),
+        "slices-running": lambda: split_steps(data("slices_running")),
+        "split-placers": lambda: split_placers.text(lines_of("split_placers")),
     },
+    "docs/research/throughput.md": {
+        "steps": lambda: workloads.step_table(data("dnn_partitioning/results")),
+        "throughput": lambda: workloads.throughput_table(data("dnn_partitioning/results")),
+    },
+    "docs/research/tight_memory.md": {"tight-plans": lambda: benchmark("tight_plans")},
 }
 BY_COMMAND = {
-    "learning_longer": ("docs/reproduction.md", ["learning-longer"]),
-    "more_seeds": ("docs/comparison.md", ["more-seeds", "more-seeds-again", "more-seeds-ahead", "more-seeds-graphs"]),
-    "placeto_constants": ("docs/policies.md", ["placeto-constants"]),
+    "learning_longer": ("docs/research/claims_gdp.md", ["learning-longer"]),
+    "more_seeds": (
+        "docs/research/comparison_seeds.md",
+        ["more-seeds", "more-seeds-again", "more-seeds-ahead", "more-seeds-graphs"],
+    ),
+    "placeto_constants": ("docs/research/policies.md", ["placeto-constants"]),
 }
 """Programs whose flags allow no other in the same process: the page, and its tables."""
 
@@ -114,20 +136,9 @@ def marked(page):
     return dict(re.findall(r"<!-- tables: (.+?) -->\n+(.*?)\n+<!-- end", text(page), re.DOTALL))
 
 
-def tables_of(page):
-    found = dict(TABLES[page])
-    if page == "docs/reproduction.md":
-        for name in marked(page).keys() - {*found, "learning-longer"}:
-            claim, _, again = name.partition(", ")
-            found[name] = (
-                (lambda c=claim: rechecked(c)) if again else lambda c=claim: CLAIMS[c].tables(claim_rows(CLAIMS[c]))
-            )
-    return found
-
-
 @pytest.mark.parametrize("page", TABLES)
 def test_what_is_generated_anew_is_what_the_page_has(page):
-    marks, tables = marked(page), tables_of(page)
+    marks, tables = marked(page), TABLES[page]
     by_command = {name for at, names in BY_COMMAND.values() if at == page for name in names}
     assert marks.keys() == {*tables, *by_command}
     assert {name: generate() for name, generate in tables.items()} == {name: marks[name] for name in tables}
@@ -144,13 +155,13 @@ def test_what_a_command_generates_is_what_the_page_has(name, tmp_path):
 
 
 def test_every_page_with_marks_is_here():
-    pages = [path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")] if "<!-- tables:" in path.read_text()]
+    pages = [path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")] if "<!-- tables:" in path.read_text()]
     assert sorted(path.relative_to(ROOT).as_posix() for path in pages) == sorted(TABLES)
 
 
 @pytest.mark.parametrize("name", ["grouping", "grouping_long"])
 def test_what_is_generated_anew_of_groupers_is_what_the_page_has(name, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(text("docs/grouping.md"))
+    page.write_text(text("docs/research/grouping.md"))
     grouping.put_tables(page, data(name), name)
-    assert page.read_text() == text("docs/grouping.md")
+    assert page.read_text() == text("docs/research/grouping.md")

@@ -1,5 +1,3 @@
-import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +6,7 @@ import pytest
 from tests.cli.refusing import assert_refused
 from tfplace import Topology
 from tfplace.cli import BAD_INPUT, PLACED, main
-from tfplace.cli.calibrate import _LARGEST, CalibrateFlags
-from tfplace.cli.profile import ProfileFlags
+from tfplace.cli.calibrate import _LARGEST
 from tfplace.cost.calibrate import TransferTimes
 from tfplace.measurement.calibration.rates import Rates
 from tfplace.measurement.calibration.transfers import SIZES
@@ -77,9 +74,3 @@ def test_two_workers(tmp_path, capsys, logical_cpus, monkeypatch):
     text = capsys.readouterr().out
     assert "CPU:0 -> CPU:1" in text and "residual" in text and str(out) in text
     assert Topology.load(out).device_names == ("CPU:0", "CPU:1")
-
-
-def test_docs_name_every_flag_of_both_commands():
-    text = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
-    documented = set(re.findall(r"`--(\w+)", text)) - {"topology", "headroom", "profile"}
-    assert documented == {*ProfileFlags.declared(), *CalibrateFlags.declared()}

@@ -156,7 +156,7 @@ def test_it_ranks_placements_much_as_the_simulator_does(evaluator, problem):
 
 @pytest.mark.usefixtures("in_this_process")
 def test_given_the_same_op_seconds_the_simulator_says_the_same():
-    # of two devices, since a transfer then waits for both of its ends or for neither (docs/grappler.md)
+    # of two devices, since a transfer then waits for both of its ends or for neither (docs/reference/grappler.md)
     graph, topology = training_graph(), Topology.preset("2xP100")
     columns = []
     for device in topology.devices:

@@ -1,4 +1,7 @@
-"""A second simulator, plain and slow, written from docs/simulator.md alone. Shares nothing with tfplace.simulate."""
+"""A second simulator, plain and slow, written from docs/reference alone (Simulated time, phases, memory).
+
+Shares nothing with tfplace.simulate.
+"""
 
 from dataclasses import dataclass, field
 

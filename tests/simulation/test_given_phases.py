@@ -66,7 +66,7 @@ def test_given_phases_agree_with_the_oracle(block, split):
 
 
 def stretches_of(problem, op_device, options):
-    """The rule of docs/simulator.md, written plainly; of a step without loops."""
+    """The rule of docs/reference/phases.md, written plainly; of a step without loops."""
     ranked = Oracle(problem, op_device, dataclasses.replace(options, order="critical_path"))
     phases = np.full(problem.graph.num_ops, -1)
     for d in range(problem.num_devices):

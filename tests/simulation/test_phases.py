@@ -29,7 +29,7 @@ def split_at_random(rng, problem):
 
 
 def expected_phases(problem, op_device, order):
-    """The rules of docs/simulator.md, written plainly; None where an order would make no difference."""
+    """The rules of docs/reference/phases.md, written plainly; None where an order would make no difference."""
     parts = find_parts(problem)
     ops = [v for v in range(problem.graph.num_ops) if not problem.graph.replicable[v]]
     slices, devices = len(problem.graph.slices.sizes), range(problem.num_devices)

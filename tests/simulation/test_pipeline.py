@@ -1,4 +1,7 @@
-"""Loads of a full pipeline, against a slow oracle that reads docs/objectives.md and against the public workloads."""
+"""Loads of a full pipeline, against a slow oracle and the public workloads.
+
+The oracle reads docs/concepts/objectives.md.
+"""
 
 import json
 from pathlib import Path

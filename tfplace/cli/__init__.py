@@ -1,4 +1,4 @@
-"""The `tfplace` command. docs/cli.md describes it; nothing here loads TensorFlow before a model has to be built."""
+"""The `tfplace` command. See docs/reference/cli.md; nothing here loads TensorFlow before a model has to be built."""
 
 from __future__ import annotations
 

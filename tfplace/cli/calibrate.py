@@ -64,7 +64,7 @@ def calibrate_command(flags: CalibrateFlags) -> None:
     """Measures devices and the links between them, and writes them as a topology.
 
     Raises:
-      InputError: see the exit codes in docs/cli.md.
+      InputError: see the exit codes in docs/reference/cli.md.
     """
     output = output_file(flags.output, "topology.json", "The file is what --topology reads.")
     _check_one_way(flags)

@@ -31,7 +31,7 @@ def compare_command(flags: CompareFlags) -> None:
     """Sets placers side by side on a model, each with the same budget.
 
     Raises:
-      InputError, InfeasibleError: see the exit codes in docs/cli.md.
+      InputError, InfeasibleError: see the exit codes in docs/reference/cli.md.
       KeyboardInterrupt: before anything was run, or before anything was found that fits.
     """
     flags.required_model()

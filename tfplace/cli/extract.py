@@ -47,7 +47,7 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
     """Reads a model's graph once and writes it to a file, to place it without TensorFlow; or lists its layers.
 
     Raises:
-      InputError: see the exit codes in docs/cli.md.
+      InputError: see the exit codes in docs/reference/cli.md.
     """
     if len(models) != 1:
         raise InputError(f"{NAME} with {len(models)} models", f"one, such as `{NAME} rnnlm_2 --output=rnnlm_2.npz`")

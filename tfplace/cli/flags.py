@@ -97,7 +97,7 @@ class ModelFlags(Flags):
         None,
         f"A model of the zoo (see `tfplace models`), a SavedModel directory, a file ({', '.join(SUFFIXES)}), or "
         "module:function",
-        page="models.md",
+        page="reference/models.md",
         form="MODEL",
     )
 
@@ -142,10 +142,10 @@ class MeasureFlags(Flags):
         kind=int,
         form="NUMBER",
         least=0,
-        page="cluster.md",
+        page="reference/workers.md",
     )
     cluster: tuple[str, ...] = option(
-        (), "Measure on workers that run already", kind=tuple, form="HOST:PORT,HOST:PORT", page="cluster.md"
+        (), "Measure on workers that run already", kind=tuple, form="HOST:PORT,HOST:PORT", page="reference/workers.md"
     )
     step_timeout: str | None = option(None, "What a measured step may take", unset="2min", form="TIME")
 

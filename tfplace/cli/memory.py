@@ -35,7 +35,7 @@ class MemoryFlags(ReadFlags):
 
     topology: str | None = option(
         None, "A preset of `tfplace topologies`, or a topology file", unset="the devices of this machine",
-        form="NAME|FILE", page="topology.md",
+        form="NAME|FILE", page="reference/topology.md",
     )  # fmt: skip
     device: str | None = option(None, "Which of its devices", unset="its first accelerator", form="DEVICE")
     json: bool = option(False, "Print one JSON object instead of text", kind=bool)
@@ -47,7 +47,7 @@ def memory_command(flags: MemoryFlags, models: Sequence[str]) -> None:
     """Tells what one step of a model needs of one device's memory, and for what.
 
     Raises:
-      InputError: see the exit codes in docs/cli.md.
+      InputError: see the exit codes in docs/reference/cli.md.
     """
     if len(models) != 1:
         raise InputError(f"{NAME} with {len(models)} models", f"one, such as `{NAME} gpt --topology=4xP100`")

@@ -61,7 +61,7 @@ def blaming(name: str) -> Iterator[None]:
             raise
         raise SourceError(
             f"placer {name!r}, which failed: {describe_error(error)}",
-            "a placer as in docs/own_placer.md",
+            "a placer as in docs/how_to/own_placer.md",
             f"See {error_location(error)}.",
         ) from error
 

@@ -64,7 +64,7 @@ def place_command(flags: PlaceFlags) -> None:
     """Reads a model, places it and reports.
 
     Raises:
-      InputError, InfeasibleError: see the exit codes in docs/cli.md.
+      InputError, InfeasibleError: see the exit codes in docs/reference/cli.md.
       KeyboardInterrupt: before there was a placement; with a text that says so, after it was found.
     """
     with blaming(flags.placer):

@@ -42,7 +42,7 @@ def plan_command(flags: PlanFlags) -> None:
     """Finds every way to run a model on some devices that makes sense, and tells which to take.
 
     Raises:
-      InputError, InfeasibleError: see the exit codes in docs/cli.md.
+      InputError, InfeasibleError: see the exit codes in docs/reference/cli.md.
       KeyboardInterrupt: before there was anything to tell.
     """
     flags = checked(flags)

@@ -63,7 +63,7 @@ def profile_command(flags: ProfileFlags, models: Sequence[str]) -> None:
     """Measures how long models' ops take on one device, and writes it to a file.
 
     Raises:
-      InputError: see the exit codes in docs/cli.md.
+      InputError: see the exit codes in docs/reference/cli.md.
     """
     if not models:
         raise InputError(f"{NAME} without a model", "models, such as `tfplace profile rnnlm_2 --output=profile.json`")

@@ -68,14 +68,14 @@ LEARNED = (
     "seq2seq",
     "hierarchical",
 )
-"""Policies that learn on the graph they place; see docs/policies.md."""
+"""Policies that learn on the graph they place; see docs/concepts/learned_policies.md."""
 
 AT_ONCE = ("placeto_untrained", "placeto", "gdp")
 """Policies that were trained beforehand and place at once, and the same without their training."""
 
 YARDSTICKS = ("contiguous", "load_search", "exact", "untrained")
-"""Placers for throughput or for small graphs (docs/objectives.md), and what policies draw that do not learn; not run
-unless they are named."""
+"""Placers for throughput or for small graphs (docs/concepts/objectives.md), and what policies draw that do not
+learn; not run unless they are named."""
 
 SHARE = 0.95
 """What part of a processor is the whole of one, as far as searches that end by the clock are concerned."""

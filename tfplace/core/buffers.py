@@ -1,7 +1,7 @@
-"""Which outputs share the memory of an input, and which inputs are read from the host's. See docs/simulator.md.
+"""Which outputs share the memory of an input, and which inputs are read from the host's.
 
-Every rule here was tried: `tests/simulation/test_buffers.py` runs each op and compares the addresses that TensorFlow's
-tracer gives for its outputs with those of its inputs.
+See docs/reference/simulated_memory.md. Every rule here was tried: `tests/simulation/test_buffers.py` runs each op and
+compares the addresses that TensorFlow's tracer gives for its outputs with those of its inputs.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ BANDS = {
     (CALIBRATED, NONE): ErrorBand(CALIBRATED, 0.241, 0.357, 5, _ONE),
     (CALIBRATED, XLA): ErrorBand(CALIBRATED, 0.399, 0.529, 5, _ONE),
 }
-"""Of profiled costs from research/data/fidelity.json and fidelity_compiled.json (docs/fidelity.md), all placements of
-all graphs together; of calibrated ones from compiled_costs.json (docs/fused_costs.md)."""
+"""Of profiled costs from research/data/fidelity.json and fidelity_compiled.json (docs/research/fidelity.md), all
+placements of all graphs together; of calibrated ones from compiled_costs.json (docs/research/compiled_steps.md)."""
 
 
 def error_band(problem: Problem) -> ErrorBand | None:

@@ -21,7 +21,7 @@ SIMULATED, GRAPPLER, MEASURED = "simulated", "grappler", "measured"
 
 STEP_TIME, THROUGHPUT = "step_time", "throughput"
 """Objectives: seconds of one step from start to end; or seconds between the samples that leave a full pipeline, which
-is the largest load of a device (docs/objectives.md). Both are made small."""
+is the largest load of a device (docs/concepts/objectives.md). Both are made small."""
 
 UNKNOWN_BYTES = -1
 """Peak memory of a device on which nobody looked."""

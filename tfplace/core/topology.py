@@ -1,4 +1,4 @@
-"""Topology: the devices, and the links between them. docs/topology.md describes the file format field by field."""
+"""Topology: the devices, and the links between them. docs/reference/topology.md has the file format."""
 
 from __future__ import annotations
 

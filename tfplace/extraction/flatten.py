@@ -53,7 +53,7 @@ class FlatFunction:
 
 
 def flatten(concrete: Any) -> FlatFunction:
-    """Flattens a `ConcreteFunction` (see ../docs/architecture.md, "Why the graph is flattened first")."""
+    """Flattens a `ConcreteFunction` (see ../docs/concepts/architecture.md, "Why the graph is flattened first")."""
     graph = concrete.graph
     graph_def = graph.as_graph_def()
     # Taking a gradient through a function appends outputs to its graph; only the first belong to its signature.

@@ -36,7 +36,7 @@ def load_workload(source: str | Path | Mapping[str, Any]) -> Problem:
     and memory. These are kept to the last digit, and tensors take no memory: a tensor has 0 bytes, every link a latency
     of 1 ms, and `trips` of the op that makes it, which multiply the latency, are c(v). So reports say that 0 bytes are
     moved. Between two accelerators a tensor takes c(v) too: in the objective of the paper the sender and the receiver
-    each spend that much (docs/objectives.md); in a simulated step it is one transfer of c(v).
+    each spend that much (docs/concepts/objectives.md); in a simulated step it is one transfer of c(v).
 
     Raises:
       SourceError: no such file, or no workload in it.

@@ -1,4 +1,7 @@
-"""Topology files: JSON, with quantities as numbers or with units, and the presets. docs/topology.md has every field."""
+"""Topology files: JSON, with quantities as numbers or with units, and the presets.
+
+docs/reference/topology.md has every field.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Grappler's cost model says of placements, with transfers added; nothing is run. docs/grappler.md says how."""
+"""What Grappler's cost model says of placements, with transfers added; nothing is run (docs/reference/grappler.md)."""
 
 from __future__ import annotations
 

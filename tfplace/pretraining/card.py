@@ -74,7 +74,7 @@ def moves_card_text(trained: Pretrained) -> str:
         table(("", "moves", "shorter", "in the quarter", "gained in the quarter"), exams),
         "## Limits",
         "Trained on the graphs and boxes above alone, on analytic costs and with ample memory, of which it is told "
-        "nothing. What a search comes to with it is told in docs/pretrained.md.",
+        "nothing. What a search comes to with it is told in docs/research/pretrained.md.",
     ]
     return "\n\n".join(lines) + "\n"
 

@@ -64,7 +64,9 @@ def problem_of(plan: Plan, row: PlanRow) -> Problem:
     """
     if row.replicas > 1:
         raise InputError(
-            f"row {row.name!r}, of which one replica was placed", "a row with one replica", "See docs/large_boxes.md."
+            f"row {row.name!r}, of which one replica was placed",
+            "a row with one replica",
+            "See docs/concepts/large_boxes.md.",
         )
     for one in (row, *plan.rows):
         found = None if one.placement is None else one.placement.problem

@@ -1,4 +1,4 @@
-"""Step times that no placement can beat, by the rules of docs/simulator.md.
+"""Step times that no placement can beat, by the rules of docs/reference/bounds.md.
 
 Every bound is proven where it is computed, from two facts that hold under all options: an op on device d takes at least
 its seconds there, and a device does at most one second of its ops' work per second.

@@ -28,7 +28,7 @@ from tfplace.simulation.room import roomy
 
 
 class Simulator(Evaluator):
-    """Simulates placements of one problem, as docs/simulator.md defines.
+    """Simulates placements of one problem, as docs/reference/simulator.md defines.
 
     The problem is laid out once; each call only runs the kernel. It owns the arrays the kernel works in, so use one per
     thread.

@@ -1,4 +1,4 @@
-"""The simulation kernel: docs/simulator.md, event by event, on the flat arrays of `Program` and `Scratch`.
+"""The simulation kernel: docs/reference/simulator.md, event by event, on the flat arrays of `Program` and `Scratch`.
 
 Compiled by numba and cached. Everything is in this one file because numba's cache does not see changes to functions of
 other files; and there is one entry point, since each would be compiled with all the helpers. What keeps it quick:

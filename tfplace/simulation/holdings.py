@@ -1,4 +1,4 @@
-"""What a device's memory holds at the step's peak, by the rules of docs/simulator.md."""
+"""What a device's memory holds at the step's peak, by the rules of docs/reference/simulated_memory.md."""
 
 from __future__ import annotations
 

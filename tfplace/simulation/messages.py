@@ -1,4 +1,4 @@
-"""What ops have for others, and whose memory it is; see "Memory" in docs/simulator.md."""
+"""What ops have for others, and whose memory it is; see docs/reference/simulated_memory.md."""
 
 from __future__ import annotations
 

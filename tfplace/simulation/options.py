@@ -1,4 +1,4 @@
-"""Options: what the simulator takes into account, and in what order devices work. docs/simulator.md defines each."""
+"""What the simulator takes into account, and in what order devices work; see docs/reference/simulator_options.md."""
 
 from __future__ import annotations
 

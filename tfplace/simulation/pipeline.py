@@ -1,4 +1,4 @@
-"""The throughput objective: loads of devices in a full pipeline. docs/objectives.md defines them."""
+"""The throughput objective: loads of devices in a full pipeline. docs/concepts/objectives.md defines them."""
 
 # Kernels take plain arguments, of which there are many.
 # ruff: noqa: PLR0917

@@ -32,7 +32,7 @@ from tfplace.version import versions
 ROOT = Path(__file__).resolve().parents[3]
 
 HERE = ROOT / "research" / "data" / "dnn_partitioning"
-PAGE = ROOT / "docs" / "objectives.md"
+PAGE = ROOT / "docs" / "research" / "throughput.md"
 RESULTS = HERE / "results.json"
 REFERENCE = json.loads((HERE / "reference.json").read_text())
 WORKLOADS = tuple(sorted(REFERENCE))

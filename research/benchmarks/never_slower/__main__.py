@@ -7,7 +7,7 @@ Keras's own work between steps. Beside the wall clock stands the processor time 
 programs on the machine disturb less.
 
     python -m research.benchmarks.never_slower                        # some half an hour
-    python -m research.benchmarks.never_slower --page=docs/fidelity.md
+    python -m research.benchmarks.never_slower --page=docs/research/one_device.md
     python -m research.benchmarks.never_slower --models=gpt,lstm      # what is kept of the others stays
 """
 

@@ -7,7 +7,7 @@ Before, losses of every split step are checked against those of the unsplit one.
 costs of a profile of each graph and a calibrated topology. Nothing is fitted to the measured steps.
 
     python -m research.benchmarks.slices_running                        # some twelve minutes
-    python -m research.benchmarks.slices_running --page=docs/fidelity.md
+    python -m research.benchmarks.slices_running --page=docs/research/split_steps.md
     python -m research.benchmarks.slices_running --models=cnn           # what is kept of the others stays
     python -m research.benchmarks.slices_running --quick --models=cnn --out=FILE  # some two minutes
 

@@ -132,7 +132,7 @@ class Gdp(GdpScratch):
 
     Departures, beside those of `GdpScratch`. The paper has no groups, and repairs nothing. Of a graph that is unlike
     those it has learned on, the network often places a few large groups better than thousands of units
-    (docs/pretrained.md).
+    (docs/research/pretrained_parts.md).
 
     Args:
       starts: [U] placements, of which the distribution leans towards the best.

@@ -97,9 +97,9 @@ class Placeto(PlacetoScratch):
 
     Departures, beside those of `PlacetoScratch`. The paper sweeps over one grouping, repairs nothing, and moves whole
     groups alone. Of a graph that is unlike those it has learned on, the network often places large groups better than
-    small ones (docs/pretrained.md). Fine-tuning rewards the end alone, so that an update costs an evaluation an episode
-    and not one a step. Steps that are not simulated, and throughput, have no critical path, which moves begin at: there
-    is none there.
+    small ones (docs/research/pretrained_parts.md). Fine-tuning rewards the end alone, so that an update costs an
+    evaluation an episode and not one a step. Steps that are not simulated, and throughput, have no critical path,
+    which moves begin at: there is none there.
 
     Args:
       starts: [U] placements; the best of them is swept over instead of everything on one device.

@@ -20,7 +20,7 @@ class PlacetoSettings:
 
     With the code's rate (1e-3 to 1e-4), discount (1) or entropy (1) hardly anything is learned in as few updates as
     20,000 evaluations of 256 groups suffice for. These and one episode an update were chosen by hand on three models;
-    what each is worth there is in docs/policies.md.
+    what each is worth there is in docs/research/policies.md.
 
     Attributes:
       groups: what is placed, if there are more units.

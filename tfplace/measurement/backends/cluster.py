@@ -1,4 +1,4 @@
-"""Cluster: worker processes, here or on other machines, on which placed steps run. docs/cluster.md describes it."""
+"""Cluster: worker processes, here or on other machines, on which placed steps run; see docs/reference/workers.md."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def solve(model: Model, limits: Limits) -> Answer:
 
 
 def throughput_model(problem: Problem, start: IntArray, start_s: float) -> Model:
-    """The largest load, as docs/objectives.md defines it, with all that it counts.
+    """The largest load, as docs/concepts/objectives.md defines it, with all that it counts.
 
     After the throughput IP of Tarnawski et al. 2020. Theirs has one cost per tensor; here a tensor's cost at a device
     depends on the link: it has a literal for each different number of seconds, of which the sender's add up to the
@@ -201,7 +201,7 @@ def _send(model: Model, maker: int, readers: Sequence[int], d: int, seconds: Flo
 
 
 def step_model(problem: Problem, start: IntArray, start_s: float, begin_s: FloatArray) -> Model:
-    """A schedule of every op and transfer, as free as docs/simulator.md leaves it and freer.
+    """A schedule of every op and transfer, as free as docs/reference/simulator.md leaves it and freer.
 
     As simulated: an op runs on its unit's device, one at a time, after all it reads is there; a message is sent once to
     each device that reads it, over the wire for its seconds, and occupies the channels of its link alone. Left out,
