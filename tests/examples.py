@@ -29,6 +29,7 @@ SMALLER = (
     (r"--batch=\d+", "--batch=4"),
     (r"batch_size=16", "batch_size=4"),
     (r"epochs=2", "epochs=1"),
+    (r"--largest_batch", "--largest_batch --max_memory='*=8MiB'"),
 )
 """What makes a page quick to run: small budgets, models and batches."""
 
@@ -70,6 +71,8 @@ def run_smaller(page: str, names: dict[str, object]) -> None:
       page: its file.
       names: that its code finds, such as data.
     """
+    import keras
+
     for block in blocks_of(page):
         code = block.code
         for pattern, small in SMALLER:
@@ -83,6 +86,7 @@ def run_smaller(page: str, names: dict[str, object]) -> None:
                 done, _, otherwise = command.partition(" || ")
                 program, *arguments = shlex.split(done)
                 assert program == "tfplace", command
+                keras.utils.clear_session()  # names of layers are those of a process of its own
                 code_of_exit = main(arguments)
                 assert code_of_exit == 0 or otherwise, f"{command}: exit code {code_of_exit}"
 
