@@ -67,6 +67,8 @@ def commands_of(block: Block) -> list[str]:
 def run_smaller(page: str, names: dict[str, object]) -> None:
     """Runs a page in this process and in the current directory, with small budgets, models and batches.
 
+    Commands of other programs are left out.
+
     Args:
       page: its file.
       names: that its code finds, such as data.
@@ -85,7 +87,8 @@ def run_smaller(page: str, names: dict[str, object]) -> None:
             for command in commands_of(Block(block.kind, code, "")):
                 done, _, otherwise = command.partition(" || ")
                 program, *arguments = shlex.split(done)
-                assert program == "tfplace", command
+                if program != "tfplace":
+                    continue
                 keras.utils.clear_session()  # names of layers are those of a process of its own
                 code_of_exit = main(arguments)
                 assert code_of_exit == 0 or otherwise, f"{command}: exit code {code_of_exit}"
@@ -98,8 +101,7 @@ def run_as_written(page: str, preamble: str) -> None:
       page: its file.
       preamble: Python that makes what its code finds, such as data.
     """
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"PATH": path, "PYTHONPATH": os.pathsep.join([".", str(ROOT), str(ROOT / "models")])}
+    environment = _environment()
     code = preamble
     for block in blocks_of(page):
         if block.file:
@@ -112,3 +114,9 @@ def run_as_written(page: str, preamble: str) -> None:
     if code != preamble:
         Path("page.py").write_text(code)
         subprocess.run([sys.executable, "page.py"], check=True, env=environment)
+
+
+def _environment() -> dict[str, str]:
+    """Of a process that finds this checkout and the commands of this Python."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return os.environ | {"PATH": path, "PYTHONPATH": os.pathsep.join([".", str(ROOT), str(ROOT / "models")])}

@@ -1,10 +1,13 @@
+import importlib
 import json
 import re
+import shlex
 
 import pytest
 
 import tfplace
-from tests.pages import text
+import tfplace.cli
+from tests.pages import ROOT, text
 from tfplace import Topology
 from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.cli.option_tables import COMMANDS, PAGES, written
@@ -14,6 +17,8 @@ from tfplace.options import FitOptions
 from tfplace.registry import PLACERS
 from tfplace.report.tensorboard import BEST, TRAINING
 from tfplace.testing import make_graph
+
+FENCED = re.DOTALL | re.MULTILINE
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -51,6 +56,16 @@ def test_the_readme_commands_are_one_line_each_and_parse():
     assert flags["model"] == "inception_v3"
     assert flags["topology"] in Topology.presets()
     assert "-m pytest" in test
+
+
+@pytest.mark.parametrize("name", tfplace.cli.COMMANDS)
+def test_every_command_on_a_page_has_flags_that_there_are(name):
+    command = getattr(importlib.import_module(tfplace.cli.COMMANDS[name][0]), f"{name}_command")
+    pages = [path.read_text() for path in ROOT.glob("docs/**/*.md")]
+    blocks = "".join(block for page in pages for block in re.findall(r"^ *```(?:sh|text)\n(.*?)```", page, FENCED))
+    lines = re.findall(rf"^ *tfplace {name} (-.*|\S+ -.*|\S+)$", blocks.replace("\\\n", " "), re.MULTILINE)
+    for line in lines:
+        command.make_context(name, shlex.split(line.partition(" #")[0].partition(" ||")[0]))
 
 
 def test_the_placer_of_ones_own_works_as_written(tmp_path, monkeypatch):

@@ -46,9 +46,9 @@ def test_what_a_page_shows_runs_as_it_stands(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_only_tfplace_is_called_beside_what_makes_an_environment(page):
+def test_only_tfplace_and_pytest_are_called_beside_what_makes_an_environment(page):
     programs = {command.split()[0] for block in blocks_of(page) if block.kind == "sh" for command in commands_of(block)}
-    assert programs <= {"tfplace"}
+    assert programs <= {"tfplace", "pytest"}
 
 
 def test_every_extra_that_can_be_installed_is_in_the_list():
