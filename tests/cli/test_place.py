@@ -40,7 +40,9 @@ def test_json_is_all_there_is_on_stdout_and_files_are_written(tmp_path, capfd):
 
 def test_tables_name_every_baseline_and_the_verdict(capsys):
     assert main([*ON_GPUS, "--placer=heft"]) == PLACED
-    text = " ".join(capsys.readouterr().out.split())
+    screen = capsys.readouterr().out
+    assert max(map(len, screen.splitlines())) <= 80 and len(screen.splitlines()) <= 40
+    text = " ".join(screen.split())
     assert "Step times (simulated)" in text
     assert all(f"single {d}" in text for d in ("CPU:0", "GPU:0", "GPU:1"))
     assert "the bound of" in text

@@ -53,6 +53,7 @@ def test_a_plan_is_explained(capfd):
 def test_what_fits_nowhere_is_told_with_the_rows(capfd):
     assert main([*PLAN, "--max_memory=*=4KiB"]) == INFEASIBLE
     told = capfd.readouterr()
+    assert max(map(len, told.out.splitlines())) <= 80 and len(told.out.splitlines()) <= 40
     assert "too large" in told.out and "nothing fits" in told.err
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -80,11 +81,14 @@ def test_the_host_is_grey_where_there_are_others():
     assert len(set(device_colours(tuple(f"GPU:{i}" for i in range(40))))) == 40
 
 
+def linear(colour):
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
 def luminance(colour):
     """By WCAG 2.2."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+    return float(linear(colour) @ [0.2126, 0.7152, 0.0722])
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#15181c"])
@@ -92,3 +96,27 @@ def test_colours_stand_out_from_light_and_dark_pages(page):
     for colour in (*PALETTE, device_colours(("CPU:0", "GPU:0"))[0]):
         low, high = sorted((luminance(colour), luminance(page)))
         assert (high + 0.05) / (low + 0.05) >= 3, colour
+
+
+def lab(rgb):
+    """CIE L*a*b* of linear sRGB."""
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    f = np.cbrt(to_xyz @ np.clip(rgb, 1e-3, 1) / [0.9505, 1, 1.089])
+    return np.array([116 * f[1], 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize(
+    "seen_as",
+    [
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    ],
+    ids=["no red", "no green", "no blue"],
+)
+def test_the_colour_blind_can_tell_devices_apart(seen_as):
+    """By the matrices of Machado, Oliveira and Fernandes (2009), severity 1; a difference of 2.3 can just be seen."""
+    names = ("CPU:0", *(f"GPU:{i}" for i in range(8)))
+    shown = [lab(np.array(seen_as) @ linear(colour)) for colour in device_colours(names)]
+    for many, least in ((7, 15), (9, 7)):
+        assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(shown[:many], 2)) > least

@@ -43,7 +43,7 @@ def test_where_no_bar_moves_a_long_stage_is_told_while_it_goes_on(capsys, monkey
         time.sleep(0.2)
         said = capsys.readouterr().err.splitlines()
         stages.stage("writing")
-    assert len(said) > 1 and said[-1] == "searching ... (auto), best so far: 2.00 ms (simulated)"
+    assert len(said) > 1 and said[-1] == "searching, best so far 2.00 ms (simulated), by auto ..."
     monkeypatch.setattr("tfplace.report.progress.FIRST_S", 60.0)
     with Stages(quiet=False) as stages:
         stages.stage("short")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-PALETTE = ("#2f76c4", "#c8640a", "#8b5fc7", "#12855f", "#c43d7a", "#1a869e", "#8a7400", "#9a5b32")
-"""Each has a contrast of 3 and more to a white and to a black page, which WCAG 2.2, 1.4.11 asks of what is drawn."""
+PALETTE = ("#286ec8", "#f06400", "#7a3cf0", "#a05032", "#b482be", "#6ea06e", "#a03c96", "#1a96d2")
+"""Each has a contrast of 3 and more to a white and to a black page, which WCAG 2.2, 1.4.11 asks of what is drawn.
 
-_HOST = "#7a7f87"
+Those who see no red, green or blue can tell them apart, the first ones best.
+"""
+
+_HOST = "#788282"
 
 
 def device_colours(names: Sequence[str]) -> list[str]:

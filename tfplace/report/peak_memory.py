@@ -42,9 +42,7 @@ class PeakMemory:
     def kinds(self, most: int) -> str:
         """The kinds that take most, in words."""
         ranked = sorted(((size, kind) for kind, size in self.by_kind.items() if size), reverse=True)
-        shown = [f"{kind} {format_bytes(size)}" for size, kind in ranked[:most]]
-        rest = sum(size for size, _ in ranked[most:])
-        return ", ".join([*shown, *([f"other {format_bytes(rest)}"] if rest else [])])
+        return ", ".join(f"{kind} {format_bytes(size)}" for size, kind in ranked[:most])
 
 
 @kept

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 LONG_S = 2.0
 
+_BAR = 16
+"""Columns; what goes on needs most of 80."""
+
 FIRST_S, AGAIN_S = 2.0, 15.0
 """Seconds of a stage after which a line says that it goes on, and seconds between further ones."""
 
@@ -39,9 +42,9 @@ class Stages:
         self._notes = not only_bar
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
             TimeElapsedColumn(),
+            BarColumn(_BAR),
+            TextColumn("{task.description}", markup=False),  # last, as it is cut where there is no room
             console=self._console,
             transient=True,
             disable=quiet or not self.moves,
@@ -80,7 +83,7 @@ class Stages:
         """Shows how far the search is and the best step time so far."""
         if progress.best_s is not None:
             best = format_seconds(progress.best_s) + ("" if progress.fits else ", which does not fit yet")
-            self._note = f" ({progress.stage}), best so far: {best} ({progress.source})"
+            self._note = f", best so far {best} ({progress.source}), by {progress.stage}"
         if self._task is not None:
             self._bar.update(self._task, description=self._stage + self._note, total=1.0, completed=progress.fraction)
 
@@ -108,7 +111,7 @@ class Stages:
         self._timer.start()
 
     def _say(self) -> None:
-        self.note(f"{self._stage} ...{self._note}")
+        self.note(f"{self._stage}{self._note} ...")
         self._say_after(AGAIN_S)
 
     def _close(self) -> None:

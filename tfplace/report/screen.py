@@ -79,10 +79,9 @@ def plan_screen(plan: Plan, files: Mapping[str, str]) -> RenderableType:
     first.append(_EMPTY)
     row = plan.shown
     first += _held(row.placement) if row is not None and row.placement is not None else []
-    lines = said_of_chosen(plan)
-    lines += [f"* other numbers: {text.partition(' (')[0]}" for text in differing(_shown_rows(plan))]
+    lines = [f"* {text.partition(' (')[0]}" for text in differing(_shown_rows(plan))]
     lines += [f"! cannot be taken: {text}" for text in obstacles(_shown_rows(plan))]
-    return _screen(first, lines, _next(_steps_of_plan(plan, files), files))
+    return _screen(first, [*lines, *said_of_chosen(plan)], _next(_steps_of_plan(plan, files), files))
 
 
 def _screen(first: Sequence[RenderableType], lines: Sequence[str], last: Sequence[RenderableType]) -> RenderableType:
@@ -164,7 +163,7 @@ def _held(placement: Placement) -> list[RenderableType]:
         for one in ranked[:_HOLDERS]
     ]
     more = ranked[_HOLDERS:]
-    lines += [f"{len(more)} more hold at most {format_bytes(max(m.peak_bytes for m in more))}"] if more else []
+    lines += [f"{len(more)} more: at most {format_bytes(max(m.peak_bytes for m in more))} each"] if more else []
     heading = [Text("Memory of the fullest devices at their peaks", style="italic")]
     return [*heading, *map(_text, lines)] if lines else []
 

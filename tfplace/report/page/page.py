@@ -69,7 +69,7 @@ def plan_page(plan: Plan) -> str:
         one = f", one of {row.replicas} replicas" if row.replicas > 1 else ""
         if step:
             step[0] = step[0]._replace(html=note(f"From here on: {row.name}{which}{one}.") + step[0].html)
-    lines = [*said_of_chosen(plan), *(f"other numbers: {text}" for text in differing(plan.rows))]
+    lines = [*said_of_chosen(plan), *differing(plan.rows)]
     lines += [f"cannot be taken: {text}" for text in obstacles(plan.rows)]
     return _page(plan_title(plan), plan_verdict(plan), lines, [ways, *step, history], data)
 

@@ -58,7 +58,7 @@ function readStep(data) {
   const names = [];
   data.names.rest.forEach((rest, i) => names.push((names[i - 1] ?? "").slice(0, data.names.shared[i]) + rest));
   const lanes = data.devices.map((name, d) => ({ name, colour: data.colours[d], ops: [], moves: [] }));
-  const { ops, moves } = data;
+  const { ops, moves } = data, none = data.layers.length - 1;  // the last stands for no layer
   let v = 0, device = -1, at = 0;
   for (const [d, count] of ops.device) {
     for (const stop = v + count; v < stop; v++) {
@@ -66,7 +66,7 @@ function readStep(data) {
       device = d;
       at = start + ops.took[v];
       lanes[d].ops.push({
-        name: names[ops.name[v]], type: data.types[ops.type[v]], layer: data.layers[ops.layer[v]],
+        name: names[ops.name[v]], type: data.types[ops.type[v]], layer: ops.layer[v] < none ? data.layers[ops.layer[v]] : "",
         lane: d, start, end: at, bytes: ops.bytes[v], critical: false,
       });
     }
@@ -126,8 +126,14 @@ function timeline(step) {
   function zoom(times, around = (from + to) / 2) {
     show(around - (around - from) * times, around + (to - around) * times);
   }
+  const channels = (colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+  // Mixed here and not drawn transparent: short ops on one another would look dark.
+  function pale(colour, page) {
+    const mixed = channels(colour).map((part, i) => Math.round(0.38 * part + 0.62 * channels(page)[i]));
+    return `rgb(${mixed.join()})`;
+  }
   function contrast(colour) {
-    const [r, g, b] = [1, 3, 5].map((i) => (parseInt(colour.slice(i, i + 2), 16) / 255) ** 2.2);
+    const [r, g, b] = channels(colour).map((part) => (part / 255) ** 2.2);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";
   }
 
@@ -135,6 +141,7 @@ function timeline(step) {
     const style = getComputedStyle(document.documentElement), ratio = window.devicePixelRatio || 1;
     const text = style.getPropertyValue("--text").trim(), quiet = style.getPropertyValue("--quiet").trim();
     const line = style.getPropertyValue("--line").trim(), accent = style.getPropertyValue("--accent").trim();
+    const page = style.getPropertyValue("--page").trim();
     width = canvas.clientWidth || 1;
     canvas.style.height = `${height}px`;
     canvas.width = Math.round(width * ratio);
@@ -146,21 +153,22 @@ function timeline(step) {
     drawAxis(pen, quiet, line);
     for (const d of step.used) {
       const lane = step.lanes[d];
-      pen.globalAlpha = 1;
       pen.fillStyle = text;
       pen.fillText(lane.name, 4, top(d) - LABEL / 2);
       pen.fillStyle = line;
       pen.fillRect(0, top(d) + OPS + 2 + MOVES + 3, width, 1);
-      spans(lane.ops, upTo(lane.ops, from, (op) => op.end), (op) => lane.colour, pen, text);
-      spans(lane.moves, upTo(lane.moves, from, (one, i) => lane.reach[i]), (one) => step.lanes[one.to].colour, pen, text);
+      const firstMove = upTo(lane.moves, from, (one, i) => lane.reach[i]);
+      spans(lane.ops, upTo(lane.ops, from, (op) => op.end), () => lane.colour, pen, text, page);
+      spans(lane.moves, firstMove, (one) => step.lanes[one.to].colour, pen, text, page);
     }
     for (const [one, colour] of [[hovered, quiet], [selected, accent]]) {
       if (!one) continue;
       const [y, tall] = box(one);
-      pen.globalAlpha = 1;
-      pen.strokeStyle = colour;
-      pen.lineWidth = 2;
-      pen.strokeRect(x(one.start) - 1, y - 1, Math.max(x(one.end) - x(one.start), 2) + 2, tall + 2);
+      for (const [stroke, thick] of [[page, 5], [colour, 2.5]]) {
+        pen.strokeStyle = stroke;
+        pen.lineWidth = thick;
+        pen.strokeRect(x(one.start) - 1, y - 1, Math.max(x(one.end) - x(one.start), 2) + 2, tall + 2);
+      }
     }
   }
   function drawAxis(pen, quiet, line) {
@@ -173,23 +181,21 @@ function timeline(step) {
       if (x(at) < width - 50) pen.fillText(seconds(at), x(at) + 3, 9);
     }
   }
-  function spans(list, first, colour, pen, text) {
+  function spans(list, first, colour, pen, text, page) {
     let covered = -1;
     for (let i = first; i < list.length && list[i].start < to; i++) {
       const one = list[i], [y, tall] = box(one);
       const left = Math.max(x(one.start), -2), right = Math.min(Math.max(x(one.end), x(one.start) + 0.5), width + 2);
       if (right <= covered && !one.critical && !isMove(one)) continue;
-      const pale = step.hasPath && !one.critical;
-      pen.globalAlpha = pale ? 0.35 : 1;
-      pen.fillStyle = colour(one);
+      const beside = step.hasPath && !one.critical;
+      pen.fillStyle = beside ? pale(colour(one), page) : colour(one);
       pen.fillRect(left, y, Math.max(right - left - (right - left > 3 ? 0.5 : 0), 0.5), tall);
       if (one.critical) {
         pen.fillStyle = text;
         pen.fillRect(left, y + tall - 2, Math.max(right - left, 1), 2);
       }
       if (right - left > 48 && !isMove(one)) {
-        pen.globalAlpha = 1;
-        pen.fillStyle = pale ? text : contrast(colour(one));
+        pen.fillStyle = beside ? text : contrast(colour(one));
         const name = one.name.split("/").at(-1), fits = Math.floor((right - left - 8) / 6.5);
         pen.fillText(name.length > fits ? `${name.slice(0, fits - 1)}…` : name, left + 4, y + tall / 2);
       }
@@ -203,7 +209,7 @@ function timeline(step) {
     if (isMove(one)) {
       return [one.name, `sent from ${step.lanes[one.lane].name} to ${step.lanes[one.to].name}, ${bytes(one.bytes)}, ${when}${path}`];
     }
-    return [one.name, `${one.type}, layer ${one.layer}, on ${step.lanes[one.lane].name}, ${when}, results of ${bytes(one.bytes)}${path}`];
+    return [one.name, `${one.type}, ${one.layer ? `layer ${one.layer}` : "no layer"}, on ${step.lanes[one.lane].name}, ${when}, results of ${bytes(one.bytes)}${path}`];
   }
   function tell(target, one) {
     const [name, rest] = facts(one), strong = document.createElement("b");
