@@ -69,7 +69,7 @@ def _compare() -> None:
     from research.suites.suite_runs import SuiteRun
 
     suite = _suite()
-    page = None if _PAGE.value is None else Page(_PAGE.value, f"{suite.page}, in short", suite.page)
+    page = None if _PAGE.value is None else Page(_PAGE.value, suite.page)
     out = Path(_OUT.value or ROOT / suite.out)
     plot = Path(_PLOT.value or out.with_suffix(".png"))
     check_writable(plot)  # before anything takes long
@@ -120,7 +120,7 @@ def _show(journal: Journal, page: Page | None, plot: Path) -> None:
     from research.tables.transfer_table import transfer_tables
     from research.tables.unseen_table import curves, unseen_tables
     from tfplace.comparison.case_results import placers_of, read_case_results
-    from tfplace.comparison.placers_table import compare_tables, short_table
+    from tfplace.comparison.placers_table import compare_tables
 
     rows = [row for row in read_case_results(journal) if row.runs]
     if not rows:
@@ -138,7 +138,7 @@ def _show(journal: Journal, page: Page | None, plot: Path) -> None:
     text = tables[_SUITE.value](rows)
     print(text)
     if page is not None:
-        page.write(short_table(rows) if page.name.endswith("in short") else text)
+        page.write(text)
     with writing(plot):
         if _SUITE.value == "unseen":
             over_auto = f"step over that of auto with {journal.header['budget']}"

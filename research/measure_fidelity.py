@@ -46,7 +46,7 @@ _REPEATS = flags.DEFINE_integer("repeats", 10, "Steps measured for each placemen
 _SEED = flags.DEFINE_integer("seed", 0, "Of the placements.")
 _COMPILE = flags.DEFINE_enum("compile", NONE, [NONE, XLA], "Whether steps are compiled.")
 _OUT = flags.DEFINE_string("out", str(ROOT / "research" / "data" / "fidelity.json"), "The results.")
-_PAGES = flags.DEFINE_bool("pages", True, "Whether to rewrite the tables of README.md and docs/research/fidelity.md.")
+_PAGES = flags.DEFINE_bool("pages", True, "Whether to rewrite the table of docs/research/fidelity.md.")
 _SHOW = flags.DEFINE_string("show", None, "Results of compiled steps; measures nothing and rewrites their table.")
 _PLOT = flags.DEFINE_string(
     "plot", str(ROOT / "docs" / "research" / "fidelity.png"), "The scatter plot; empty for none."
@@ -126,13 +126,11 @@ def _graph(name: str):
 
 def _show(results: dict) -> None:
     from research.tables.plots import scatter
-    from tfplace.comparison.tables import Page, fidelity_tables, speed_table
+    from tfplace.comparison.tables import Page, fidelity_tables
 
     print(fidelity_tables(results))
     if _PAGES.value:
-        fidelity = ROOT / "docs" / "research" / "fidelity.md"
-        for page, tables in ((fidelity, fidelity_tables), (ROOT / "README.md", speed_table)):
-            Page(page, "fidelity").write(tables(results))
+        Page(ROOT / "docs" / "research" / "fidelity.md", "fidelity").write(fidelity_tables(results))
     if _PLOT.value:
         panels = {}
         for e in results["experiments"]:

@@ -1,7 +1,7 @@
 """Runs what a paper claims, and says how far it holds here.
 
     python -m research.reproduce_claims                                   # the claims, and whether they hold
-    python -m research.reproduce_claims --page=README.md                  # whether they hold, on a page
+    python -m research.reproduce_claims --page=docs/research/claims.md    # whether they hold, on a page
     python -m research.reproduce_claims --claim=post --quick  # small models, in minutes, to see that it works
     python -m research.reproduce_claims --claim=post                      # all of it; hours
     python -m research.reproduce_claims --claim=post --page=docs/research/claims_post.md

@@ -1,4 +1,4 @@
-"""Every command and code block of Get started and How-to pages runs, in the order of the page."""
+"""Every command and code block of README, Get started and How-to pages runs, in the order of the page."""
 
 import re
 import tomllib
@@ -28,7 +28,9 @@ LONG = {
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("page", [pytest.param(one, marks=pytest.mark.slow if one in LONG else ()) for one in PAGES])
+@pytest.mark.parametrize(
+    "page", [pytest.param(one, marks=pytest.mark.slow if one in LONG else ()) for one in [*PAGES, "README.md"]]
+)
 def test_what_a_page_shows_runs_with_small_budgets_and_models(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

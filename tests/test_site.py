@@ -31,6 +31,10 @@ def test_no_page_has_more_words_than_one_reads(page):
     assert len(words) <= MOST_WORDS
 
 
+def test_the_readme_is_read_in_three_minutes():
+    assert 400 <= len(text("README.md").split()) <= 700
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_asks_one_question_and_opens_with_the_answer(page):
     assert text(page).partition("\n")[0].endswith("?")

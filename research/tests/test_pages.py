@@ -23,8 +23,8 @@ from research.tables.policies_table import policies_tables
 from research.tables.transfer_table import transfer_tables
 from research.tables.unseen_table import unseen_tables
 from tests.pages import ROOT, rows_of, text
-from tfplace.comparison.placers_table import compare_tables, short_table
-from tfplace.comparison.tables import agreement_table, fidelity_tables, speed_table
+from tfplace.comparison.placers_table import compare_tables
+from tfplace.comparison.tables import agreement_table, fidelity_tables
 
 
 def data(name):
@@ -56,11 +56,6 @@ def claims(*names):
 
 
 TABLES = {
-    "README.md": {
-        "compare, in short": lambda: short_table(rows_of("compare")),
-        "fidelity": lambda: speed_table(data("fidelity")),
-        "verdicts": lambda: verdicts_table(ROOT),
-    },
     "docs/concepts/plans.md": {"error-bands": bands_table},
     "docs/reference/models.md": {"graph-files": lambda: benchmark("graph_files")},
     "docs/research/boxes.md": {"compare": lambda: compare_tables(rows_of("boxes"))},

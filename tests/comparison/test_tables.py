@@ -60,6 +60,6 @@ def test_a_page_is_asked_for_a_place_before_there_are_tables(tmp_path):
     path.write_text("<!-- tables: y -->\nold\n<!-- end -->\n")
     with pytest.raises(InputError, match="tables: x"):
         Page(path, "x")
-    page = Page(path, "x", "y")
+    page = Page(path, "y")
     page.write("new")
-    assert page.name == "y" and path.read_text() == "<!-- tables: y -->\n\nnew\n\n<!-- end -->\n"
+    assert path.read_text() == "<!-- tables: y -->\n\nnew\n\n<!-- end -->\n"

@@ -27,7 +27,9 @@ _HEAD = ("graph", "devices", "ops", "bound", "single", "best constructive", *_SH
 
 def compare_tables(rows: Sequence[CaseResults]) -> str:
     """All there is to say: the tables and the goals."""
-    return "\n\n".join((summary_table(rows), full_table(rows), goals_table(rows), f"```\n{goals_text(rows)}\n```"))
+    standings = table(OVER_ALL, over_all(rows))
+    goal_lines = f"```\n{goals_text(rows)}\n```"
+    return "\n\n".join((standings, summary_table(rows), full_table(rows), goals_table(rows), goal_lines))
 
 
 OVER_ALL = ("placer", "cases", "fit", "over the best of all", "over the bound", "best")
@@ -49,11 +51,6 @@ def over_all(rows: Sequence[CaseResults]) -> list[tuple[str, ...]]:
         )
         lines.append((name, str(len(ran)), str(len(fits)), *means, str(best)))
     return lines
-
-
-def short_table(rows: Sequence[CaseResults]) -> str:
-    """A line for each placer, over all cases."""
-    return table(OVER_ALL, over_all(rows))
 
 
 def summary_table(rows: Sequence[CaseResults]) -> str:

@@ -71,22 +71,19 @@ class Page:
 
     Args:
       path: of the page.
-      names: of the tables; the first that the page has a place for.
-
-    Attributes:
       name: of the tables.
 
     Raises:
-      InputError: there is no such page, or no place in it for any of them.
+      InputError: there is no such page, or no place in it for them.
     """
 
-    def __init__(self, path: str | Path, *names: str) -> None:
+    def __init__(self, path: str | Path, name: str) -> None:
         self._path = Path(path)
         if not self._path.exists():
             raise InputError(f"page {path}, which is not there", "a page whose tables are to be rewritten")
         text = self._path.read_text(encoding="utf-8")
-        self.name = next((name for name in names if f"<!-- tables: {name} -->" in text), names[-1])
-        replace_between(text, self.name, "")
+        self._name = name
+        replace_between(text, name, "")
 
     def write(self, tables: str) -> None:
         """Replaces what is there.
@@ -95,7 +92,7 @@ class Page:
           UnwrittenError: the operating system refused.
         """
         with writing(self._path):
-            write_whole(self._path, replace_between(self._path.read_text(encoding="utf-8"), self.name, tables))
+            write_whole(self._path, replace_between(self._path.read_text(encoding="utf-8"), self._name, tables))
 
 
 def _agreement(e: Mapping[str, Any]) -> tuple[str, ...]:
