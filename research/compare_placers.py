@@ -12,7 +12,7 @@
     python -m research.compare_placers --models=gnmt_8 --placers=auto,heft --budget=60s
 
 All step times are simulated. Results are written cell by cell; the same command goes on where it was stopped. Each cell
-has a processor of its own (--jobs of them at a time).
+has a processor of its own (--jobs of them at a time), or runs where --engine says.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tfplace.cli.quiet import load_tensorflow
 from tfplace.cli.scripts import script
 from tfplace.comparison.journal import Journal
 from tfplace.comparison.tables import Page
+from tfplace.engines.choose import FORM, chosen_engine
 from tfplace.files import check_writable, writing
 from tfplace.registry import PLACERS
 from tfplace.report.progress import Stages
@@ -52,6 +53,9 @@ _PLACERS = flags.DEFINE_list("placers", [], "By default the suite's.")
 _BUDGET = flags.DEFINE_string("budget", None, "Of each cell, such as 60s or '500 evaluations'; by default the suite's.")
 _SEEDS = flags.DEFINE_integer("seeds", None, "For placers with random choices; by default the suite's.", 1)
 _JOBS = flags.DEFINE_integer("jobs", 2, "Cells at a time.", 1)
+_ENGINE = flags.DEFINE_string(
+    "engine", None, f"Where cells run instead: {FORM}; see docs/how_to/more_than_one_machine.md."
+)
 _WEIGHTS = flags.DEFINE_string("weights", None, "Directory of weights that --suite=transfer or ablation is about.")
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Where extracted graphs are kept.")
 _OUT = flags.DEFINE_string("out", None, "The results; by default research/data/compare.jsonl, or as the suite has it.")
@@ -69,13 +73,14 @@ def _compare() -> None:
     from research.suites.suite_runs import SuiteRun
 
     suite = _suite()
+    engine = None if _ENGINE.value is None else chosen_engine(_ENGINE.value)
     page = None if _PAGE.value is None else Page(_PAGE.value, suite.page)
     out = Path(_OUT.value or ROOT / suite.out)
     plot = Path(_PLOT.value or out.with_suffix(".png"))
     check_writable(plot)  # before anything takes long
     run = SuiteRun(suite, Path(_GRAPHS.value), out, functools.partial(load_tensorflow, gpus=False))
     with Stages(quiet=False) as stages:
-        failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part)
+        failed = run.run(_JOBS.value, stage=stages.stage, progress=stages.part, engine=engine)
     for task, error in failed:  # first of all, as what follows may fail for what is missing
         print(f"{task}: {error!r}", file=sys.stderr)
     _show(run.journal, page, plot)

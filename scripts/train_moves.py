@@ -26,6 +26,7 @@ from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import RESUMABLE, command, extracted, script  # noqa: E402
 from tfplace.comparison.cells import Case  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
+from tfplace.engines.choose import FORM, chosen_engine  # noqa: E402
 from tfplace.files import check_writable, write_whole  # noqa: E402
 from tfplace.pretraining.corpus import Entry  # noqa: E402
 from tfplace.report.progress import Stages  # noqa: E402
@@ -37,12 +38,12 @@ _TOPOLOGIES = flags.DEFINE_list("topologies", ["2xP100", "4xP100", "2xV100-PCIe+
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 1500, "Placements of each search; there are two a graph.", 1)
 _ROUNDS = flags.DEFINE_integer("rounds", 2, "Of searches.", 1)
 _EPOCHS = flags.DEFINE_integer("epochs", 40, "How often the network sees each move.", 1)
-_WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
+_ENGINE = flags.DEFINE_string("engine", "processes:2", f"Where the work is done: {FORM}.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of everything random.", 0)
 _SEARCHES = flags.DEFINE_string("searches", None, "Directory of what searches wrote down; by default beside --out.")
 _OUT = flags.DEFINE_string("out", None, "The file for the weights, and .md its card.", required=True)
 
-_FILES = ("graphs", "out", "searches", "workers")
+_FILES = ("graphs", "out", "searches", "engine")
 
 
 def main(argv: list[str]) -> None:
@@ -57,16 +58,15 @@ def _train() -> None:
         raise SystemExit(f"--out={path}; expected a file that ends in .npz, beside which its card is written.")
     check_writable(path)  # before anything takes long
     entries = _entries()
-    searches = Path(_SEARCHES.value) if _SEARCHES.value else path.with_suffix(".searches")
+    searches = (Path(_SEARCHES.value) if _SEARCHES.value else path.with_suffix(".searches")).absolute()
     check_writable(searches / path.name)
     load_tensorflow(gpus=False)
-    from tfplace.engines.process_workers import ProcessEngine
     from tfplace.pretraining.card import moves_card_text
     from tfplace.pretraining.move_lessons import MoveSchool
     from tfplace.pretraining.move_training import MoveCourse, train
 
     course = MoveCourse(_EVALUATIONS.value, _ROUNDS.value, epochs=_EPOCHS.value, seed=_SEED.value)
-    engine = ProcessEngine(_WORKERS.value)
+    engine = chosen_engine(_ENGINE.value)
     make = functools.partial(MoveSchool, entries, course.evaluations, searches)
     with contextlib.closing(engine.start(make)) as workers, Stages(quiet=False) as stages:
         learned = train(entries, course, workers, stages.progress)

@@ -34,6 +34,7 @@ from tfplace.cli.quiet import load_tensorflow  # noqa: E402
 from tfplace.cli.scripts import command, extracted, given, script  # noqa: E402
 from tfplace.comparison.cells import Case  # noqa: E402
 from tfplace.core.topology import Topology  # noqa: E402
+from tfplace.engines.choose import FORM, chosen_engine  # noqa: E402
 from tfplace.errors import UnknownNameError  # noqa: E402
 from tfplace.files import check_writable, write_whole  # noqa: E402
 from tfplace.learned.training.pretrained import Pretrained  # noqa: E402
@@ -65,7 +66,7 @@ _EXAMINE_ONLY = flags.DEFINE_string(
 )
 _TEACHER = flags.DEFINE_integer("teacher", 10_000, "Evaluations that `auto` has for a best known placement.", 1)
 _TEACHER_GROUPS = flags.DEFINE_integer("teacher_groups", 256, "What it places; 0: every unit by itself.", 0)
-_WORKERS = flags.DEFINE_integer("workers", 2, "Processes.", 1)
+_ENGINE = flags.DEFINE_string("engine", "processes:2", f"Where the work is done: {FORM}.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of everything random.", 0)
 _OUT = flags.DEFINE_string("out", None, "Directory of the run, with best known placements in it.", required=True)
 _KNOWN = flags.DEFINE_string("known", None, "Directory of best known placements instead, to share them.")
@@ -73,7 +74,7 @@ _ABLATE = flags.DEFINE_multi_enum("ablate", [], ["attention", "superposition"], 
 _DRAWN = flags.DEFINE_integer("drawn", None, "Placements that gdp draws side by side in reinforcement.", 2)
 _WEIGHTS = flags.DEFINE_string("weights", None, "The file for the weights, and .md its card; by default in the run's.")
 
-_FILES = ("graphs", "out", "known", "weights", "workers")
+_FILES = ("graphs", "out", "known", "weights", "engine")
 _PUPILS = {
     "gdp": "tfplace.pretraining.trainable_gdp:TrainableGdp",
     "placeto": "tfplace.pretraining.trainable_placeto:TrainablePlaceto",
@@ -102,7 +103,6 @@ def _run() -> None:
 
 
 def _trained(stages: Stages) -> Pretrained:
-    from tfplace.engines.process_workers import ProcessEngine
     from tfplace.pretraining.training import Course, Training
 
     course = Course(
@@ -122,7 +122,7 @@ def _trained(stages: Stages) -> Pretrained:
         course=course,
         teaching=_teaching(),
         folder=Path(_OUT.value),
-        engine=ProcessEngine(_WORKERS.value),
+        engine=chosen_engine(_ENGINE.value),
         shown=_Shown(stages),
     )
     try:
@@ -140,7 +140,6 @@ def _trained(stages: Stages) -> Pretrained:
 
 
 def _examined(stages: Stages) -> Pretrained:
-    from tfplace.engines.process_workers import ProcessEngine
     from tfplace.pretraining.examination import examined_anew
 
     return examined_anew(
@@ -148,7 +147,7 @@ def _examined(stages: Stages) -> Pretrained:
         _entries(),
         _pupil(),
         teaching=_teaching(),
-        engine=ProcessEngine(_WORKERS.value),
+        engine=chosen_engine(_ENGINE.value),
         shown=_Shown(stages),
     )
 
@@ -160,7 +159,7 @@ def _pupil() -> Callable[[], Trainable[Any]]:
 def _teaching() -> Teaching:
     from tfplace.pretraining.student import Teaching
 
-    known = Path(_KNOWN.value or Path(_OUT.value) / "known")
+    known = Path(_KNOWN.value or Path(_OUT.value) / "known").absolute()  # workers may be elsewhere
     return Teaching(known, groups=_TEACHER_GROUPS.value, evaluations=_TEACHER.value)
 
 

@@ -98,7 +98,7 @@ CHANGES = {
 }
 ELSEWHERE = {"topology", "profile", "constraints", "max_memory", "budget", "evaluator", "objective", "init"}
 """A run directory records what comes of these: the problem's fingerprint, the evaluator's own words and so on."""
-NO_OTHER_SEARCH = {"baselines", "progress", "run_dir", "resume", "tensorboard"}
+NO_OTHER_SEARCH = {"baselines", "engine", "progress", "run_dir", "resume", "tensorboard"}
 
 
 def test_a_run_directory_records_every_option_that_makes_another_search():
@@ -175,6 +175,9 @@ WRONG = [
     ({"controllers": 2, "placer": "seq2seq", "evaluator": "measured"}, "measured", "simulated", ""),
     ({"controllers": Controllers(ProcessEngine(1)), "placer": "seq2seq", "asynchronous": True}, "asynchronous", "", ""),
     ({"asynchronous": True}, "asynchronous=True", "both", ""),
+    ({"engine": "ray"}, "engine='ray'", "processes:NUMBER", ""),
+    ({"engine": "processes:2"}, "an engine without controllers", "both", "2 controllers"),
+    ({"engine": "dask", "controllers": Controllers(ProcessEngine(1)), "placer": "seq2seq"}, "engine=", "alone", ""),
     ({"fine_tune": 3, "placer": "heft"}, "'heft'", "pretrained weights", "placeto"),
     ({"fine_tune": -1, "placer": "placeto"}, "fine_tune=-1", "at least 0", ""),
     ({"weights": "lost.npz", "placer": "placeto"}, "'lost.npz'", "train_policy", ""),

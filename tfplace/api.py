@@ -8,10 +8,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tfplace.core.compilation import AUTO as AUTO_COMPILE
 from tfplace.core.compilation import NONE
+from tfplace.core.engine import Engine
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.graph import OpGraph
 from tfplace.core.largest_batch import LargestBatch
@@ -246,8 +247,8 @@ def compare(
 ) -> Comparison:
     """Sets placers side by side on one model, each with the same budget; all step times, or loads, are simulated.
 
-    The placers run one after the other. `single`, `heft`, `random_search` and `local_search` (for throughput
-    `load_search`) always do. With a grouper all placers place the same groups.
+    The placers run one after the other, or side by side on an `engine`. `single`, `heft`, `random_search` and
+    `local_search` (for throughput `load_search`) always do. With a grouper all placers place the same groups.
 
     Args:
       source: as in `place`.
@@ -292,6 +293,7 @@ def compare_problem(problem: Problem, options: CompareOptions, stages: Stages) -
         seeds=options.seeds,
         groups=0 if options.grouper is None else problem.num_units,
         folder=options.folder,
+        engine=cast("Engine | None", options.engine),
         tell=stages.stage,
         progress=stages.search,
     )

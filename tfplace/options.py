@@ -16,18 +16,21 @@ from typing import TYPE_CHECKING, ClassVar, Self, cast
 from tfplace.core.compilation import AUTO as AUTO_COMPILE
 from tfplace.core.compilation import COMPILATIONS
 from tfplace.core.constraints import Constraints
-from tfplace.core.engine import Controllers
+from tfplace.core.engine import Controllers, Engine
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO, BATCH_NORMS, PER_SLICE
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, THROUGHPUT
 from tfplace.core.topology import Topology
+from tfplace.engines.choose import FORM, chosen_engine
 from tfplace.errors import InputError
 from tfplace.option_fields import Options, option
 from tfplace.registry import EVALUATORS, GROUPERS, OBJECTIVES, SERVICES
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from tfplace.cost.profile import Profile
 
 BASELINES = ("round_robin", "expert", "heft")
@@ -175,6 +178,16 @@ class ProblemOptions(SplitOptions):
         form="BUDGET",
         recorded=False,
     )
+    engine: str | Engine | Client | None = option(
+        None,
+        "Where the work is done side by side: processes:NUMBER of this machine, dask for a Dask cluster on it, or "
+        "dask:ADDRESS of a Dask scheduler",
+        python="; also an engine, or a running distributed.Client",
+        unset="this process",
+        page="how_to/more_than_one_machine.md",
+        form=FORM,
+        recorded=False,
+    )
     progress: Callable[..., None] | bool = option(
         True,
         "Whether to show a bar on a terminal or in a notebook",
@@ -244,12 +257,12 @@ class SearchOptions(ProblemOptions):
     )
     controllers: int | Controllers = option(
         0,
-        "Number of processes that train a policy together; 0 trains it in this one",
+        "Number of processes that train a policy together, of this machine or of the engine; 0 trains it in this one",
         page="concepts/learned_policies.md",
         kind=int,
         form="NUMBER",
         least=0,
-        recorded=lambda options: options.together and options.together.engine.count,
+        recorded=lambda options: options.together and options.together.number,
     )
     asynchronous: bool = option(
         False,
@@ -283,11 +296,13 @@ class SearchOptions(ProblemOptions):
         """Who trains a policy together; None for this process alone.
 
         Raises:
-          InputError: no number of processes, or two answers to whether gradients wait for one another.
+          InputError: no number of processes, or two answers to where they are or whether gradients wait.
         """
         if isinstance(self.controllers, Controllers):
             if self.asynchronous and not self.controllers.asynchronous:
                 raise InputError(f"asynchronous=True with {self.controllers}", "Controllers(..., asynchronous=True)")
+            if self.engine is not None:
+                raise InputError(f"{self.spelled('engine')} with {self.controllers}", "Controllers(engine, ...) alone")
             return self.controllers
         try:
             count = operator.index(self.controllers)
@@ -296,9 +311,12 @@ class SearchOptions(ProblemOptions):
         if not 0 <= count <= _MOST_CONTROLLERS:
             expected = f"a number of processes, at most {_MOST_CONTROLLERS}, or tfplace.core.engine.Controllers"
             raise InputError(self.spelled("controllers"), expected)
+        if not count:
+            return None
         from tfplace.engines.process_workers import ProcessEngine
 
-        return Controllers(ProcessEngine(count), asynchronous=self.asynchronous) if count else None
+        engine = ProcessEngine(count) if self.engine is None else chosen_engine(self.engine)
+        return Controllers(engine, self.asynchronous, count)
 
     def check(self) -> Self:
         """See `ProblemOptions.check`.
@@ -316,8 +334,8 @@ class PlanOptions(SearchOptions):
 
     title: ClassVar[str] = "Plan"
     left_out: ClassVar[tuple[str, ...]] = (
-        "slices", "pack", "grouper", "groups", "objective", "placer", "baselines", "evaluator", "init", "run_dir",
-        "resume", "controllers", "asynchronous", "weights", "fine_tune", "tensorboard",
+        "slices", "pack", "grouper", "groups", "objective", "engine", "placer", "baselines", "evaluator", "init",
+        "run_dir", "resume", "controllers", "asynchronous", "weights", "fine_tune", "tensorboard",
     )  # fmt: skip
 
     exact: bool = option(

@@ -1,4 +1,4 @@
-"""Many cells in child processes, each on a processor of its own, so that equal seconds are equal work."""
+"""Many cells side by side: in processes with a processor each, so that equal seconds are equal work, or elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfplace.comparison.cells import Case, Facts, Run, Trained, code_of, facts_of, problem_of, run_cell
 from tfplace.comparison.journal import Journal
-from tfplace.core.engine import LOOK_S
+from tfplace.core.engine import LOOK_S, Engine
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.engines.cores import cores_apart
@@ -97,6 +97,7 @@ def run_all(
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
     prepare: Callable[[], None] | None = None,
+    engine: Engine | None = None,
 ) -> list[tuple[Task, Exception]]:
     """Runs the tasks and writes each result to the journal as it comes.
 
@@ -107,6 +108,7 @@ def run_all(
         system can do that.
       progress: called with the number of cells done and their total.
       prepare: a function of a module, called in each process before its first cell.
+      engine: where cells run instead; workers of other machines need the files of the graphs under the same paths.
 
     Returns:
       What failed with an error that no placer should have; it is not in the journal, and run again the next time.
@@ -126,13 +128,13 @@ def run_all(
         if progress is not None:
             progress(done, len(todo))
 
-    engine = ProcessEngine(len(cpus), cores=[(cpu,) for cpu in cpus], tries=1)
+    engine = engine or ProcessEngine(len(cpus), cores=[(cpu,) for cpu in cpus], tries=1)
     with contextlib.closing(engine.start(prepare or _unprepared)) as workers:
         running: dict[Future[Facts | Run], Task] = {}
         try:
             while True:
                 # no more than run at a time, so that stopping is quick
-                for task in itertools.islice(rest, len(cpus) - len(running)):
+                for task in itertools.islice(rest, max(workers.count - len(running), 0)):
                     running[workers.submit(run_task, task)] = task
                 if not running:
                     return failed

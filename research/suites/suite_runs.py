@@ -13,7 +13,7 @@ from research.suites.suites import Suite
 from tfplace.comparison.case_results import CaseResults, read_case_results
 from tfplace.comparison.cells import Case
 from tfplace.comparison.journal import Journal
-from tfplace.core.engine import LOOK_S
+from tfplace.core.engine import LOOK_S, Engine
 from tfplace.core.graph import OpGraph
 from tfplace.core.topology import Topology
 from tfplace.engines.process_workers import ProcessEngine
@@ -52,7 +52,7 @@ class SuiteRun:
             for model in self._models:
                 suite.trained[name].code(model)  # says now, not after an hour, what weights are missing
         self.journal = Journal(out, {"budget": str(Budget.parse(suite.budget)), "simulated": True})
-        self._graphs = graphs
+        self._graphs = graphs.absolute()  # workers may be elsewhere
         self._loads = loads
 
     def cases(self) -> Iterator[tuple[str, Case]]:
@@ -73,7 +73,12 @@ class SuiteRun:
         return [row for row in rows if row.runs]
 
     def run(
-        self, jobs: int, *, stage: Callable[[str], None], progress: Callable[[int, int], None]
+        self,
+        jobs: int,
+        *,
+        stage: Callable[[str], None],
+        progress: Callable[[int, int], None],
+        engine: Engine | None = None,
     ) -> list[tuple[Task, Exception]]:
         """Runs what is missing; what failed, to be run again the next time.
 
@@ -81,6 +86,7 @@ class SuiteRun:
           jobs: cells at a time.
           stage: told what begins.
           progress: told how many cells are done, of how many.
+          engine: where cells run instead of in processes of this machine.
 
         Raises:
           UnwrittenError: results or graphs cannot be written.
@@ -93,7 +99,8 @@ class SuiteRun:
         stage(f"{len(todo)} cells of {budget}")
         names = [name for name in suite.placers if name not in suite.trained]
         learned = suite.trained or any(PLACERS[name].learned for name in names)
-        return run_all(todo, self.journal, jobs=jobs, progress=progress, prepare=self._loads if learned else None)
+        prepare = self._loads if learned else None
+        return run_all(todo, self.journal, jobs=jobs, progress=progress, prepare=prepare, engine=engine)
 
     def _graph(self, model: str, stage: Callable[[str], None]) -> Path:
         """The file of a model's graph, extracted in a process of its own if it is not there."""

@@ -127,7 +127,11 @@ def test_what_has_finished_is_kept_when_another_process_is_killed(tmp_path, monk
 
         def start(self, make):
             pool = ThreadPoolExecutor(3)
-            return SimpleNamespace(submit=lambda task, asked: pool.submit(task, make(), asked), close=pool.shutdown)
+
+            def submit(task, asked):
+                return pool.submit(task, make(), asked)
+
+            return SimpleNamespace(submit=submit, close=pool.shutdown, count=3)
 
     def task(own, asked):
         if asked.placer == "metis":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 
+from tfplace import version
 from tfplace.errors import InputError
 
 
@@ -65,3 +67,28 @@ def start_another_and_wait(own, path):
         time.sleep(30)
         os._exit(0)
     return slowly_the_first_time(own, path)
+
+
+def made_in(path):
+    """Makes a thing, and leaves a file of the process that did."""
+    (path / str(os.getpid())).touch()
+    return os.getpid()
+
+
+def own_pid(own):
+    time.sleep(0.02)
+    assert own == os.getpid()
+    return own
+
+
+def kill_the_dask_worker(own):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def environment(own, *names):
+    return tuple(os.environ.get(name) for name in names)
+
+
+def pretend_version(known):
+    version.VERSION = known

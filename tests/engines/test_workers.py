@@ -12,52 +12,33 @@ import sys
 import threading
 import time
 from concurrent.futures import CancelledError, wait
-from pathlib import Path
 
 import pytest
 
 from tests.engines import tasks
+from tests.engines.conformance import EngineConformance
+from tests.engines.processes import gone
 from tfplace.engines.in_process import InProcessEngine
 from tfplace.engines.process_workers import ProcessEngine
 from tfplace.errors import InputError, TfplaceError, WorkersError
 
 
-def gone(pid):
-    """Whether no such process runs within some seconds."""
-    for _ in range(1200):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+class TestInProcess(EngineConformance):
+    @pytest.fixture
+    def engine(self):
+        return InProcessEngine(2)
+
+
+class TestProcesses(EngineConformance):
+    @pytest.fixture
+    def engine(self):
+        return ProcessEngine(2)
 
 
 @pytest.mark.parametrize("engine", [InProcessEngine, ProcessEngine])
-class TestEveryEngine:
-    @pytest.fixture
-    def workers(self, engine):
-        with contextlib.closing(engine(2).start(functools.partial(dict, a=1))) as workers:
-            yield workers
-
-    def test_tasks_get_what_the_worker_made(self, workers):
-        assert workers.count == 2
-        futures = [workers.submit(operator.or_, {"b": i}) for i in range(6)]
-        assert [f.result(30) for f in futures] == [{"a": 1, "b": i} for i in range(6)]
-
-    def test_what_a_task_raises_comes_back(self, workers):
-        with pytest.raises(InputError) as caught:
-            workers.submit(tasks.refuse, "a word").result(30)
-        assert caught.value.received == "a word"
-        with pytest.raises(Exception, match="nothing"):
-            workers.submit(operator.getitem, "nothing").result(30)
-        assert workers.submit(operator.getitem, "a").result(30) == 1  # it goes on
-
-    def test_none_is_too_few(self, engine):
-        with pytest.raises(InputError, match="0 workers; expected at least 1"):
-            engine(0)
+def test_no_workers_are_too_few(engine):
+    with pytest.raises(InputError, match="0 workers; expected at least 1"):
+        engine(0)
 
 
 @pytest.fixture

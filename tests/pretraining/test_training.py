@@ -250,7 +250,7 @@ def test_a_killed_script_goes_on(tmp_path):
             "--examine=10",
             "--teacher=200",
         ]
-        script = [sys.executable, str(ROOT / "scripts/train_policy.py"), f"--graphs={graphs}", "--workers=2"]
+        script = [sys.executable, str(ROOT / "scripts/train_policy.py"), f"--graphs={graphs}", "--engine=processes:2"]
         return [*script, *flags, f"--out={out}", f"--known={tmp_path / 'known'}"]
 
     subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True)

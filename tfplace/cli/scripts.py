@@ -69,7 +69,7 @@ def extracted(folder: str, name: str) -> Path:
     if not path.exists():
         maker = "scripts/make_families.py and scripts/make_zoo.py --graphs make graphs"
         raise InputError(f"no {path}", "an extracted graph", f"{maker}.")
-    return path
+    return path.absolute()  # workers may be elsewhere
 
 
 def command(name: str, without: Container[str]) -> str:

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfplace.comparison.apart import Cell, Cells, Found, run_apart
 from tfplace.comparison.case_results import CaseResults, placers_of
 from tfplace.comparison.cells import Case, Facts, Run, code_of, facts_of, run_placer, seeds_of
 from tfplace.comparison.defaults import ALWAYS, PLACERS_BY_DEFAULT
 from tfplace.comparison.found import found_placement
 from tfplace.comparison.journal import Journal
+from tfplace.core.engine import Engine
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import SIMULATED, StepCost
-from tfplace.errors import InputError, PlacementError
+from tfplace.errors import InputError, PlacementError, WorkersError
 from tfplace.files import alone_in, write_whole, writing
 from tfplace.options import OF_SLICES, CompareOptions
 from tfplace.registry import OBJECTIVES, PLACERS, SERVICES
@@ -47,12 +49,14 @@ class Comparison:
       budget: of each run.
       best: the best placement of all; None if nothing fits.
       whole: whether everything was run, and nothing stopped it.
+      stopped: why the workers of an engine stopped it; empty if they did not.
     """
 
     results: CaseResults
     budget: Budget
     best: Placement | None
     whole: bool = True
+    stopped: str = ""
 
     @property
     def title(self) -> str:
@@ -142,8 +146,9 @@ def compare_placers(
     folder: str | Path | None = None,
     tell: Callable[[str], None] = lambda text: None,
     progress: Callable[[Progress], None] | None = None,
+    engine: Engine | None = None,
 ) -> Comparison:
-    """Runs each placer on a problem, one after the other, and `ALWAYS`.
+    """Runs each placer on a problem, and `ALWAYS`: one after the other here, or side by side on an engine.
 
     Seed by seed, so that what is there when it is stopped is a fair picture. A placer that fails, with whatever error,
     has its `troubles` told and stops no other.
@@ -157,13 +162,15 @@ def compare_placers(
       groups: into how many groups the problem was merged, for its name; 0 if it was not.
       folder: keeps every run and the best placement; the same call goes on there.
       tell: called with what runs next.
-      progress: called a few times a second.
+      progress: called a few times a second, of runs in this process.
+      engine: starts workers for the runs; None runs them here.
 
     Raises:
       InputError: fewer than 1 seed, or a folder with a comparison of something else, or of a process that is at work.
       UnknownNameError: no such placer or objective.
       InfeasibleError: no placement can fit.
       KeyboardInterrupt: before anything was run.
+      WorkersError: the workers of the engine cannot go on, before anything was found that fits.
     """
     check_objective(objective, SIMULATED)
     budget, seeds = Budget.parse(budget), whole("seeds", seeds, 1)
@@ -179,37 +186,79 @@ def compare_placers(
     cells = [(name, seed) for seed in range(seeds) for name in names if seed in seeds_of(name, seeds)]
     with contextlib.nullcontext() if folder is None else alone_in(Path(folder)):
         kept = _Kept(problem, case, budget, names, None if folder is None else Path(folder))
-        ended = _run_missing(problem, kept, cells, tell, progress)
+        stopped = _run_missing(problem, kept, cells, tell, progress=progress, engine=engine)
     runs: dict[str, list[Run]] = {}
-    for run in kept.runs.values():
+    for run in sorted(kept.runs.values(), key=lambda run: kept.turn(run.placer, run.seed)):
         runs.setdefault(run.placer, []).append(run)
-    return Comparison(CaseResults(kept.facts, runs), budget, kept.best, ended)
+    return Comparison(CaseResults(kept.facts, runs), budget, kept.best, stopped is None, stopped or "")
 
 
 def _run_missing(
     problem: Problem,
     kept: _Kept,
-    cells: Sequence[tuple[str, int]],
+    cells: Sequence[Cell],
     tell: Callable[[str], None],
+    *,
     progress: Callable[[Progress], None] | None,
-) -> bool:
-    """Runs those (placer, seed) that are not kept yet; whether nothing stopped it."""
+    engine: Engine | None,
+) -> str | None:
+    """Runs those (placer, seed) that are not kept yet; why it stopped before all were run, None if it did not."""
     todo = [(name, seed) for name, seed in cells if not kept.has(name, seed)]
     if len(todo) < len(cells):
         tell(f"{len(cells) - len(todo)} of {len(cells)} runs are kept from an earlier call")
+    if not todo:
+        return None
+    try:
+        if engine is None:
+            _run_here(problem, kept, todo, tell, progress)
+        else:
+            _run_apart(problem, kept, todo, tell, engine)
+    except KeyboardInterrupt:
+        if not kept.runs:
+            raise
+        return ""
+    except WorkersError as error:
+        if kept.best is None:
+            raise
+        return str(error)
+    return None
+
+
+def _run_here(
+    problem: Problem,
+    kept: _Kept,
+    todo: Sequence[Cell],
+    tell: Callable[[str], None],
+    progress: Callable[[Progress], None] | None,
+) -> None:
+    """One after the other, in this process."""
     for n, (name, seed) in enumerate(todo):
         tell(f"{name}, seed {seed} ({n + 1} of {len(todo)} runs)")
         search = Search(problem, kept.budget, seed, progress, kept.evaluator())
         try:
             run = run_placer(search, kept.facts.case, name, seed, excused=(Exception, SystemExit))
         except KeyboardInterrupt:
-            if not kept.runs:
-                raise
-            kept.found(search, name, seed)
-            return False
+            if kept.runs:
+                kept.found(search, name, seed)
+            raise
         kept.found(search, name, seed)
         kept.add(run)
-    return True
+
+
+def _run_apart(
+    problem: Problem, kept: _Kept, todo: Sequence[Cell], tell: Callable[[str], None], engine: Engine
+) -> None:
+    """On the workers of an engine."""
+
+    def take(cell: Cell, found: Found) -> None:
+        name, seed = cell
+        if found.devices is not None and found.key is not None:
+            search = Search(problem, kept.budget, seed, evaluator=kept.evaluator())
+            search.record(found.devices, found.key, name)
+            kept.found(search, name, seed)
+        kept.add(found.run)
+
+    run_apart(engine, Cells(problem, kept.facts.case, kept.budget), todo, take=take, tell=tell)
 
 
 class _Kept:
@@ -231,6 +280,7 @@ class _Kept:
         self._problem = problem
         self.budget = budget
         self._folder = folder
+        self._placers = [*placers]
         self._journal: Journal | None = None
         self.runs: dict[tuple[str, int], Run] = {}
         if folder is not None:
@@ -254,14 +304,26 @@ class _Kept:
         return made
 
     def found(self, search: Search, placer: str, seed: int) -> None:
-        """Keeps what a search has found if it is the best; before the run it was found in, so that it is never lost."""
-        devices, key = search.best, search.best_key
-        if devices is None or key is None or key[0] or (self.best is not None and key[1] >= self.best.cost.step_s):
+        """Keeps what a search has found if it is the best; before the run it was found in, so that it is never lost.
+
+        Of equally good ones it is the first in the order of the comparison, however runs end.
+        """
+        devices, key, best = search.best, search.best_key, self.best
+        if devices is None or key is None or key[0]:
+            return
+        if best is not None and (best.cost.step_s, self.turn(_placer_of(best), best.seed)) <= (
+            key[1],
+            self.turn(placer, seed),
+        ):
             return
         self.best = found_placement(search, self.facts, placer, seed, baselines=self._baselines)
         if self._folder is not None:
             with writing(self._folder / BEST):
                 self.best.save(self._folder / BEST)
+
+    def turn(self, placer: str, seed: int) -> tuple[int, int]:
+        """Where a run is in the order of the comparison."""
+        return seed, self._placers.index(placer) if placer in self._placers else len(self._placers)
 
     @functools.cached_property
     def _baselines(self) -> Mapping[str, StepCost]:

@@ -77,7 +77,8 @@ def _head(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    stopped = [] if comparison.whole else ["stopped before everything was run"]
+    why = f": {comparison.stopped}" if comparison.stopped else ""
+    stopped = [] if comparison.whole else [f"stopped before everything was run{why}"]
     return _one_device(comparison) + _mirrored(comparison) + troubles(comparison.results) + stopped
 
 

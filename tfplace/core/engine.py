@@ -41,8 +41,8 @@ class Workers(Protocol):
 class Engine(Protocol):
     """Starts workers.
 
-    An engine for many machines, such as Ray, needs no more than this: for each worker an actor that calls `make` once,
-    a method of it that calls `task(own, *arguments)`, and the futures of those calls.
+    An engine for many machines needs no more than this: something on each worker that calls `make` once, `task(own,
+    *arguments)` called there, and the futures of those calls.
     """
 
     @property
@@ -65,11 +65,19 @@ class Controllers:
     """Who trains a policy together: each of them draws, evaluates and differentiates, one process has the parameters.
 
     Attributes:
-      engine: starts the workers, of which each is a controller.
+      engine: starts the workers, which do the controllers' trials.
       asynchronous: whether a gradient is applied as soon as it is there, to parameters that others may have changed
         since it was begun, as in section 3.3 of Mirhoseini 2017. Otherwise the mean of all is applied once they are
         there, so that the same seed gives the same result, however quick each is and whether it had to begin anew.
+      count: how many, which the result depends on; by default one for each worker, also for those that join later if
+        they are asynchronous.
     """
 
     engine: Engine
     asynchronous: bool = False
+    count: int | None = None
+
+    @property
+    def number(self) -> int:
+        """How many there are at first."""
+        return self.engine.count if self.count is None else self.count

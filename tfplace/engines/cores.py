@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -28,3 +29,8 @@ def cores_apart(system: Path = Path("/sys/devices/system/cpu")) -> tuple[int, ..
         turns.append((seen[physical], core))
         seen[physical] += 1
     return tuple(core for _, core in sorted(turns))
+
+
+def shares(cores: Sequence[int], count: int) -> list[Sequence[int]]:
+    """For each of `count` workers its part of the processors; with more workers than those, they share them."""
+    return [cores[number::count] or (cores[number % len(cores)],) for number in range(count)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -11,7 +10,8 @@ from typing import Any, NamedTuple
 
 from tfplace.core.engine import Result
 from tfplace.engines.child_process import ChildEndedError
-from tfplace.engines.cores import own_cores
+from tfplace.engines.cores import own_cores, shares
+from tfplace.engines.messages import opened, packed
 from tfplace.engines.worker_process import Process
 from tfplace.errors import InputError, WorkersError
 
@@ -43,7 +43,7 @@ class ProcessEngine:
         if count < 1:
             raise InputError(f"{count} workers", "at least 1")
         self.count = count
-        self._cores = cores if cores is not None else _shares(own_cores(), count)
+        self._cores = cores if cores is not None else shares(own_cores(), count)
         self._tries = tries
 
     def start(self, make: Callable[[], Any]) -> ProcessWorkers:
@@ -67,7 +67,7 @@ class ProcessWorkers:
     def __init__(
         self, make: Callable[[], Any], count: int, cores: Sequence[Sequence[int]], tries: int = _TRIES
     ) -> None:
-        self._make = _packed(make)
+        self._make = packed(make)
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._processes: dict[int, Process] = {}
         self._threads: list[threading.Thread] = []
@@ -117,10 +117,10 @@ class ProcessWorkers:
           WorkersError: the workers are closed.
         """
         future: Future[Result] = Future()
-        packed = _packed((task, arguments))
+        message = packed((task, arguments))
         with self._changes:
             self._open()
-            self._tasks.put(_Task(future, packed))
+            self._tasks.put(_Task(future, message))
         return future
 
     def close(self) -> None:
@@ -163,15 +163,13 @@ class ProcessWorkers:
         ends: list[str] = []
         while len(ends) < self._tries:
             try:
-                fine, answer = process.ask(task)
+                answer = process.ask(task)
             except ChildEndedError as error:
                 if self._closed:
                     raise WorkersError("a worker that was closed meanwhile", "one that is at work") from None
                 ends.append(str(error))
                 continue
-            if fine:
-                return answer
-            raise answer
+            return opened(answer)
         times = f"{self._tries} times in one task, the last time" if self._tries > 1 else "in a task"
         raise WorkerLostError(f"a worker that ended {times} {ends[-1]}", "one that finishes it")
 
@@ -181,18 +179,3 @@ class _Task(NamedTuple):
 
     future: Future[Any]
     packed: bytes
-
-
-def _shares(cores: Sequence[int], count: int) -> list[Sequence[int]]:
-    """For each of `count` workers its part of the processors; with more workers than those, they share them."""
-    return [cores[number::count] or (cores[number % len(cores)],) for number in range(count)]
-
-
-def _packed(thing: Any) -> bytes:
-    try:
-        return pickle.dumps(thing)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"something that cannot be sent to another process ({error})",
-            "functions and classes of a module, and arrays",
-        ) from error

@@ -6,7 +6,6 @@ import pickle
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from tfplace.engines.child_process import ChildEndedError, ChildProcess
 from tfplace.engines.worker_child import serve
@@ -18,7 +17,9 @@ and results are to be the same on every machine."""
 
 
 class Process:
-    """Started with the first task, and anew with the next one after it ended. All but `kill` is for one thread.
+    """Started with the first task, and anew with the next one after it ended.
+
+    All but `kill` and `interrupt` is for one thread at a time.
 
     Args:
       make: the pickled function that makes what is its own.
@@ -38,8 +39,8 @@ class Process:
         child = self._child
         return child.pid if child is not None else None
 
-    def ask(self, task: bytes) -> tuple[bool, Any]:
-        """(True, what the pickled task returned) or (False, the error it raised).
+    def ask(self, task: bytes) -> bytes:
+        """The answer to a pickled task and its arguments; see `tfplace.engines.messages.opened`.
 
         Raises:
           ChildEndedError: the process ended, or was killed.
@@ -48,11 +49,16 @@ class Process:
         fresh, child = self._start()
         first = [pickle.dumps((sys.path, self._cores, self._make))] if fresh else []
         try:
-            done: tuple[bool, Any] = pickle.loads(child.ask(*first, task))
+            return child.ask(*first, task)
         except ChildEndedError:
             self.end()
             raise
-        return done
+
+    def interrupt(self) -> None:
+        """Ends it in the middle of a task; the next task starts it anew. For any thread."""
+        with self._changes:
+            if self._child is not None:
+                self._child.kill()
 
     def kill(self) -> None:
         """Ends it for ever, in the middle of a task too; for any thread."""

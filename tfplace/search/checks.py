@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 
 from tfplace.core.compilation import COMPILATIONS
 from tfplace.core.constraints import Constraints
+from tfplace.core.engine import Engine
 from tfplace.core.placement import Placement
 from tfplace.core.slices import AUTO, BATCH_NORMS, checked_slices
 from tfplace.core.stepcost import SIMULATED
 from tfplace.core.topology import Topology
 from tfplace.cost.profile import Profile
-from tfplace.errors import InputError, UnknownNameError
+from tfplace.engines.choose import chosen_engine
+from tfplace.errors import InputError, MissingExtraError, UnknownNameError
 from tfplace.files import path_of
 from tfplace.options import GROUPS, CompareOptions, ProblemOptions, SearchOptions, SplitOptions
 from tfplace.registry import EVALUATORS, GROUPERS, PLACERS, SERVICES
@@ -98,7 +100,20 @@ def _checked_problem(options: _Options) -> _Options:
         profile.check(topology)
     _check_rules(options, topology)
     _parsed(options, "budget", Budget.parse)
-    return replace(options, topology=topology, profile=profile, groups=_groups(options))
+    engine = _checked_engine(options)
+    return replace(options, topology=topology, profile=profile, groups=_groups(options), engine=engine)
+
+
+def _checked_engine(options: ProblemOptions) -> Engine | None:
+    """The engine that is meant, of which nothing runs yet; None for this process."""
+    if options.engine is None:
+        return None
+    try:
+        return chosen_engine(options.engine)
+    except MissingExtraError:
+        raise
+    except InputError as error:
+        raise InputError(options.spelled("engine"), error.expected, error.hint) from error
 
 
 def _check_rules(options: ProblemOptions, topology: Topology | None) -> None:
@@ -206,6 +221,8 @@ def _check_controllers(options: SearchOptions) -> None:
     elif options.asynchronous:
         received = f"{options.spelled('asynchronous')} without controllers"
         raise InputError(received, "both", "Such as 2 controllers.")
+    elif options.engine is not None:
+        raise InputError("an engine without controllers", "both", "Such as 2 controllers.")
 
 
 def _check_files(options: SearchOptions) -> None:

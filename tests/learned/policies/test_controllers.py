@@ -18,6 +18,7 @@ import tfplace
 from tests.learned.policies.test_policies import POLICIES, EndError, planted
 from tfplace.core.engine import Controllers
 from tfplace.engines.cores import own_cores
+from tfplace.engines.dask_workers import DaskEngine
 from tfplace.engines.in_process import InProcessEngine
 from tfplace.engines.process_workers import ProcessEngine
 from tfplace.errors import InputError, WorkersError
@@ -86,6 +87,20 @@ def test_one_controller_does_what_a_search_without_any_does(problem, name):
     one, other = run(problem, name, Controllers(InProcessEngine(1)))
     assert norms[:-1] == pytest.approx(other[:15], rel=1e-5)
     assert one.best_key == alone.best_key and one.evaluations == 256
+
+
+@together
+def test_the_number_of_controllers_counts_not_that_of_workers(problem, name):
+    first, norms = run(problem, name, Controllers(InProcessEngine(2)))
+    other, again = run(problem, name, Controllers(InProcessEngine(1), count=2))
+    assert norms == again and first.best_key == other.best_key
+
+
+@pytest.mark.cluster
+def test_on_dask_they_find_what_they_find_in_processes(problem):
+    found, norms = run(problem, "seq2seq", Controllers(DaskEngine(count=1), count=2), evaluations=96)
+    there, again = run(problem, "seq2seq", Controllers(ProcessEngine(2)), evaluations=96)
+    assert norms == again and found.best_key == there.best_key
 
 
 @pytest.mark.slow

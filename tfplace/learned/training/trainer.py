@@ -86,9 +86,9 @@ class Training:
         make = functools.partial(apart, self.context.replica(), self._learner, self.settings)
         with contextlib.closing(controllers.engine.start(make)) as workers:
             if controllers.asynchronous:
-                self._as_they_come(workers, updates)
+                self._as_they_come(workers, controllers.count, updates)
             else:
-                self._all_together(workers, controllers.engine.count, updates)
+                self._all_together(workers, controllers.number, updates)
 
     def _alone(self, updates: float) -> None:
         while self.updates < updates:
@@ -107,12 +107,12 @@ class Training:
             self._learn({c: self._told(future.result()) for c, future in enumerate(futures)})
             self.context.save_checkpoint(self._state)
 
-    def _as_they_come(self, workers: Workers, updates: float) -> None:
-        """Asynchronously: each gradient when it is there, by as many controllers as there are workers."""
+    def _as_they_come(self, workers: Workers, count: int | None, updates: float) -> None:
+        """Asynchronously: each gradient when it is there, by so many controllers, or as many as there are workers."""
         running: dict[Future[Trial], int] = {}
         while self._goes_on(updates):
             parameters = self.parameters.values()
-            for controller in sorted({*range(workers.count)} - {*running.values()}):
+            for controller in sorted({*range(count or workers.count)} - {*running.values()}):
                 running[workers.submit(trial, parameters, self._order(controller))] = controller
             ended = wait(running, _LOOK_S, FIRST_COMPLETED).done  # or somebody may have joined
             for future in sorted(ended, key=running.__getitem__):
