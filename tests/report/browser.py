@@ -15,7 +15,7 @@ needs_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="ne
 _ALONE = ("background-networking", "component-update", "sync", "gpu")
 
 
-def seen(page, script, width, folder):
+def seen(page, script, width, folder, *, dark=False):
     """What the script, a function of the page's window, returns as JSON.
 
     The page is in a frame of that width, as a window may have a least one.
@@ -32,6 +32,7 @@ def seen(page, script, width, folder):
         </script>"""
     )
     command = ["chromium", "--headless", "--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in _ALONE)]
+    command += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
     command += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=3000", "--dump-dom"]
     shown = subprocess.run([*command, path.as_uri()], capture_output=True, text=True, check=True, timeout=120).stdout
     return json.loads(unescape(re.search(r"<title>(.+?)</title>", shown)[1]))

@@ -76,6 +76,7 @@ def test_a_graph_of_constants_has_pictures_too():
 
 def test_the_host_is_grey_where_there_are_others():
     assert device_colours(("CPU:0",)) != device_colours(("CPU:0", "GPU:0"))[:1]
+    assert device_colours(("/job:worker/task:1/device:CPU:0", "GPU:0")) == device_colours(("CPU:0", "GPU:0"))
     many = device_colours(tuple(f"GPU:{i}" for i in range(8)))
     assert len(set(many)) == 8
     assert len(set(device_colours(tuple(f"GPU:{i}" for i in range(40))))) == 40

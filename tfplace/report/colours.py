@@ -17,7 +17,7 @@ def device_colours(names: Sequence[str]) -> list[str]:
     """One for each device: the host's is gray; those after the palette's are lighter and darker ones."""
     found, used = [], 0
     for name in names:
-        if name.startswith("CPU") and len(names) > 1:
+        if name.rpartition("/")[2].removeprefix("device:").startswith("CPU") and len(names) > 1:
             found.append(_HOST)
         else:
             found.append(_shade(PALETTE[used % len(PALETTE)], used // len(PALETTE)))

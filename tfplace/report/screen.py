@@ -15,6 +15,7 @@ from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
+from tfplace.core.compilation import XLA
 from tfplace.core.placement import Placement
 from tfplace.core.plan import ALONE, STRATEGIES, Plan, PlanRow
 from tfplace.core.stepcost import StepCost
@@ -217,6 +218,8 @@ def _steps_of_plan(plan: Plan, files: Mapping[str, str]) -> list[str]:
         return ["allow more memory, or take a smaller batch; --largest_batch finds the largest"]
     if row.way in STRATEGIES:
         steps.append(f"make and compile the model in the scope of tf.distribute.{row.way}()")
+    elif plan_verdict(plan).startswith("stay on"):
+        steps.append("place nothing" + ("; compile the model with jit_compile=True" if row.compile == XLA else ""))
     elif row.replicas == 1:
         steps.append("run it: tfplace.plan(model, topology, batch=batch).apply(), or --run=10 to measure it here")
     steps += [] if files else ["--out=DIRECTORY keeps the plan and writes a report with timeline and memory"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ class SimulatedStep:
       op_bytes: [V] bytes of each op's results.
       has_path: whether the critical path is known.
       op_critical: [V] whether an op is on it; of a compiled step all ops of a cluster are.
-      moved_critical: [M] whether what an op sends to that device is on it.
+      moved_critical: [M] whether a transfer is on it.
     """
 
     graph: OpGraph
@@ -67,7 +68,22 @@ def _critical(graph: OpGraph, timeline: Timeline, path: Path | None) -> tuple[Bo
     first[vertex[::-1]] = np.arange(graph.num_ops, dtype=np.int32)[::-1]
     computes = path.src == path.dst
     critical: BoolArray = np.isin(vertex, path.op[computes]) & ~timeline.replicated
-    made = ((graph.op_names[first[v]], a, b) for v, a, b in zip(path.op, path.src, path.dst, strict=True) if a != b)
-    sent = {(op, int(a), int(b)) for op, a, b in made}
-    moves = zip(timeline.moved, timeline.moved_src.tolist(), timeline.moved_dst.tolist(), strict=True)
-    return critical, np.array([move in sent for move in moves], np.bool_)
+    sent: dict[tuple[str, int, int], list[float]] = {}
+    for v, a, b, seconds in zip(path.op, path.src, path.dst, path.seconds, strict=True):
+        if a != b:
+            sent.setdefault((graph.op_names[first[v]], int(a), int(b)), []).append(float(seconds))
+    return critical, _sent(timeline, sent)
+
+
+def _sent(timeline: Timeline, sent: Mapping[tuple[str, int, int], Sequence[float]]) -> BoolArray:
+    """[M] the transfers that took the seconds of the path; all of a sender where only the work of sending is on it."""
+    critical = np.zeros(len(timeline.moved), np.bool_)
+    took = timeline.moved_finish_s - timeline.moved_start_s
+    moves: dict[tuple[str, int, int], list[int]] = {key: [] for key in sent}
+    for m, key in enumerate(zip(timeline.moved, timeline.moved_src.tolist(), timeline.moved_dst.tolist(), strict=True)):
+        if key in moves:
+            moves[key].append(m)
+    for key, several in moves.items():
+        same = [m for m in several if np.isclose(took[m], sent[key], rtol=1e-6, atol=0).any()]
+        critical[same or several] = True
+    return critical

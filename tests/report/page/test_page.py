@@ -14,6 +14,7 @@ import tfplace
 from tests.report import cases
 from tests.report.browser import needs_chromium, seen
 from tests.report.test_html import Outline
+from tests.report.test_pictures import luminance
 from tests.search.plans import layers, plan_of
 from tfplace.report.facts import verdict
 from tfplace.report.page.page import placement_page, plan_page
@@ -158,7 +159,7 @@ def test_ten_thousand_ops_make_less_than_two_megabytes():
         for v in range(10_000)
     )
     problem = replace(problem, graph=replace(problem.graph, op_names=long))
-    page = placement_page(place(problem, placer="random", budget=1))
+    page = placement_page(place(problem, placer="random", budget=1, baselines=()))
     assert len(page.encode()) < 2e6
     assert len(data_of(page)["ops"]["name"]) > 9_000
 
@@ -192,6 +193,8 @@ view => {
     onPath, below,
     times, sorted: heading.getAttribute("aria-sort"),
     filtered: rows().map(row => row.cells[0].textContent), count: inside.getElementById("layers-count").textContent,
+    page: view.getComputedStyle(inside.body).backgroundColor,
+    texts: [...new Set(all.filter(one => one.innerText).map(one => view.getComputedStyle(one).color))],
     nameless: [...inside.querySelectorAll("button")].filter(one => !one.textContent.trim()).length,
     unlabelled: [...inside.querySelectorAll("input")].filter(one => !one.labels.length).length,
   };
@@ -199,10 +202,19 @@ view => {
 """
 
 
+def contrast(one, other):
+    """Of two colors such as "rgb(0, 0, 0)", by WCAG 2.2."""
+    hexes = ["#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3]) for colour in (one, other)]
+    low, high = sorted(map(luminance, hexes))
+    return (high + 0.05) / (low + 0.05)
+
+
 @needs_chromium
-@pytest.mark.parametrize("width", [1280, 390])
-def test_in_a_browser_it_is_used_by_keys_and_fits_its_width(page, width, tmp_path):
-    found = seen(page, SEEN, width, tmp_path)
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_in_a_browser_it_is_used_by_keys_and_fits_its_width(page, width, dark, tmp_path):
+    found = seen(page, SEEN, width, tmp_path, dark=dark)
+    assert found["page"] == ("rgb(21, 24, 28)" if dark else "rgb(255, 255, 255)")
+    assert len(found["texts"]) > 2 and all(contrast(text, found["page"]) >= 4.5 for text in found["texts"])
     assert found["beyond"] == [] and found["width"] <= width
     assert found["headings"][0] == "Plans side by side" and len(found["headings"]) == len(SECTIONS)
     assert found["colours"] > 4 and found["still"] == 0 and found["focusable"] == 0

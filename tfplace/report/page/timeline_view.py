@@ -18,6 +18,7 @@ _COLUMNS = 400
 
 _LISTED = 12
 
+_STILL = "In color: the device computes. Below: it sends or receives."
 _WHAT = "Ops of each device are above; the thin row below is what it sends, in the color of the device that gets it."
 _PATH = "The critical path is drawn in full color with a line under it, everything else is pale."
 
@@ -35,13 +36,13 @@ def timeline_view(step: SimulatedStep, left_out: int) -> str:
       step: what is shown.
       left_out: how many short ops and transfers the script does not get.
     """
-    still = f'<figure id="timeline-still">{timeline_picture(step.timeline)}</figure>'
-    less = note(f"{left_out:,} short ops and transfers are left out.") if left_out else ""
-    what = note(f"{_WHAT} {_PATH}" if step.has_path else _WHAT)
-    return f"{what}{still}{_controls()}{less}{_path(step)}"
+    still = f'<figure id="timeline-still">{timeline_picture(step.timeline)}<figcaption>{_STILL}</figcaption></figure>'
+    what = f"{_WHAT} {_PATH}" if step.has_path else _WHAT
+    what += f" {left_out:,} short ops and transfers are left out." if left_out else ""
+    return f"{still}{_controls(what)}{_path(step)}"
 
 
-def _controls() -> str:
+def _controls(what: str) -> str:
     buttons = (
         ("in", "Zoom in"),
         ("out", "Zoom out"),
@@ -52,7 +53,7 @@ def _controls() -> str:
     )
     made = "".join(f'<button type="button" data-do="{key}">{text}</button>' for key, text in buttons)
     return (
-        '<div id="timeline-view" hidden>'
+        f'<div id="timeline-view" hidden>{note(what)}'
         f'<div class="tools" role="toolbar" aria-label="Timeline">{made}'
         '<label>Find <input type="search" id="find" placeholder="op or layer" autocomplete="off"></label></div>'
         '<div class="board"><canvas id="timeline-canvas" tabindex="0" role="application" '
