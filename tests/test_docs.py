@@ -1,4 +1,5 @@
 import importlib
+import inspect
 import json
 import re
 import shlex
@@ -8,7 +9,7 @@ import pytest
 import tfplace
 import tfplace.cli
 from tests.pages import ROOT, text
-from tfplace import Topology
+from tfplace import Topology, errors
 from tfplace.cli.flags import CompareFlags, PlaceFlags
 from tfplace.cli.option_tables import COMMANDS, PAGES, written
 from tfplace.cli.plan import plan_command
@@ -37,6 +38,19 @@ def test_every_option_is_documented(page, options):
     flags = page == "docs/reference/cli.md"
     told = re.findall(r"^\| `(?:--)?(\w+)", text(page), re.MULTILINE)
     assert {one.flag if flags else one.name for one in options.declared().values() if one.flag or not flags} <= {*told}
+
+
+def test_every_public_name_is_in_the_python_reference():
+    generated = re.findall(r"^::: tfplace\.(\w+)", text("docs/reference/python.md"), re.MULTILINE)
+    elsewhere = {"TfplaceError", "InfeasibleError", "__version__"}
+    assert {*generated} == {*tfplace.__all__} - elsewhere
+
+
+def test_every_error_is_in_the_reference_and_says_what_to_do():
+    listed = re.findall(r"^ +- (\w+Error)$", text("docs/reference/errors.md"), re.MULTILINE)
+    known = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, Exception)]
+    assert sorted(listed) == sorted(one.__name__ for one in known)
+    assert all("What to do: " in one.__doc__ for one in known)
 
 
 def test_every_preset_is_documented():
