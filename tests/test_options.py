@@ -176,7 +176,7 @@ WRONG = [
     ({"controllers": Controllers(ProcessEngine(1)), "placer": "seq2seq", "asynchronous": True}, "asynchronous", "", ""),
     ({"asynchronous": True}, "asynchronous=True", "both", ""),
     ({"engine": "ray"}, "engine='ray'", "processes:NUMBER", ""),
-    ({"engine": "processes:2"}, "an engine without controllers", "both", "2 controllers"),
+    ({"engine": "processes:2", "placer": "heft"}, "an engine with placer 'heft'", "searches on many workers", "auto"),
     ({"engine": "dask", "controllers": Controllers(ProcessEngine(1)), "placer": "seq2seq"}, "engine=", "alone", ""),
     ({"fine_tune": 3, "placer": "heft"}, "'heft'", "pretrained weights", "placeto"),
     ({"fine_tune": -1, "placer": "placeto"}, "fine_tune=-1", "at least 0", ""),

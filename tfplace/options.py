@@ -334,7 +334,7 @@ class PlanOptions(SearchOptions):
 
     title: ClassVar[str] = "Plan"
     left_out: ClassVar[tuple[str, ...]] = (
-        "slices", "pack", "grouper", "groups", "objective", "engine", "placer", "baselines", "evaluator", "init",
+        "slices", "pack", "grouper", "groups", "objective", "placer", "baselines", "evaluator", "init",
         "run_dir", "resume", "controllers", "asynchronous", "weights", "fine_tune", "tensorboard",
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tfplace.core.search_context import BudgetSpentError
-from tfplace.placers.auto import MEMBERS, Auto, _Found, _Portfolio
+from tfplace.placers.auto import MEMBERS, Auto, Found, Portfolio
 from tfplace.registry import OBJECTIVES, PLACERS
 from tfplace.search.budget import Budget
 from tfplace.search.search import Search
@@ -86,8 +86,8 @@ def test_a_time_budget_is_kept():
 
 def test_no_member_begins_when_the_budget_is_spent(monkeypatch):
     problem, begun = random_problem(np.random.default_rng(7), 60, 4, ties=False), []
-    monkeypatch.setattr("tfplace.placers.auto._run", lambda placer, share, name, origin: begun.append(name))
-    run = _Portfolio(Search(problem, Budget(evaluations=1), 0).context("auto"))
+    monkeypatch.setattr("tfplace.placers.auto.run_member", lambda placer, share, name, origin: begun.append(name))
+    run = Portfolio(Search(problem, Budget(evaluations=1), 0).context("auto"))
     run.construct([np.zeros(problem.num_units, np.int32)])
     assert not begun
 
@@ -150,14 +150,14 @@ def test_a_quick_placement_that_is_a_little_too_large_is_a_better_start_than_the
     slow = np.tile([1.0, 0.01, 0.01], (40, 1))
     problem = make_problem(graph, topology, slow)
     tight = dataclasses.replace(problem, memory_limit=np.array([2**40, 30 * 2**20, 30 * 2**20]))
-    run = _Portfolio(Search(tight, Budget(evaluations=1000), 0).context("auto"))
+    run = Portfolio(Search(tight, Budget(evaluations=1000), 0).context("auto"))
     on_host = np.zeros(tight.num_units, np.int32)
     too_large = np.where(np.arange(tight.num_units) % 40 < 32, 1, 2).astype(np.int32)
     for name, devices in (("host", on_host), ("too large", too_large)):
-        run.found.append(_Found(name, run.context.key(devices), devices, name))
+        run.found.append(Found(name, run.context.key(devices), devices, name))
     assert run.found[0].key < run.found[1].key  # what fits is better
-    assert run._start(0, run._alone()).name == "too large"
-    assert run._alone().devices.tolist() == [1] * tight.num_units
+    assert run.start(0, run.alone()).name == "too large"
+    assert run.alone().devices.tolist() == [1] * tight.num_units
 
 
 def test_by_throughput_loads_are_searched():
@@ -193,7 +193,7 @@ def test_a_member_that_fails_costs_nothing_but_itself():
 def test_where_scouts_could_do_little_one_search_has_all_evaluations(monkeypatch):
     problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
     for least, scouts in ((100, True), (3000, False)):
-        monkeypatch.setattr("tfplace.placers.auto._LEAST", least)
+        monkeypatch.setattr("tfplace.placers.auto.LEAST", least)
         placer = Auto()
         Search(problem, Budget(evaluations=12_000), 0).run(placer, "auto")
         assert any("from one device" in note for note in placer.notes) == scouts
@@ -202,7 +202,7 @@ def test_where_scouts_could_do_little_one_search_has_all_evaluations(monkeypatch
 @pytest.mark.parametrize(("least", "searches"), [(1, 6), (10**9, 1)])
 def test_by_the_clock_too(least, searches, monkeypatch):
     """What one evaluation takes tells how many a scout would have."""
-    monkeypatch.setattr("tfplace.placers.auto._LEAST", least)
+    monkeypatch.setattr("tfplace.placers.auto.LEAST", least)
     placer = Auto()
     problem = random_problem(np.random.default_rng(7), 150, 4, unit=1e-3, ties=False)
     Search(problem, Budget(seconds=1.0), 0).run(placer, "auto")

@@ -29,6 +29,7 @@ class Placer(ABC):
       needs_tensorflow: loads TensorFlow in `place`. Fine-tuning loads it in any case.
       pretrained: has weights from other graphs. Its constructor takes `weights` and `fine_tune`.
       supports_controllers: several processes can train its policy together; see `SearchContext.controllers`.
+      supports_workers: workers can search together, each with a seed of its own; see `tfplace.search.many_workers`.
       extra: the optional dependency of tfplace that it needs, as in `pip install 'tfplace[extra]'`.
       starts: [U] placements to start from; empty for none.
       settings: constants of the method, with a `repr` that tells all of them. A run directory that was made with other
@@ -44,6 +45,7 @@ class Placer(ABC):
     needs_tensorflow: ClassVar[bool] = False
     pretrained: ClassVar[bool] = False
     supports_controllers: ClassVar[bool] = False
+    supports_workers: ClassVar[bool] = False
     extra: ClassVar[str | None] = None
 
     starts: tuple[IntArray, ...] = ()

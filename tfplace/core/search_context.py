@@ -86,6 +86,10 @@ class SearchContext(ABC):
         """
 
     @abstractmethod
+    def count(self, evaluations: int) -> None:
+        """Counts what workers evaluated for this context, of which they tell the best only; 0 shows the progress."""
+
+    @abstractmethod
     def critical_path(self, unit_device: IntArray) -> CriticalPath | None:
         """What the step with [U] devices waits for, one evaluation of the budget; None if the evaluator cannot tell.
 
@@ -166,6 +170,16 @@ class SearchContext(ABC):
           fraction: of the remaining budget.
           stage: name under which its improvements are logged.
           most: evaluations that it has at most.
+        """
+
+    @abstractmethod
+    def apart(self, left: Left, seed: int, span: tuple[float, float] = (0.0, 1.0)) -> SearchContext:
+        """A context of the same problem with a budget, a generator and results of its own.
+
+        Args:
+          left: its budget.
+          seed: of its generator.
+          span: what `spent` says at its begin and at its end, where it is a part of something longer.
         """
 
 

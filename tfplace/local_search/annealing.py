@@ -23,6 +23,20 @@ _SMALL_PART = 0.01
 _CYCLES = ((0.6, 1.0), (1.0, 0.3))
 """Until which part of the budget each cycle lasts, and how hot it begins compared with the first."""
 
+SECOND_CYCLE = _CYCLES[0][0]
+"""When the second begins, from the best placement so far."""
+
+
+def temperature(spent: float) -> float:
+    """How hot a run by default is when such a part of its budget is spent, in the unit of `HOT`."""
+    begin = 0.0
+    for until, heat in _CYCLES:
+        if spent < until:
+            hot = HOT * heat
+            return float(hot * (COLD / hot) ** ((spent - begin) / (until - begin)))
+        begin = until
+    return COLD
+
 
 class Annealing:
     """One run from one placement.

@@ -140,6 +140,10 @@ class GroupedContext(SearchContext):
         self._keep_first(unit_devices[:count], over[:count], step_s[:count])
         return count
 
+    def count(self, evaluations: int) -> None:
+        """See `SearchContext.count`."""
+        self._context.count(evaluations)
+
     def critical_path(self, unit_device: IntArray) -> CriticalPath | None:
         """See `SearchContext.critical_path`; of groups."""
         path = self._context.critical_path(self.ungroup(unit_device))
@@ -172,10 +176,18 @@ class GroupedContext(SearchContext):
 
     def share(self, fraction: float, stage: str, most: int | None = None) -> GroupedContext:
         """See `SearchContext.share`."""
-        part = copy.copy(self)  # of the same groups, which are not merged again
+        return self._of(self._context.share(fraction, stage, most), self._line)
+
+    def apart(self, left: Left, seed: int, span: tuple[float, float] = (0.0, 1.0)) -> GroupedContext:
+        """See `SearchContext.apart`."""
+        return self._of(self._context.apart(left, seed, span), ())
+
+    def _of(self, context: SearchContext, line: tuple[GroupedContext, ...]) -> GroupedContext:
+        """The same groups, which are not merged again, in another context."""
+        part = copy.copy(self)
         part.best = part.best_key = None
-        part._context = self._context.share(fraction, stage, most)
-        part._line = (part, *self._line)
+        part._context = context
+        part._line = (part, *line)
         return part
 
     def ungroup(self, group_device: IntArray) -> IntArray:

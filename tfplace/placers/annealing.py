@@ -47,6 +47,7 @@ class Annealing(Placer):
         "(FlexFlow). MLSys 2019, section 6."
     )
     accepts_starts = True
+    supports_workers = True
 
     def __init__(self, starts: Sequence[IntArray] = (), hot: float = 0.3, cold: float = 0.03) -> None:
         self.starts = tuple(starts)

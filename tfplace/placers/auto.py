@@ -54,16 +54,16 @@ SEARCH, PIPELINE_SEARCH = "local_search", "load_search"
 SCOUTS = (0, -1, 1)
 """What short searches start from: the rank of a member, or -1 for one device."""
 
-_CONSTRUCTION = 0.2
+CONSTRUCTION = 0.2
 """Part of the budget after which no further member begins: on large graphs they would leave nothing to the searches."""
 
-_SCOUTING = 0.25
+SCOUTING = 0.25
 """Part of the rest for all scouts: enough to rank their starts, so that most is left for the best of them."""
 
-_LEAST = 700
+LEAST = 700
 """Evaluations without which a scout tells nothing."""
 
-_SURVIVORS, _SECOND = 2, 0.25
+SURVIVORS, SECOND = 2, 0.25
 """How many scouts are searched on from, which guards against one lucky scout, and their part of what is left then. The
 last search needs the rest in one piece, as it anneals over its whole budget."""
 
@@ -97,14 +97,15 @@ class Auto(Placer):
 
     citation = "Portfolio of tfplace's placers; see the citations of " + ", ".join(MEMBERS) + " and local_search."
     accepts_starts = True
+    supports_workers = True
 
     def __init__(self, starts: Sequence[IntArray] = (), *, learned: bool = True) -> None:
         self.starts = tuple(starts)
-        self._learned = learned
+        self.with_learned = learned
 
     def place(self, context: SearchContext) -> IntArray:
         """Spends the whole budget unless the bound is reached or all placements have been tried."""
-        run = _Portfolio(context, self._learned)
+        run = Portfolio(context, self.with_learned)
         try:
             run.construct(self.starts)
             if not run.settled() and not try_all(context):
@@ -119,7 +120,7 @@ class Auto(Placer):
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """What a part of the portfolio came to.
 
     Attributes:
@@ -136,7 +137,7 @@ class _Found:
 
 
 @dataclass
-class _Portfolio:
+class Portfolio:
     """One run of `Auto`.
 
     Attributes:
@@ -150,8 +151,8 @@ class _Portfolio:
 
     context: SearchContext
     learned: bool = True
-    found: list[_Found] = field(default_factory=list)
-    searched: list[_Found] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    searched: list[Found] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
@@ -160,23 +161,26 @@ class _Portfolio:
         """Whether the objective is throughput."""
         return self.context.objective == THROUGHPUT
 
+    def members(self) -> Sequence[str]:
+        """Names of those that suit the problem, in the order in which they run."""
+        members = PIPELINE_MEMBERS if self.pipelined else MEMBERS
+        if self.context.problem.graph.slices is not None:
+            members = (*SPLIT_MEMBERS, *members)
+        return members if self.learned else [name for name in members if name != POLICY]
+
     def construct(self, starts: Sequence[IntArray]) -> None:
         """The given placements and the members, until the bound is reached or their part of the budget is spent."""
         for i, devices in enumerate(starts):
             name = f"given {i + 1}"
-            self.found.append(_Found(name, self.context.key(devices), devices, name))
-        members = PIPELINE_MEMBERS if self.pipelined else MEMBERS
-        if self.context.problem.graph.slices is not None:
-            members = (*SPLIT_MEMBERS, *members)
+            self.found.append(Found(name, self.context.key(devices), devices, name))
         begun = len(self.found)
-        for name in members if self.learned else [name for name in members if name != POLICY]:
+        for name in self.members():
             ran = len(self.found) > begun  # one always runs: what was given may be far from what suits the problem
-            if self.found and (self.settled() or self.context.spent >= (_CONSTRUCTION if ran else 1.0)):
+            if self.found and (self.settled() or self.context.spent >= (CONSTRUCTION if ran else 1.0)):
                 break
-            part = (_CONSTRUCTION - self.context.spent) / (1 - self.context.spent) if ran else 1.0
+            part = (CONSTRUCTION - self.context.spent) / (1 - self.context.spent) if ran else 1.0
             try:
-                placer = PLACERS[name](moves=0) if name == POLICY else PLACERS[name]()  # the searches move
-                found = _run(placer, self.context.share(part, name), name, name)
+                found = run_member(member(name), self.context.share(part, name), name, name)
             except MissingExtraError:
                 self.missing.append(name)
                 continue
@@ -190,15 +194,15 @@ class _Portfolio:
     def improve(self) -> None:
         """Scouts, survivors, and the best of all until the budget is spent."""
         spent = self.context.spent
-        alone = self._alone()
+        alone = self.alone()
         scouted = self._scout(alone, self.context.spent - spent)
         begin = self.context.spent
-        best = sorted(scouted, key=lambda f: f.key)[:_SURVIVORS]
+        best = sorted(scouted, key=lambda f: f.key)[:SURVIVORS]
         for i, found in enumerate(best):
-            self._search(found, begin + (1 - begin) * _SECOND * (i + 1) / len(best), "after")
-        self._search(self._best() if best else self._start(0, alone), 1.0)
+            self._search(found, begin + (1 - begin) * SECOND * (i + 1) / len(best), "after")
+        self._search(self.best_found() if best else self.start(0, alone), 1.0)
 
-    def _scout(self, alone: _Found, each: float) -> list[_Found]:
+    def _scout(self, alone: Found, each: float) -> list[Found]:
         """What the first scouts find, as many as can do something in their time.
 
         Args:
@@ -206,32 +210,32 @@ class _Portfolio:
           each: part of the budget that it takes to evaluate that.
         """
         context = self.context
-        end = context.spent + (1 - context.spent) * _SCOUTING
+        end = context.spent + (1 - context.spent) * SCOUTING
         left = context.left.evaluations
-        most = (end - context.spent) / max(each, _TINY) if left is None else _SCOUTING * left
-        scouts: Sequence[int] = SCOUTS[: int(most / _LEAST)]
-        found: list[_Found | None] = []
+        most = (end - context.spent) / max(each, _TINY) if left is None else SCOUTING * left
+        scouts: Sequence[int] = SCOUTS[: int(most / LEAST)]
+        found: list[Found | None] = []
         while len(scouts) > 1 or (found and scouts):  # a lone one would have none to be compared with
             rank, *scouts = scouts
             spent, made = context.spent, context.evaluations
-            found.append(self._search(self._start(rank, alone), spent + (end - spent) / (len(scouts) + 1)))
+            found.append(self._search(self.start(rank, alone), spent + (end - spent) / (len(scouts) + 1)))
             pace = (context.evaluations - made) / max(context.spent - spent, _TINY)
-            scouts = scouts[: int((end - context.spent) * pace / _LEAST)]
+            scouts = scouts[: int((end - context.spent) * pace / LEAST)]
         return [f for f in found if f is not None]
 
-    def _alone(self) -> _Found:
+    def alone(self) -> Found:
         """Everything on the fastest device, whether it fits or not."""
         devices, name = single_devices(self.context.problem)[0], "one device"
-        return _Found(name, self.context.key(devices), devices, name)
+        return Found(name, self.context.key(devices), devices, name)
 
-    def _best(self) -> _Found:
+    def best_found(self) -> Found:
         """The best placement of all so far."""
         assert self.context.best is not None
         assert self.context.best_key is not None
         origin = min([*self.found, *self.searched], key=lambda f: f.key).origin
-        return _Found("the best", self.context.best_key, self.context.best, origin)
+        return Found("the best", self.context.best_key, self.context.best, origin)
 
-    def _start(self, rank: int, alone: _Found) -> _Found:
+    def start(self, rank: int, alone: Found) -> Found:
         """What a scout starts from: the member of that rank, or everything on the fastest device if it is negative.
 
         Members are ranked by what a search would give for them, as one that is quick and slightly too large is a better
@@ -243,17 +247,17 @@ class _Portfolio:
         ranked = sorted(self.found, key=lambda f: price(f.key))
         return ranked[min(rank, len(ranked) - 1)]
 
-    def _search(self, start: _Found, until: float, word: str = "from") -> _Found | None:
+    def _search(self, start: Found, until: float, word: str = "from") -> Found | None:
         """A search that ends when `until` of the budget is spent."""
         spent, placer = self.context.spent, PIPELINE_SEARCH if self.pipelined else SEARCH
         if self.settled() or spent >= until:
             return None
         name = f"{placer} {word} {start.name}"
         share = self.context.share((until - spent) / (1 - spent), name)
-        found = _run(PLACERS[placer](starts=[start.devices]), share, name, start.origin)
+        found = run_member(PLACERS[placer](starts=[start.devices]), share, name, start.origin)
         if found is not None:
             self.searched.append(found)
-            self.log.append(f"{name}: {_shown(found.key)}, {100 * (self.context.spent - spent):.0f} % of the budget")
+            self.log.append(f"{name}: {shown_key(found.key)}, {100 * (self.context.spent - spent):.0f} % of the budget")
         return found
 
     def settled(self) -> bool:
@@ -264,22 +268,28 @@ class _Portfolio:
     def notes(self) -> tuple[str, ...]:
         """What each part found."""
         ranked = sorted(self.found, key=lambda f: f.key)
-        shown = [f"{f.name} {_shown(f.key)}" for f in ranked[:_TOLD]]
+        shown = [f"{f.name} {shown_key(f.key)}" for f in ranked[:_TOLD]]
         shown += [f"{len(ranked) - _TOLD} more"] if len(ranked) > _TOLD else []
         lines = ["constructed: " + ", ".join(shown)] if ranked else []
         lines += [_skipped(self.missing)] if self.missing else []
         lines += [
-            f"{f.name}, which has learned on other graphs, is number {i + 1} of {len(ranked)} with {_shown(f.key)}"
+            f"{f.name}, which has learned on other graphs, is number {i + 1} of {len(ranked)} with {shown_key(f.key)}"
             for i, f in enumerate(ranked)
             if f.name == POLICY
         ]
         lines += self.log
-        lines += [f"the answer goes back to {self._best().origin}"] if self.searched else []
+        lines += [f"the answer goes back to {self.best_found().origin}"] if self.searched else []
         lines += ["stopped early: the bound is reached"] if self.settled() else []
         return tuple(f"auto: {line}" for line in lines)
 
 
-def _run(placer: Placer, share: SearchContext, name: str, origin: str) -> _Found | None:
+def member(name: str) -> Placer:
+    """A member by its name; a policy without its moves, as the searches move."""
+    made: Placer = PLACERS[name](moves=0) if name == POLICY else PLACERS[name]()
+    return made
+
+
+def run_member(placer: Placer, share: SearchContext, name: str, origin: str) -> Found | None:
     """What the placer found with its share of the budget; None if it evaluated nothing."""
     with contextlib.suppress(BudgetSpentError):
         devices = placer.place(share)
@@ -287,7 +297,7 @@ def _run(placer: Placer, share: SearchContext, name: str, origin: str) -> _Found
             share.key(devices)
     if share.best is None or share.best_key is None:
         return None
-    return _Found(name, share.best_key, share.best, origin)
+    return Found(name, share.best_key, share.best, origin)
 
 
 def _skipped(missing: Sequence[str]) -> str:
@@ -296,7 +306,8 @@ def _skipped(missing: Sequence[str]) -> str:
     return f"skipped {', '.join(missing)}" + (f" (pip install 'tfplace[{','.join(extras)}]')" if extras else "")
 
 
-def _shown(key: Key) -> str:
+def shown_key(key: Key) -> str:
+    """A step time, and what does not fit."""
     over, step_s = key
     if over >= FAILED_BYTES:
         return "failed"

@@ -85,6 +85,7 @@ class Brkga(Placer):
         "for Optimizing Computation Graphs (REGAL). ICLR 2020."
     )
     accepts_starts = True
+    supports_workers = True
     settings: Settings
 
     def __init__(

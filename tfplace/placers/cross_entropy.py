@@ -52,6 +52,7 @@ class CrossEntropy(Placer):
         "with Cross-Entropy Minimization and Proximal Policy Optimization. NeurIPS 2018, equation 10."
     )
     accepts_starts = True
+    supports_workers = True
 
     def __init__(
         self,

@@ -49,6 +49,7 @@ class HillClimbing(Placer):
         "random restarts); for placement as in Exprimo, github.com/eivindlie/exprimo."
     )
     accepts_starts = True
+    supports_workers = True
 
     def __init__(self, starts: Sequence[IntArray] = (), clusters: bool = True) -> None:
         self.starts = tuple(starts)

@@ -57,6 +57,7 @@ class LoadSearch(Placer):
         "NeurIPS 2020."
     )
     accepts_starts = True
+    supports_workers = True
 
     def __init__(self, starts: Sequence[IntArray] = (), hot: float = 3.0, cold: float = 0.003) -> None:
         self.starts = tuple(starts)

@@ -41,6 +41,7 @@ class LocalSearch(Placer):
         "1982."
     )
     accepts_starts = True
+    supports_workers = True
 
     def __init__(self, starts: Sequence[IntArray] = (), hot: float = HOT, cold: float = COLD) -> None:
         self.starts = tuple(starts)

@@ -35,6 +35,7 @@ class RandomSearch(Placer):
         "J. Bergstra, Y. Bengio: Random Search for Hyper-Parameter Optimization. Journal of Machine Learning Research "
         "13, 2012."
     )
+    supports_workers = True
 
     def __init__(self, mixed: bool = True) -> None:
         self.mixed = mixed

@@ -32,6 +32,7 @@ class BudgetedContext(SearchContext):
       stage: logged with its improvements.
       parents: contexts whose `best` takes in what this one finds.
       most: evaluations that it has at most.
+      span: see `SearchContext.apart`.
     """
 
     def __init__(
@@ -41,12 +42,15 @@ class BudgetedContext(SearchContext):
         stage: str,
         parents: Sequence[BudgetedContext] = (),
         most: int | None = None,
+        *,
+        span: tuple[float, float] = (0.0, 1.0),
     ) -> None:
         self._search = search
         self._from = search.position()
         self._until = until
         self._first = search.evaluations
         self._most = most
+        self._span = span
         self.stage = stage
         self._line = (self, *parents)
         self.best: IntArray | None = None
@@ -69,7 +73,13 @@ class BudgetedContext(SearchContext):
 
     @property
     def spent(self) -> float:
-        """Fraction of this context's budget used, from 0 to 1.
+        """Fraction of this context's budget used, from 0 to 1, or as much of `span`."""
+        begin, end = self._span
+        return begin + (end - begin) * self._used
+
+    @property
+    def _used(self) -> float:
+        """From 0 to 1.
 
         If its evaluations are limited, time counts beside them only where more than half of it is used, so that nothing
         depends on the clock as long as there is time enough.
@@ -99,6 +109,16 @@ class BudgetedContext(SearchContext):
         rows = self._within(unit_devices)
         self._record_all(rows, *self._search.told(rows, over[: len(rows)], step_s[: len(rows)]))
         return len(rows)
+
+    def count(self, evaluations: int) -> None:
+        """Counts what workers evaluated; see `tfplace.core.search_context.SearchContext`."""
+        self._search.count(evaluations, self.stage)
+
+    def apart(self, left: Left, seed: int, span: tuple[float, float] = (0.0, 1.0)) -> BudgetedContext:
+        """A context of a search of its own; see `tfplace.core.search_context.SearchContext`."""
+        evaluator = self._search.evaluator
+        search = SearchState(evaluator.problem, Budget(left.seconds, left.evaluations), seed, evaluator=evaluator)
+        return BudgetedContext(search, search.total, self.stage, span=span)
 
     def critical_path(self, unit_device: IntArray) -> CriticalPath | None:
         """What the step with [U] devices waits for; see `tfplace.core.search_context.SearchContext`.
@@ -140,7 +160,7 @@ class BudgetedContext(SearchContext):
 
     def replica(self) -> Callable[[], SearchContext]:
         """See `tfplace.core.search_context.SearchContext.replica`."""
-        return functools.partial(_replica, self._search.evaluator)
+        return functools.partial(endless_context, self._search.evaluator)
 
     @property
     def bound_s(self) -> float:
@@ -240,5 +260,6 @@ def whole_context(search: SearchState, stage: str) -> BudgetedContext:
     return context
 
 
-def _replica(evaluator: Evaluator) -> SearchContext:
+def endless_context(evaluator: Evaluator) -> SearchContext:
+    """A context without a budget, in another process."""
     return whole_context(SearchState(evaluator.problem, _ENDLESS, 0, evaluator=evaluator), "controller")

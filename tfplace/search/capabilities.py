@@ -90,6 +90,32 @@ def check_controllers(placer: str, source: str) -> None:
         )
 
 
+def check_workers(placer: str, source: str) -> None:
+    """Refuses placers that many workers cannot search with, and steps that they cannot measure side by side.
+
+    Args:
+      placer: its name.
+      source: of the evaluator.
+
+    Raises:
+      InputError: it is one of those.
+      UnknownNameError: no such placer.
+    """
+    if not _found(placer).supports_workers:
+        able = _names(lambda other: other.supports_workers)
+        raise InputError(
+            f"an engine with placer {placer!r}",
+            "a placer that searches on many workers, or one whose policy controllers train",
+            f"These placers search on workers: {able}.",
+        )
+    if source == MEASURED:
+        raise InputError(
+            "an engine with measured steps",
+            "an evaluator that computes them, simulated or by Grappler",
+            "Workers that measured on the same devices would disturb one another.",
+        )
+
+
 def check_pretrained(placer: str, weights: str | Path | None, fine_tune: int | None) -> None:
     """Refuses placers without pretrained weights, weights that are no file, and fewer than no updates.
 

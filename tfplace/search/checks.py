@@ -21,7 +21,14 @@ from tfplace.files import path_of
 from tfplace.options import GROUPS, CompareOptions, ProblemOptions, SearchOptions, SplitOptions
 from tfplace.registry import EVALUATORS, GROUPERS, PLACERS, SERVICES
 from tfplace.search.budget import Budget
-from tfplace.search.capabilities import check_controllers, check_extra, check_init, check_pretrained, check_warm_start
+from tfplace.search.capabilities import (
+    check_controllers,
+    check_extra,
+    check_init,
+    check_pretrained,
+    check_warm_start,
+    check_workers,
+)
 from tfplace.search.grouped import check_grouper
 from tfplace.search.objective import check_objective
 from tfplace.units import parse_bytes
@@ -222,7 +229,7 @@ def _check_controllers(options: SearchOptions) -> None:
         received = f"{options.spelled('asynchronous')} without controllers"
         raise InputError(received, "both", "Such as 2 controllers.")
     elif options.engine is not None:
-        raise InputError("an engine without controllers", "both", "Such as 2 controllers.")
+        check_workers(options.placer, evaluator)
 
 
 def _check_files(options: SearchOptions) -> None:

@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tfplace.core.arrays import IntArray, digest
 from tfplace.core.compilation import XLA
+from tfplace.core.engine import Engine
 from tfplace.core.evaluator import Evaluator
 from tfplace.core.placement import COMPILED, FREE, Placement
 from tfplace.core.placer import Placer
@@ -23,10 +24,12 @@ from tfplace.local_search.devices import single_device
 from tfplace.options import BASELINES, OF_SLICES, SearchOptions
 from tfplace.registry import PLACERS
 from tfplace.search.budget import Budget
-from tfplace.search.capabilities import check_controllers
+from tfplace.search.capabilities import check_controllers, check_workers
 from tfplace.search.compilations import both_ways, cost_as_run, decided
+from tfplace.search.crew import Crew
 from tfplace.search.grouped import OnGroups
 from tfplace.search.impossible import check_possible
+from tfplace.search.many_workers import OnWorkers
 from tfplace.search.mirrored import MIRRORED, mirrored_cost
 from tfplace.search.ordered import best_order
 from tfplace.search.progress import Progress
@@ -39,7 +42,7 @@ from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.options import DEFAULT, WITHOUT_PHASES, Options
 from tfplace.version import versions
 
-_HELPERS: dict[type, str] = {WorkersError: "controllers", UnwrittenError: "the run directory"}
+_HELPERS: dict[type, str] = {WorkersError: "the workers", UnwrittenError: "the run directory"}
 """Who ends a search by an error, if not its evaluator."""
 
 _INTERRUPTED = "interrupted after"
@@ -85,9 +88,12 @@ def search_placement(
     if learned:
         method = PLACERS[placer](**learned)
     accepts_starts, settings = method.accepts_starts, method.settings
+    controllers = wanted.together
+    engine = None if controllers is not None else cast("Engine | None", wanted.engine)
+    workers = None if engine is None else OnWorkers(method)
+    method = workers or method
     if grouper is not None and wanted.groups is not None:
         method = OnGroups(method, grouper, wanted.groups)
-    controllers = wanted.together
     limit = Budget.parse(wanted.budget)
     # Before the search: an interruption during what comes after it would lose the placement found.
     evaluator = evaluator or Simulator(problem)
@@ -95,6 +101,8 @@ def search_placement(
         check_possible(problem)
     if controllers is not None:
         check_controllers(placer, evaluator.source)
+    if workers is not None:
+        check_workers(placer, evaluator.source)
     if init is not None:
         method.starts = (start_from(init, problem, seed, evaluator),)
     # Evaluators other than the simulator run steps without phases, and so does their answer.
@@ -102,6 +110,8 @@ def search_placement(
     asked = wanted.record()
     if settings is not None:
         asked["settings"] = repr(settings)
+    if workers is not None:  # however many: what they find does not depend on that
+        asked["workers"] = True
     with contextlib.ExitStack() as stack:
         run = None
         if wanted.run_dir is not None:
@@ -116,8 +126,13 @@ def search_placement(
                 run.keep_start(run.best.unit_device)
             if run.start is not None:  # what a policy has learned since is from there
                 method.starts = (*starts, run.start)
+        if workers is not None and engine is not None:
+            crew = Crew(engine, evaluator, grouper, wanted.groups)
+            workers.crew = stack.enter_context(contextlib.closing(crew))
         compared = baseline_costs(problem, seed, evaluator, names)
         bound_s = _bound_s(problem, evaluator)
+        if workers is not None:
+            workers.crew.ready()  # they have laid the problem out meanwhile
         search = Search(problem, limit, seed, progress, evaluator, run=run, logged=logged, controllers=controllers)
         chosen = search.run(method, placer)
     op_device = problem.expand(chosen)

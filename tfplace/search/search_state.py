@@ -24,7 +24,7 @@ from tfplace.search.rundir import RunDirectory
 from tfplace.simulation.evaluate import Simulator
 
 _PROGRESS_S = 0.2
-_MINE = ("evaluations", "best", "over", "step_s", "rng")
+_MINE = ("evaluations", "elsewhere", "best", "over", "step_s", "rng")
 
 
 class SearchState:
@@ -47,6 +47,7 @@ class SearchState:
     Attributes:
       queue: [U] placements that are evaluated before a placer begins.
       evaluations: placements evaluated.
+      elsewhere: how many of them workers evaluated, which a run has no records of.
       fitting: the problem as placers see it, without devices on which a unit never fits.
       failed: how many of them did not fit, did not run, or were given up; of this process.
       ran_s: step seconds of all of them that have any; of this process.
@@ -73,6 +74,7 @@ class SearchState:
         self.rng = np.random.default_rng(seed)
         self._seed = seed
         self.evaluations = 0
+        self.elsewhere = 0
         self.failed = 0
         self.ran_s = 0.0
         self.history: list[Improvement] = []
@@ -94,8 +96,8 @@ class SearchState:
 
     def _go_on(self, run: RunDirectory) -> None:
         """From where a run was, without doing it again: what is random is not what it was before."""
-        self.evaluations = max(self.evaluations, len(run.records.known))
-        run.records.skip(self.evaluations)
+        self.evaluations = max(self.evaluations, len(run.records.known) + self.elsewhere)
+        run.records.skip(self.evaluations - self.elsewhere)
         if self.evaluations:
             self.rng = np.random.default_rng([self._seed, self.evaluations])
         if run.best is not None:
@@ -179,6 +181,12 @@ class SearchState:
                     self._run.written(now=True)  # the next one may take minutes
         self.report(stage)
 
+    def count(self, evaluations: int, stage: str) -> None:
+        """Counts evaluations of workers; 0 shows the progress."""
+        self.evaluations += evaluations
+        self.elsewhere += evaluations
+        self.report(stage)
+
     def log(self, metrics: Mapping[str, float]) -> None:
         """Passes on what a policy says of its training."""
         if self._run is not None:
@@ -192,6 +200,7 @@ class SearchState:
             return
         mine = {
             "evaluations": np.int64(self.evaluations),
+            "elsewhere": np.int64(self.elsewhere),
             "best": self.best,
             "over": np.int64(self.best_key[0]),
             "step_s": np.float64(self.best_key[1]),
@@ -206,6 +215,7 @@ class SearchState:
         kept = self._run.load_checkpoint()
         mine = {name: kept.pop(f"search.{name}") for name in _MINE} if kept is not None else {}
         if self.budget.seconds is not None or not same:
+            self.elsewhere = int(mine.get("elsewhere", 0))
             if len(self._run.records.known):
                 self._go_on(self._run)
             return kept
@@ -213,8 +223,9 @@ class SearchState:
             return None  # or the search has gone past it
         self.rng.bit_generator.state = json.loads(str(mine["rng"]))
         self.evaluations = int(mine["evaluations"])
+        self.elsewhere = int(mine["elsewhere"])
         self.best, self.best_key = mine["best"], (int(mine["over"]), float(mine["step_s"]))
-        self._run.records.skip(self.evaluations)
+        self._run.records.skip(self.evaluations - self.elsewhere)
         return kept
 
     def report(self, stage: str, *, last: bool = False) -> None:
