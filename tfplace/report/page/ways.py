@@ -25,26 +25,29 @@ class Way(NamedTuple):
       name: of the plan's row, or of the baseline.
       cost: of a step.
       devices: [D] names; empty where the cost's devices have none.
-      taken: whether it is the answer.
+      tag: what marks the way that the report is about; empty for others.
       remarks: texts.
     """
 
     name: str
     cost: StepCost
     devices: Sequence[str]
-    taken: bool = False
+    tag: str = ""
     remarks: Sequence[str] = ()
 
 
 def ways_of_plan(plan: Plan) -> list[Way]:
     """The rows of a plan."""
-    return [Way(row.name, row.cost, _devices(row), row is plan.chosen, _remarks(plan, row)) for row in plan.rows]
+    return [
+        Way(row.name, row.cost, _devices(row), "chosen" if row is plan.chosen else "", _remarks(plan, row))
+        for row in plan.rows
+    ]
 
 
 def ways_of_placement(placement: Placement) -> list[Way]:
     """A placement and its baselines, the fastest first."""
     names = placement.device_names
-    ways = [Way(f"this placement, by {placement.placer}", placement.cost, names, taken=True)]
+    ways = [Way(placement.placer, placement.cost, names, "this placement")]
     for name, cost in baseline_order(placement):
         against = misfit(cost, names) if cost.failure is not None else versus(placement, cost)
         ways.append(Way(name, cost, names, remarks=(against,) if cost.feasible or cost.failure is not None else ()))
@@ -68,10 +71,10 @@ def ways_table(ways: Sequence[Way], objective: str, source: str) -> str:
 
 
 def _row(way: Way, end_s: float, most: float) -> str:
-    tag = '<span class="tag">chosen</span>' if way.taken else ""
+    tag = f'<span class="tag">{way.tag}</span>' if way.tag else ""
     remarks = "; ".join(map(escape, way.remarks))
     return (
-        f'<tr role="row"{" class=taken" if way.taken else ""}>'
+        f'<tr role="row"{" class=told" if way.tag else ""}>'
         f'<th scope="row" role="rowheader">{escape(way.name)}{tag}</th>'
         f'<td role="cell" class="bar">{_step(way.cost, end_s)}</td>'
         f'<td role="cell" class="bar">{_memory(way, most)}</td>'
