@@ -90,7 +90,7 @@ def test_a_trace_that_fails_loses_nothing(error, message, tmp_path, monkeypatch,
     argv = ["place", f"--model={tmp_path / 'problem.npz'}", "--evaluator=measured", "--budget=5 evaluations", "--json"]
     assert main([*argv, "--placer=local_search", f"--out={tmp_path / 'out'}"]) == PLACED
     streams = capsys.readouterr()
-    assert set(json.loads(streams.out)["files"]) == {"placement", "trace", "topology", "report"}
+    assert set(json.loads(streams.out)["files"]) == {"placement", "trace", "topology", "problem", "search", "report"}
     assert "no step was traced: " in streams.err and message in streams.err
     assert (tmp_path / "out" / "placement.json").exists()
 

@@ -106,7 +106,14 @@ def test_an_extracted_graph_is_placed_as_its_model_is(archive, tmp_path, capfd):
     )
     capfd.readouterr()
     assert main(["place", f"--model={archive}", "--topology=2xP100", f"--out={files[1]}", "--json", *QUICK]) == PLACED
-    assert set(json.loads(capfd.readouterr().out)["files"]) == {"placement", "trace", "topology", "report"}
+    assert set(json.loads(capfd.readouterr().out)["files"]) == {
+        "placement",
+        "trace",
+        "topology",
+        "problem",
+        "search",
+        "report",
+    }
     a, b = (Placement.from_json((f / "placement.json").read_text()) for f in files)
     assert a.diff(b) == {}
 
