@@ -69,7 +69,7 @@ def table(
     name, sorts = escape(caption), f' id="{key}" data-sorts' if key else ""
     return (
         f'<div class="wide {scrolls}" tabindex="0" role="region" aria-label="{name}">'
-        f"<table{sorts}><caption>{name}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<table{sorts}><caption><span>{name}</span></caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

@@ -87,7 +87,9 @@ def _cells(row: LayerFacts, colours: dict[str, str]) -> Sequence[Cell]:
     return (
         Cell(escape(row.name)),
         Cell(ops, row.total("ops")),
-        Cell(keys + escape(where), kind="text"),
+        Cell(
+            keys + escape(", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in where.split(", "))), kind="text"
+        ),
         Cell(format_seconds(compute), compute),
         Cell(format_bytes(variables), variables),
         Cell(format_bytes(kept), kept),
