@@ -136,6 +136,25 @@ def test_tasks_end_with_the_program_that_sent_them(cluster, tmp_path):
     assert gone(int((tmp_path / "begun").read_text()))
 
 
+def test_ctrl_c_ends_a_cluster_of_this_machine_and_reaches_no_worker(tmp_path):
+    program = (
+        "from pathlib import Path; from tests.engines import tasks; import contextlib\n"
+        "from tfplace.engines.dask_workers import DaskEngine\n"
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "with contextlib.closing(DaskEngine(count=1).start(dict)) as crew:\n"
+        f"    crew.submit(tasks.slowly_the_first_time, Path({str(tmp_path / 'begun')!r})).result()"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, text=True) as parent:
+        wait_for((tmp_path / "begun").exists)
+        child = int((tmp_path / "begun").read_text())
+        worker = parent_of(child)
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
+        said = parent.communicate(timeout=60)[1]
+    assert said.count("Traceback") == 1 and "KeyboardInterrupt" in said
+    assert gone(child) and gone(worker)
+
+
 def test_workers_join(cluster, client, crew):
     cluster.scale(3)
     try:
@@ -165,7 +184,15 @@ def dask_cli(*arguments, **more):
 
 def test_one_that_joins_with_another_version_leaves_again(cluster, client, crew, tmp_path):
     (tmp_path / "old.py").write_text("from tfplace import version; version.VERSION = '0.0.1'")
-    flags = ("--host", LOOPBACK, "--no-dashboard", "--no-nanny", "--preload", str(tmp_path / "old.py"))
+    flags = (
+        "--host",
+        LOOPBACK,
+        "--dashboard-address",
+        f"{LOOPBACK}:0",
+        "--no-nanny",
+        "--preload",
+        str(tmp_path / "old.py"),
+    )
     with dask_cli("worker", cluster.scheduler_address, *flags) as late:
         said = late.communicate(timeout=60)[1]
     assert "tfplace 0.0.1" in said and f"tfplace {version.VERSION}" in said
@@ -183,7 +210,7 @@ def free_port():
 def scheduler():
     """Of a cluster of Dask's own commands: its process, its worker's and its address."""
     address = f"tcp://{LOOPBACK}:{(port := free_port())}"
-    here = ("--host", LOOPBACK, "--no-dashboard")
+    here = ("--host", LOOPBACK, "--dashboard-address", f"{LOOPBACK}:0")
     with dask_cli("scheduler", *here, "--port", str(port)) as scheduler:
         with dask_cli("worker", address, *here, "--nthreads", "1", "--no-nanny") as worker:
             yield scheduler, worker, address

@@ -32,7 +32,9 @@ _CONNECT_S = 10.0
 _JOIN_S = 60.0
 """How long a search waits for workers, at its start and when all are gone."""
 _LOOK_S = 2.0
-_START = f"dask worker {LOOPBACK}:8786 --host {LOOPBACK} --no-dashboard"
+_FOR_THE_CALLER = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+"""Ctrl-C reaches all processes of a terminal."""
+_START = f"dask worker tcp://{LOOPBACK}:8786 --host {LOOPBACK} --dashboard-address {LOOPBACK}:0"
 
 
 def require_dask() -> None:
@@ -117,6 +119,7 @@ class DaskEngine:
         with contextlib.ExitStack() as opened:
             cluster: Any = self._cluster
             if cluster is None:
+                opened.enter_context(_quiet())
                 cluster = opened.enter_context(
                     LocalCluster(
                         n_workers=self.count,
@@ -126,6 +129,7 @@ class DaskEngine:
                         dashboard_address=f"{LOOPBACK}:0",
                         worker_dashboard_address=f"{LOOPBACK}:0",
                         silence_logs=logging.ERROR,
+                        preload=[_FOR_THE_CALLER],
                     )
                 )
             try:
@@ -303,6 +307,18 @@ class DaskWorkers:
         for _, future in asked.values():
             if future.set_running_or_notify_cancel():
                 future.set_exception(lost)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Has a cluster that is the caller's own say nothing but errors."""
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _threads(client: distributed.Client) -> int:

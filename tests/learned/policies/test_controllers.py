@@ -96,6 +96,19 @@ def test_the_number_of_controllers_counts_not_that_of_workers(problem, name):
     assert norms == again and first.best_key == other.best_key
 
 
+def test_a_run_goes_on_with_another_number_of_workers(problem, tmp_path):
+    def end(updates):
+        if updates == 3:
+            raise EndError
+
+    whole, _ = run(problem, "seq2seq", Controllers(InProcessEngine(2)))
+    with RunDirectory(tmp_path, {}, keep_s=0.0) as directory, contextlib.suppress(EndError):
+        run(problem, "seq2seq", Controllers(InProcessEngine(1), count=2), each=end, directory=directory)
+    with RunDirectory(tmp_path, {}) as directory:
+        again, norms = run(problem, "seq2seq", Controllers(InProcessEngine(3), count=2), directory=directory)
+    assert again.best_key == whole.best_key and again.evaluations == 256 and len(norms) == 5
+
+
 @pytest.mark.cluster
 def test_on_dask_they_find_what_they_find_in_processes(problem):
     found, norms = run(problem, "seq2seq", Controllers(DaskEngine(count=1), count=2), evaluations=96)
