@@ -2,12 +2,15 @@
 
 import contextlib
 import os
+import socket
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+
+from tfplace.engines.sockets import SO_ATTACH_FILTER
 
 FIRST, SECOND = (f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in (0, 1))
 SHORT_S = 1.0
@@ -90,3 +93,8 @@ def soon(condition, within_s=60.0):
 
 def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def has_filter(listening):
+    """Whether a socket has a filter, which the system copies to a buffer that is to be large enough."""
+    return bool(listening.getsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, 256))

@@ -18,6 +18,7 @@ from tests.measurement.clusters import (
     FIRST,
     SECOND,
     failure,
+    has_filter,
     parent_of,
     running,
     soon,
@@ -26,10 +27,10 @@ from tests.measurement.clusters import (
 )
 from tfplace.cli import BAD_INPUT, main
 from tfplace.core.stepcost import FailureKind
+from tfplace.engines.sockets import answers, hear_loopback_only, split_address
 from tfplace.errors import ClusterError
 from tfplace.measurement.backends import cluster as cluster_module
 from tfplace.measurement.backends.cluster import Cluster
-from tfplace.measurement.backends.sockets import SO_ATTACH_FILTER, answers, hear_loopback_only, split_address
 from tfplace.measurement.calibration.rates import device_model
 
 pytestmark = pytest.mark.cluster
@@ -101,7 +102,7 @@ def test_workers_and_the_master_hear_loopback_only(cluster):
             if own.family not in (socket.AF_INET, socket.AF_INET6):
                 continue
             if own.getsockname()[1] in ports and own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                assert own.getsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER) > 0  # the filter's length
+                assert has_filter(own)
                 filtered.add(own.getsockname()[1])
     assert filtered == {split_address(cluster._chief)[1]}
     assert all(answers(address, 2) for address in cluster.addresses)

@@ -13,7 +13,7 @@ import tfplace
 from tests.measurement.steps import file_problem, problem_of, two_towers
 from tfplace.core.stepcost import UNKNOWN_BYTES, FailureKind
 from tfplace.errors import ApplyError, InputError, PlacementError
-from tfplace.measurement.backends.backend import backend_devices
+from tfplace.execution.devices import match_devices
 from tfplace.measurement.backends.local import ChainedLogicalDevices, LocalDevices
 from tfplace.measurement.protocol.measured import MeasuredEvaluator
 from tfplace.testing import make_topology
@@ -273,12 +273,16 @@ LOCAL = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(3
 WORKERS = tuple(f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2))
 
 
+def matched(topology, have, given=None):
+    return match_devices(topology.device_names, [device.type for device in topology.devices], have, given)
+
+
 def test_devices_are_found_by_name_else_in_order():
     two = make_topology(2, types="CPU")
-    assert backend_devices(two, LOCAL[::-1]) == list(LOCAL[:2])
-    assert backend_devices(two, WORKERS) == list(WORKERS)
-    assert backend_devices(two, LOCAL, {"CPU:0": "CPU:2"}) == [LOCAL[2], LOCAL[1]]
-    assert backend_devices(two, WORKERS, dict(zip(two.device_names, WORKERS[::-1], strict=True))) == list(WORKERS[::-1])
+    assert matched(two, LOCAL[::-1]) == list(LOCAL[:2])
+    assert matched(two, WORKERS) == list(WORKERS)
+    assert matched(two, LOCAL, {"CPU:0": "CPU:2"}) == [LOCAL[2], LOCAL[1]]
+    assert matched(two, WORKERS, dict(zip(two.device_names, WORKERS[::-1], strict=True))) == list(WORKERS[::-1])
 
 
 @pytest.mark.parametrize(
@@ -286,7 +290,7 @@ def test_devices_are_found_by_name_else_in_order():
 )
 def test_devices_that_are_not_there_are_an_error(types, given):
     with pytest.raises(ApplyError, match=r"devices among .*task:1"):
-        backend_devices(make_topology(len(types), types=types), WORKERS, given)
+        matched(make_topology(len(types), types=types), WORKERS, given)
 
 
 @pytest.mark.parametrize("how", ["measured", lambda problem: MeasuredEvaluator(problem, **QUICK)])

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from tfplace.engines.sockets import answers, split_address
 from tfplace.errors import ClusterError, InputError
-from tfplace.measurement.backends.sockets import answers, split_address
 from tfplace.units import parse_seconds
 
 _ANSWER_S = 10.0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 import tensorflow as tf
 
 from tfplace.errors import ApplyError
+
+WORKER = "worker"
+"""The job of workers: their devices are called /job:worker/task:0/device:CPU:0 and so on."""
 
 
 @cache
@@ -27,9 +30,26 @@ def short(device: str) -> str:
     return name if spec.job == "localhost" else f"/job:{spec.job}/task:{spec.task}/{name}"
 
 
+def is_here(device: str) -> bool:
+    """Whether a device, by its full name, is one of this process."""
+    return bool(tf.DeviceSpec.from_string(device).job in (None, "localhost"))
+
+
 def available_devices() -> tuple[str, ...]:
-    """Full names of the devices the running TensorFlow has."""
-    return tuple(canonical(device.name) for device in tf.config.list_logical_devices())
+    """Full names of the devices of this process's TensorFlow."""
+    return tuple(name for name in _all_devices() if is_here(name))
+
+
+def worker_devices() -> tuple[str, ...]:
+    """Full names of the CPUs and GPUs of the workers it is connected to, by task; see `tfplace.execution.hosts`."""
+    specs = [tf.DeviceSpec.from_string(name) for name in _all_devices() if not is_here(name)]
+    usable = [spec for spec in specs if spec.device_type in ("CPU", "GPU")]
+    usable.sort(key=lambda spec: (spec.task, spec.device_type, spec.device_index))
+    return tuple(spec.to_string() for spec in usable)
+
+
+def _all_devices() -> list[str]:
+    return [canonical(device.name) for device in tf.config.list_logical_devices()]
 
 
 def map_devices(names: Iterable[str], devices: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -42,7 +62,7 @@ def map_devices(names: Iterable[str], devices: Mapping[str, str] | None = None) 
     Raises:
       ApplyError: a device this machine does not have; lists those it has.
     """
-    have = available_devices()
+    have = (*available_devices(), *worker_devices())
     out: dict[str, str] = {}
     for name in names:
         target = (devices or {}).get(name, name)
@@ -56,6 +76,34 @@ def map_devices(names: Iterable[str], devices: Mapping[str, str] | None = None) 
             )
         out[name] = canonical(target)
     return out
+
+
+def match_devices(
+    names: Sequence[str], types: Sequence[str], have: Sequence[str], given: Mapping[str, str] | None = None
+) -> list[str]:
+    """[D] which of the devices there are stands for each of a topology's.
+
+    Args:
+      names: [D] the topology's devices.
+      types: [D] theirs, such as "GPU".
+      have: full names of the devices there are.
+      given: topology's name -> device's; by default the devices of the same names if all are there, else in order.
+
+    Raises:
+      ApplyError: there are too few, of another type, or a name is unknown.
+    """
+    wanted = [(given or {}).get(name, name) for name in names]
+    full = [canonical(name) if _parses(name) else name for name in wanted]  # "worker 0" is no name of TensorFlow's
+    if set(full) <= set(have):
+        return full
+    found = list(have[: len(wanted)])
+    if given or [tf.DeviceSpec.from_string(name).device_type for name in found] != list(types):
+        raise ApplyError(
+            f"devices {', '.join(wanted)}",
+            f"devices among {', '.join(have)}",
+            "Map them with devices={topology's name: one of these}, or place on a topology of these devices.",
+        )
+    return found
 
 
 def _parses(device: str) -> bool:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
-import tensorflow as tf
-
 from tfplace.core.stepcost import Failure
-from tfplace.core.topology import Topology
-from tfplace.errors import ApplyError
-from tfplace.execution.devices import canonical
 
 
 class Backend(Protocol):
@@ -56,36 +50,3 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Ends what it started; calling it again does nothing."""
-
-
-def backend_devices(topology: Topology, have: tuple[str, ...], given: Mapping[str, str] | None = None) -> list[str]:
-    """[D] the backend's device for each of the topology's.
-
-    Args:
-      topology: the devices to be found.
-      have: full names of the backend's devices.
-      given: topology's name -> backend's; by default the devices of the same names if all are there, else in order.
-
-    Raises:
-      ApplyError: there are too few, of another type, or a name is unknown.
-    """
-    names = [(given or {}).get(name, name) for name in topology.device_names]
-    full = [_full(name) for name in names]
-    if set(full) <= set(have):
-        return full
-    found = list(have[: len(names)])
-    types = [tf.DeviceSpec.from_string(name).device_type for name in found]
-    if given or types != [device.type for device in topology.devices]:
-        raise ApplyError(
-            f"devices {', '.join(names)}",
-            f"devices among {', '.join(have)}",
-            "Map them with devices={topology's name: backend's name}, or place on a topology of these devices.",
-        )
-    return found
-
-
-def _full(name: str) -> str:
-    try:
-        return canonical(name)
-    except ValueError:  # a name that is no device of TensorFlow's, such as "worker 0"
-        return name

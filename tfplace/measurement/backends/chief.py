@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfplace.measurement.backends.sockets import hear_loopback_only, is_loopback, own_address, split_address
+from tfplace.engines.sockets import hear_loopback_only, is_loopback, own_address, split_address
 from tfplace.measurement.backends.worker import BOOT_JOB
 
 _LOOPBACK = "127.0.0.1"

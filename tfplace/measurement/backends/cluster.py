@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfplace.core.stepcost import Failure, FailureKind
 from tfplace.engines.cores import cores_apart
+from tfplace.engines.sockets import ANSWER_S, RETURN_S, answers, await_answers, worker_addresses
 from tfplace.errors import ClusterError
 from tfplace.measurement.backends.chief import chief_for, session_config
 from tfplace.measurement.backends.failures import failure_of
@@ -23,17 +24,10 @@ from tfplace.measurement.backends.guarded import (
     guarded,
 )
 from tfplace.measurement.backends.processes import Worker, WorkerProcesses
-from tfplace.measurement.backends.sockets import answers, split_address
 from tfplace.measurement.backends.worker import Settings
 
 TIMEOUT_S = 120.0
 """Time for a step, its graph's building included."""
-
-ANSWER_S = 2.0
-"""Time for a worker to answer a greeting; about a millisecond where all is well."""
-
-RETURN_S = 30.0
-"""Time for a worker that somebody else started to come (back)."""
 
 GRACE_S = 2.0
 """What a call gets beyond its time-out, for TensorFlow to keep the time-out by itself."""
@@ -121,12 +115,8 @@ class Cluster:
         Raises:
           ClusterError: an address is wrong, or a worker does not answer within `RETURN_S`.
         """
-        addresses = [address.strip() for address in addresses]
-        if not addresses or len(set(addresses)) < len(addresses):
-            raise ClusterError(f"workers {', '.join(addresses) or 'none'}", "addresses of different workers")
-        for address in addresses:
-            split_address(address)
-        _await_answers(addresses)
+        addresses = worker_addresses(addresses)
+        await_answers(addresses, RETURN_S)
         return cls(addresses, (), None, timeout_s)
 
     def __repr__(self) -> str:
@@ -286,7 +276,7 @@ class Cluster:
             raise ClusterError("a closed cluster", "an open one")
         if self._processes is None:
             if self._suspects or self.health():
-                _await_answers(self._addresses)
+                await_answers(self._addresses, RETURN_S)
                 self._meet()
                 self._suspects.clear()
             return
@@ -384,16 +374,3 @@ def _cores(workers: int, cores: Sequence[Sequence[int]] | None) -> list[tuple[in
     if len(cores) != workers or not all(set(each) <= set(own) for each in cores):
         raise ClusterError(f"cores={cores}", f"for each of {workers} workers some of {own}")
     return [tuple(each) for each in cores]
-
-
-def _await_answers(addresses: Sequence[str]) -> None:
-    deadline = time.monotonic() + RETURN_S
-    silent = list(addresses)
-    while silent := [address for address in silent if not answers(address, ANSWER_S)]:
-        if time.monotonic() > deadline:
-            raise ClusterError(
-                f"no answer from {', '.join(silent)} within {RETURN_S:g} s",
-                "a worker at each address",
-                "Start it there with `tfplace worker --port=PORT --host=HOST`.",
-            )
-        time.sleep(_PAUSE_S)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tfplace.engines.child_process import MessagePipe, end_with_parent
-from tfplace.measurement.backends.sockets import hear_loopback_only, is_loopback
+from tfplace.engines.sockets import hear_loopback_only, is_loopback
 
 BOOT_JOB = "tfplace"
 """The job a server starts under. A session gives it another name and task; TensorFlow refuses to give the same."""

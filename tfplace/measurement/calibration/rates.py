@@ -10,9 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfplace.cost.analytic import EFFICIENCY
+from tfplace.engines.sockets import split_address
 from tfplace.errors import ApplyError
 from tfplace.measurement.backends.backend import Backend
-from tfplace.measurement.backends.sockets import split_address
 from tfplace.measurement.calibration.bench import Build, products, time_steps, value
 from tfplace.measurement.calibration.detect import driver_gpus
 from tfplace.measurement.calibration.machine import read_machine

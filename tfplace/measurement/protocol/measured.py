@@ -17,8 +17,9 @@ from tfplace.core.stepcost import MEASURED, Failure, Samples, StepCost, bare, fa
 from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, InputError, PlacementError
 from tfplace.execution.compilation import can_compile, is_compiled
+from tfplace.execution.devices import match_devices
 from tfplace.execution.waits import NO_WAITS
-from tfplace.measurement.backends.backend import Backend, backend_devices
+from tfplace.measurement.backends.backend import Backend
 from tfplace.measurement.backends.chain import chained, refuse_control_flow, schedule
 from tfplace.measurement.backends.compiled import compiled_running
 from tfplace.measurement.backends.local import ChainedLogicalDevices, LocalDevices
@@ -91,7 +92,8 @@ class MeasuredEvaluator(Evaluator):
         self.taken: list[Samples] = []
         self._owned = backend is None
         self.backend = backend if backend is not None else LocalDevices()
-        self.device_names = backend_devices(problem.topology, self.backend.devices, devices)
+        types = [device.type for device in problem.topology.devices]
+        self.device_names = match_devices(problem.topology.device_names, types, self.backend.devices, devices)
         self._protocol: dict[str, Any] = {"warmup": warmup, "repeats": repeats, "tolerance": tolerance}
         self._timeout_s = timeout_s
         self._simulator = self._chaining_order()

@@ -8,12 +8,20 @@ import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tfplace.errors import ClusterError
 
+ANSWER_S = 2.0
+"""Time for a worker to answer a greeting; about a millisecond where all is well."""
+
+RETURN_S = 30.0
+"""Time for a worker that somebody else started to come (back)."""
+
 SO_ATTACH_FILTER = 26
+_PAUSE_S = 0.2
 
 # Classic BPF, in the words of linux/filter.h: load the interface's index; is it loopback's? keep the packet : drop it.
 _INTERFACE_INDEX = 0xFFFFF000 + 8
@@ -37,6 +45,24 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def worker_addresses(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Addresses ("host:port") of workers, in the order of their task numbers.
+
+    Args:
+      given: a text with commas between them, or a sequence.
+
+    Raises:
+      ClusterError: there is none, one is there twice, or is not of that form.
+    """
+    parts = given.split(",") if isinstance(given, str) else given
+    addresses = tuple(str(part).strip() for part in parts)
+    if not addresses or len(set(addresses)) < len(addresses):
+        raise ClusterError(f"workers {', '.join(addresses) or 'none'}", "addresses of different workers")
+    for address in addresses:
+        split_address(address)
+    return addresses
+
+
 def answers(address: str, timeout_s: float) -> bool:
     """Whether a gRPC server at "host:port" answers within a time.
 
@@ -53,6 +79,42 @@ def answers(address: str, timeout_s: float) -> bool:
             return len(header) == _FRAME_HEADER and header[_FRAME_TYPE] == _SETTINGS
     except OSError:
         return False
+
+
+def await_answers(addresses: Sequence[str], limit_s: float) -> None:
+    """Waits until a server answers at each address.
+
+    Raises:
+      ClusterError: one does not within the time.
+    """
+    deadline = time.monotonic() + limit_s
+    silent = list(addresses)
+    while silent := [address for address in silent if not answers(address, ANSWER_S)]:
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"no answer from {', '.join(silent)} within {limit_s:g} s",
+                "a worker at each address",
+                "Start it there with `tfplace worker --port=PORT --host=HOST`.",
+            )
+        time.sleep(_PAUSE_S)
+
+
+def cut_off(address: str) -> int:
+    """Ends this process's connections to a server that does not answer: who waits for it hears that it is gone.
+
+    Returns:
+      How many there were.
+    """
+    host, port = split_address(address)
+    hosts = {str(info[4][0]) for info in socket.getaddrinfo(host, port)}
+    found = 0
+    for connection in _own_sockets():
+        with contextlib.suppress(OSError):  # it listens, or is closed meanwhile
+            peer = connection.getpeername()
+            if peer[1] == port and peer[0].removeprefix("::ffff:") in hosts:
+                connection.shutdown(socket.SHUT_RDWR)
+                found += 1
+    return found
 
 
 def own_address(peer: str) -> str:
@@ -97,12 +159,21 @@ def hear_loopback_only(port: int, interface: str = "lo") -> int:
 
 
 def _listening(port: int) -> Iterator[socket.socket]:
+    for candidate in _own_sockets():
+        with contextlib.suppress(OSError):
+            listens = candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            if listens and candidate.getsockname()[1] == port:
+                yield candidate
+
+
+def _own_sockets() -> Iterator[socket.socket]:
+    """Duplicates of this process's sockets of IPv4 and IPv6, each closed after its turn."""
+    if not Path("/proc/self/fd").exists():
+        return
     for entry in list(Path("/proc/self/fd").iterdir()):
         # A duplicate of anything but a socket would stay open: a pipe's other end then never hears of its end.
         if not entry.is_socket():
             continue
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as candidate:
-            internet = candidate.family in (socket.AF_INET, socket.AF_INET6)
-            listens = internet and candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            if listens and candidate.getsockname()[1] == port:
+            if candidate.family in (socket.AF_INET, socket.AF_INET6):
                 yield candidate
