@@ -22,6 +22,7 @@ from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO, PER_SLICE, checked_slices
 from tfplace.core.stepcost import MEASURED, SIMULATED, StepCost
 from tfplace.core.topology import Topology
+from tfplace.engines.sockets import worker_addresses
 from tfplace.errors import InputError
 from tfplace.option_fields import described
 from tfplace.options import CompareOptions, PlanOptions, ProblemOptions, SearchOptions, SplitOptions
@@ -405,6 +406,7 @@ def apply(
     *,
     devices: Mapping[str, str] | None = None,
     compile: str = AUTO_COMPILE,
+    cluster: str | Sequence[str] | None = None,
 ) -> Placed:
     """Makes the program run as placed.
 
@@ -416,22 +418,29 @@ def apply(
       compile: "none" runs ops one by one, with the same numbers to the bit as the step itself without XLA; "xla"
         compiles the ops of each device in clusters; "auto" does as the placement says, which was found the faster way,
         or else compiles where the program asks for it with jit_compile.
+      cluster: "host:port,host:port" of workers, started by `tfplace worker`, whose devices are taken in place of this
+        process's: those named as the placement's, else in order.
 
     Returns:
       A callable that takes what the source's step takes and returns what it returns. Variables are moved to their
       devices; `.restore()` moves them back; `.replace(placement)` re-places without a new trace or import.
 
     Raises:
-      ApplyError: this machine lacks a device of the placement (lists what it has), or XLA, or the source cannot be run.
+      ApplyError: this machine, or the cluster, lacks a device of the placement (lists what it has), or XLA, or the
+        source cannot be run.
+      ClusterError: an address is wrong, or a worker does not answer.
       InputError: no such `compile`.
       PlacementError: the placement is for another graph (says what differs), or no file of one.
     """
+    from tfplace.execution.hosts import connect_hosts
     from tfplace.execution.placed import apply_placement
     from tfplace.execution.xla import warn_of_xla
 
     placement = Placement.load(placement)  # at once: reading a model takes longer
+    hosts = None if cluster is None else connect_hosts(worker_addresses(cluster))
     graph = graph_of(source, batch)
-    placed = apply_placement(graph, Placement.load(placement, graph=graph), devices=devices, compile=compile)
+    placement = Placement.load(placement, graph=graph)
+    placed = apply_placement(graph, placement, devices=devices, compile=compile, hosts=hosts)
     warn_of_xla(graph)
     return placed
 

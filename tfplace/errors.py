@@ -137,6 +137,23 @@ class ClusterError(InputError):
     """
 
 
+class LostWorkerError(ClusterError):
+    """A worker was lost while variables were on it.
+
+    Attributes:
+      addresses: "host:port" of the worker; several where it is not known which of them was lost.
+    """
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self.addresses = tuple(addresses)
+        super().__init__(
+            f"the loss of the worker at {' or '.join(self.addresses)}",
+            "workers that stay until the fit ends, or until restore()",
+            "Variables have the values from before they were on workers. Start the worker again with `tfplace worker` "
+            "and call fit again: with keras.callbacks.BackupAndRestore it resumes.",
+        )
+
+
 class WorkersError(InputError):
     """Processes that do a part of a search cannot be started, or do not come back.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import warnings
@@ -16,15 +17,17 @@ from tfplace.core.plan import Plan
 from tfplace.core.problem import Problem
 from tfplace.core.slices import AUTO, checked_slices
 from tfplace.core.topology import Topology
-from tfplace.errors import ApplyError, InfeasibleError, InputError
+from tfplace.errors import ApplyError, InfeasibleError, InputError, LostWorkerError
 from tfplace.formatting import format_seconds
 from tfplace.option_fields import described
 from tfplace.options import FitOptions, SearchOptions
 
 if TYPE_CHECKING:
     from tfplace.execution.actual import ActualPlacement
+    from tfplace.execution.hosts import Hosts
     from tfplace.execution.keras_model import WithoutXla
     from tfplace.execution.placed import Placed
+    from tfplace.execution.remote import WatchedTests
     from tfplace.execution.trial import Trial
 
 __all__ = ["PlacementCallback"]
@@ -128,6 +131,9 @@ class PlacementCallback(_Hooks):
         self.graph: OpGraph | None = None
         self.plan: Plan | None = None
         self._devices = asked.devices
+        self._cluster = asked.cluster
+        self._hosts: Hosts | None = None  # those of the cluster, from the first fit on
+        self._tests: WatchedTests | None = None
         self._verbose = asked.verbose
         self._placed: Placed | None = None
         self._active = False
@@ -159,7 +165,8 @@ class PlacementCallback(_Hooks):
         if isinstance(other, PlacementCallback) and other is not self and other.params is self.params:
             other.restore()
             raise ApplyError("two PlacementCallbacks in one fit", "one", "Take one of them out of callbacks=.")
-        self.restore()  # what a fit that failed outside of a step has left
+        with contextlib.suppress(LostWorkerError):  # by the earlier fit
+            self.restore()  # what a fit that failed outside of a step has left
         check_placeable(self.model, self._options.compile)
         self._check_devices()
         if self.model.train_function is not self._own_function:
@@ -177,6 +184,24 @@ class PlacementCallback(_Hooks):
         """The next step is this fit's: Keras calls no other fit's callbacks with it."""
         self._is_next = True
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Ends the fit if a worker is lost, before other callbacks wait for it."""
+        if self._active and self._hosts is not None:
+            self._hosts.check()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Watches the workers during validation."""
+        from tfplace.execution.remote import WatchedTests
+
+        if self._active and self._hosts is not None:
+            self._tests = WatchedTests(self.model, self._hosts)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Validation is over."""
+        if self._tests is not None:
+            self._tests.end()
+            self._tests = None
+
     def on_train_end(self, logs: Any = None) -> None:
         """Brings back the variables and the model's own train function."""
         self.restore()
@@ -187,6 +212,8 @@ class PlacementCallback(_Hooks):
             if self._active and self._placed is not None:
                 self._placed.restore()
             self._active = False
+            if self._hosts is not None:
+                self._hosts.drop_unused()
         finally:
             # The model taken over may not be `self.model`: Keras sets a new one before it says that training begins.
             # A method is a new object each time it is read, so it is known by whose it is.
@@ -209,7 +236,8 @@ class PlacementCallback(_Hooks):
             return self._in_between(iterator)
         self._is_next = False
         try:
-            return run_batches(self.model, iterator, lambda data: self._train_step(data, iterator))
+            with contextlib.nullcontext() if self._hosts is None else self._hosts.watched():
+                return run_batches(self.model, iterator, lambda data: self._train_step(data, iterator))
         except StopIteration:
             raise
         except BaseException:
@@ -255,7 +283,6 @@ class PlacementCallback(_Hooks):
     def _place(self, data: Any, iterator: Any) -> Placed:
         """Places the model for a fit whose first batch is `data`; keeps an earlier placement if nothing changed."""
         from tfplace.execution.keras_model import plain, shapes_of
-        from tfplace.execution.placed import apply_placement
         from tfplace.execution.trial import Trial
         from tfplace.report.facts import shared_line
 
@@ -277,7 +304,7 @@ class PlacementCallback(_Hooks):
             self._say(self.placement.summary())
         if (shared := shared_line(self.placement, self._devices)) != shared_line(self.placement):
             self._say(shared)  # devices that only the mapping makes one
-        self._placed = apply_placement(self.graph, self.placement, devices=self._devices, compile=self._options.compile)
+        self._placed = self._apply(self.graph, self.placement)
         self._trial = Trial.of(self._placed, self._options.compile)
         return self._placed
 
@@ -326,7 +353,6 @@ class PlacementCallback(_Hooks):
         """The step for a batch of another shape than the first one's, placed like that."""
         from tfplace.execution.keras_model import shapes_of
         from tfplace.execution.other_batch import placement_for_other_batch
-        from tfplace.execution.placed import apply_placement
         from tfplace.extraction.batch import as_specs
         from tfplace.transforms.batch_specs import batch_size
         from tfplace.transforms.packing import is_packed
@@ -347,13 +373,18 @@ class PlacementCallback(_Hooks):
             sizes = whole if self.graph.slices is None else sizes_alike(self.graph.slices.sizes, whole[0])
             graph = self._split(data, sizes, pack=is_packed(self.graph))
             placement = placement_for_other_batch(self.placement, self.graph, graph)
-            self._others[shapes] = apply_placement(
-                graph, placement, devices=self._devices, compile=self._options.compile
-            )
+            self._others[shapes] = self._apply(graph, placement)
         other = self._others[shapes]
         if not other.stands:
             other.replace(other.placement)
         return other
+
+    def _apply(self, graph: OpGraph, placement: Placement) -> Placed:
+        from tfplace.execution.placed import apply_placement
+
+        return apply_placement(
+            graph, placement, devices=self._devices, compile=self._options.compile, hosts=self._hosts
+        )
 
     def _decide(self, graph: OpGraph) -> Placement:
         from tfplace.api import place
@@ -428,13 +459,19 @@ class PlacementCallback(_Hooks):
         """Refuses to search placements that cannot run here.
 
         Raises:
-          ApplyError: this machine lacks an accelerator of the topology.
+          ApplyError: this machine, or the cluster, lacks an accelerator of the topology.
+          ClusterError: a worker does not answer.
         """
         from tfplace.execution.devices import map_devices
+        from tfplace.execution.hosts import connect_hosts
 
-        topology = self._options.topology
-        if self._given is None and isinstance(topology, Topology):
-            map_devices([d.name for d in topology.devices if d.type != "CPU"], self._devices)
+        wanted = self._options.topology if self._given is None else self._given
+        if self._cluster is not None:
+            assert isinstance(wanted, Topology | Placement)
+            self._hosts = connect_hosts(self._cluster)
+            self._hosts.devices_for(wanted.device_names, self._devices)
+        elif isinstance(wanted, Topology):
+            map_devices([d.name for d in wanted.devices if d.type != "CPU"], self._devices)
 
     def _check_shapes(self, data: Any) -> None:
         from tfplace.execution.keras_model import shapes_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
@@ -24,6 +24,7 @@ from tfplace.core.slices import AUTO, BATCH_NORMS, PER_SLICE
 from tfplace.core.stepcost import SIMULATED, STEP_TIME, THROUGHPUT
 from tfplace.core.topology import Topology
 from tfplace.engines.choose import FORM, chosen_engine
+from tfplace.engines.sockets import worker_addresses
 from tfplace.errors import InputError
 from tfplace.option_fields import Options, option
 from tfplace.registry import EVALUATORS, GROUPERS, OBJECTIVES, SERVICES
@@ -399,6 +400,33 @@ class FitOptions(SearchOptions):
         page="concepts/plans.md",
         recorded=False,
     )
+    cluster: str | Sequence[str] | None = option(
+        None,
+        "Workers on whose devices the step runs, such as 10.0.0.7:2222,10.0.0.8:2222; start each with `tfplace worker`",
+        unset="the devices of this process",
+        page="how_to/more_than_one_machine.md",
+        recorded=False,
+    )
+
+    def check(self) -> Self:
+        """See `ProblemOptions.check`.
+
+        Raises:
+          InputError: an option is wrong, or two do not go together.
+          ClusterError: an address is wrong.
+          MissingExtraError: a package that the placer or TensorBoard needs is not installed.
+        """
+        checked = super().check()
+        if checked.cluster is None:
+            return checked
+        addresses = worker_addresses(checked.cluster)
+        if checked.topology is None and checked.placement is None:
+            raise InputError(
+                f"{self.spelled('cluster')} without a topology",
+                "a topology of the workers' devices, or a placement",
+                f"Make one with: tfplace calibrate --cluster={','.join(addresses)} --output=topology.json",
+            )
+        return replace(checked, cluster=addresses)
 
     @property
     def plans(self) -> bool:

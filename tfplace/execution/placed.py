@@ -25,6 +25,7 @@ MOST_SHAPES = 8
 """Shapes of data for which a step is compiled."""
 
 if TYPE_CHECKING:
+    from tfplace.execution.hosts import Hosts
     from tfplace.execution.session import SessionProgram
 
 
@@ -235,7 +236,12 @@ class Placed:
 
 
 def apply_placement(
-    graph: OpGraph, placement: Placement, *, devices: Mapping[str, str] | None = None, compile: str = NONE
+    graph: OpGraph,
+    placement: Placement,
+    *,
+    devices: Mapping[str, str] | None = None,
+    compile: str = NONE,
+    hosts: Hosts | None = None,
 ) -> Placed:
     """Makes an extracted graph run as placed; see `tfplace.apply`.
 
@@ -245,19 +251,31 @@ def apply_placement(
       PlacementError: the placement is for another graph.
     """
     placement.check_graph(graph)
-    return Placed(graph, _program(graph), placement, devices, compile=compile)
+    if hosts is not None:
+        devices = hosts.devices_for(placement.device_names, devices)
+    return Placed(graph, _program(graph, hosts), placement, devices, compile=compile)
 
 
-def _program(graph: OpGraph) -> Program:
+def _program(graph: OpGraph, hosts: Hosts | None) -> Program:
     from tfplace.extraction.file_source import program_origin
     from tfplace.extraction.function import FunctionOrigin
     from tfplace.extraction.metagraph import GraphOrigin
 
     origin = program_origin(graph)
     if isinstance(origin, FunctionOrigin):
+        if hosts is not None:
+            from tfplace.execution.remote import RemoteProgram
+
+            return RemoteProgram(graph, origin.flat, hosts)
         from tfplace.execution.function import FunctionProgram
 
         return FunctionProgram(graph, origin.flat)
+    if hosts is not None:
+        raise ApplyError(
+            f"cluster={','.join(hosts.addresses)!r} for a graph file",
+            "a Keras model or a function",
+            "Of graph files, steps on a cluster can be measured: tfplace place --evaluator=measured.",
+        )
     if isinstance(origin, GraphOrigin):
         from tfplace.execution.session import SessionProgram
 

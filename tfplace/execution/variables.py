@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from tfplace.errors import ApplyError
-from tfplace.execution.devices import canonical, short
+from tfplace.execution.devices import canonical, is_here, short
 from tfplace.extraction import tf_internals
 
 _homes: dict[int, str] = {}
 """Id of a variable that is alive -> where it was before anything here moved it. TensorFlow's variables have no hash."""
+
+_kept: dict[int, tuple[weakref.ref[Any], Any]] = {}
+"""Id of a variable that is on a worker -> the variable, and the handle it had here before, with the value of then."""
 
 
 def backend_variable(variable: Any) -> Any:
@@ -50,6 +53,23 @@ def home_of(variable: Any) -> str:
     return _homes[key]
 
 
+def variables_away() -> bool:
+    """Whether any variable is on a worker."""
+    return bool(_kept)
+
+
+def abandon_workers() -> None:
+    """Gives variables on workers, which are lost, the storage and the values back that they had here before."""
+    Variables._moves += 1
+    away = [(variable(), handle) for variable, handle in _kept.values()]
+    _kept.clear()
+    found = [(variable, handle) for variable, handle in away if variable is not None]
+    old = [variable.handle for variable, _ in found]
+    for variable, handle in found:
+        tf_internals.set_handle(variable, handle)
+    rebind([variable for variable, _ in found], old)
+
+
 class Variables:
     """Variables that can be moved and brought back.
 
@@ -77,7 +97,7 @@ class Variables:
           ApplyError: a variable has no value yet, or a live input pipeline reads it; none has moved.
           tf.errors.OpError: a device cannot hold them; none has moved.
         """
-        for variable in _piped(self._moving(devices)).values():
+        for variable in piped(self._moving(devices)).values():
             raise ApplyError(
                 f"a move of variable {variable.name!r}, which an input pipeline reads that was made where it is now",
                 "variables that no input pipeline reads: it would go on reading the old storage",
@@ -93,16 +113,15 @@ class Variables:
             _check_initialized(variable)
         if moving:
             Variables._moves += 1
-        copies = [(variable, _copy(variable, devices[op])) for op, variable in moving.items()]
+        copies = [(variable, copied(variable, devices[op])) for op, variable in moving.items()]
         old = [variable.handle for variable in moving.values()]  # kept: an id is unique only among live objects
+        for op, variable in moving.items():
+            _keep(variable, devices[op])
         try:
             for variable, copy in copies:
                 tf_internals.swap_handle(variable, copy)
         finally:
-            swapped = zip(old, moving.values(), strict=True)
-            handles = {id(handle): v.handle for handle, v in swapped if v.handle is not handle}
-            if handles:
-                tf_internals.rebind_captures(handles)
+            rebind(moving.values(), old)
         self._asked = {op: canonical(devices[op]) for op in self._variables}
         return len(moving)
 
@@ -111,7 +130,7 @@ class Variables:
 
         One that a live input pipeline reads stays where it is, with a warning.
         """
-        stay = _piped(self._moving(self._home))
+        stay = piped(self._moving(self._home))
         for variable in stay.values():
             device = short(canonical(variable.handle.device))
             warnings.warn(
@@ -154,12 +173,29 @@ class Variables:
             )
 
 
-def _piped(variables: Mapping[str, Any]) -> dict[str, Any]:
+def piped(variables: Mapping[Any, Any]) -> dict[Any, Any]:
     """Those that a live input pipeline reads, by op."""
     if not variables:
         return {}
     read = tf_internals.read_by_pipelines()
     return {op: variable for op, variable in variables.items() if id(variable.handle) in read}
+
+
+def _keep(variable: Any, device: str) -> None:
+    """Keeps the handle of a variable that goes to a worker, until it is back."""
+    key = id(variable)
+    if is_here(device):
+        _kept.pop(key, None)
+    elif is_here(variable.handle.device):
+        _kept[key] = weakref.ref(variable, lambda _: _kept.pop(key, None)), variable.handle
+
+
+def rebind(variables: Iterable[Any], old: list[Any]) -> None:
+    """Has functions that captured the old handles of variables use those that they have now."""
+    pairs = zip(old, variables, strict=True)
+    handles = {id(handle): variable.handle for handle, variable in pairs if variable.handle is not handle}
+    if handles:
+        tf_internals.rebind_captures(handles)
 
 
 def _check_initialized(variable: Any) -> None:
@@ -172,7 +208,7 @@ def _check_initialized(variable: Any) -> None:
             )
 
 
-def _copy(variable: Any, device: str) -> Any:
+def copied(variable: Any, device: str) -> Any:
     """A variable of the same value on a device."""
     with tf.init_scope(), tf.device(device):
         # One copy: the value goes straight from the old storage to the new one.

@@ -185,13 +185,22 @@ def copy_constant(op: Any, name: str, device: str) -> Any:
 # ---- moving variables --------------------------------------------------------------------------------------------
 
 
+def has_storage(variable: Any) -> bool:
+    """Whether a `tf.Variable` has storage of its own in this process, unlike those of graphs, and unlike wrappers."""
+    return tf.is_tensor(vars(variable).get("_handle")) and hasattr(variable._handle, "numpy")
+
+
 def swap_handle(variable: Any, new: Any) -> None:
     """Lets `variable` own the storage of `new`, another variable of the same dtype and shape.
 
     A variable's device is otherwise fixed for its life, and a new object would lose its identity to optimizers,
     checkpoints and Python code that hold the old one.
     """
-    handle = new._handle
+    set_handle(variable, new._handle)
+
+
+def set_handle(variable: Any, handle: Any) -> None:
+    """Lets `variable` own the storage behind a handle, which no variable owns any more; see `swap_handle`."""
     handle._parent_trackable = weakref.ref(variable)
     handle._unique_id = variable._handle._unique_id
     variable._handle = handle
@@ -270,6 +279,45 @@ def live(*kinds: type[Any]) -> list[Any]:
     for above in every:
         every += [below for below in type.__subclasses__(above) if below not in every]
     return [thing for thing in gc.get_referrers(*every) if issubclass(type(thing), kinds)]
+
+
+# ---- workers ----------------------------------------------------------------------------------------------------
+
+
+def is_in_cluster() -> bool:
+    """Whether the eager context knows workers, or has once known some; publicly it is not told."""
+    return _context.get_server_def() is not None
+
+
+def start_own_server(own: str) -> None:
+    """Has this process listen at "host:port", for workers to fetch from it what functions on them are given.
+
+    `tf.config.experimental_connect_to_cluster` has workers on other hosts look for it at "localhost", and connects to
+    them before its port can be closed to others.
+    """
+    _context.context().set_server_def(_server_def(own, ()))
+
+
+def set_cluster(own: str, workers: Sequence[str], keep_alive_s: int) -> None:
+    """Gives the eager context the devices of workers, in place of those of others; what is on its own devices stays.
+
+    Args:
+      own: see `start_own_server`.
+      workers: "host:port" of each, in the order of their task numbers; one that was restarted is met anew.
+      keep_alive_s: time after which workers free what they hold for a process that is gone.
+    """
+    _context.context().update_server_def(_server_def(own, workers), keep_alive_s)
+
+
+def _server_def(own: str, workers: Sequence[str]) -> Any:
+    jobs = {"localhost": [own]} | ({"worker": list(workers)} if workers else {})
+    return tf.train.ServerDef(
+        cluster=tf.train.ClusterSpec(jobs).as_cluster_def(),
+        job_name="localhost",
+        task_index=0,
+        protocol="grpc",
+        default_session_config=eager_config(),
+    )
 
 
 # ---- running -----------------------------------------------------------------------------------------------------
