@@ -6,6 +6,7 @@ python -m tests.keras.fit_on_workers usual|stopped
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import tensorflow as tf
 import tfplace
 from tests.keras.fitting import X, Y, callback, devices_of, fit, keras_of, make_model
 from tests.measurement.clusters import CORES, has_filter
+from tests.pages import text
 from tfplace.engines import sockets
 from tfplace.errors import TfplaceError
 from tfplace.execution import hosts
@@ -176,6 +178,21 @@ def own_port_is_filtered():
     return [has_filter(listening) for listening in sockets._listening(port)]
 
 
+def page(addresses):
+    """The code of the page, on these workers."""
+    section = (
+        text("docs/how_to/more_than_one_machine.md").partition("## Train over several hosts")[2].partition("\n## ")[0]
+    )
+    blocks = [block for block in re.findall(r"```text\n(.*?)```", section, re.DOTALL) if "import" in block]
+    given = {"model": make_model("keras"), "x": X, "y": Y}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        TOPOLOGY.save("hosts.json")
+        for block in blocks:
+            code = block.replace("10.0.0.7:2222,10.0.0.8:2222", ",".join(addresses))
+            exec(code.replace('"hosts.json"', '"hosts.json", budget=20, verbose=0'), given)
+    return {"blocks": len(blocks), "steps": int(given["model"].optimizer.iterations)}
+
+
 def stopped(addresses, workers):
     hosts.LOST_S = 1.0
     model = make_model("keras")
@@ -202,7 +219,7 @@ def main(what):
         facts["refused"], facts["python"] = refused(addresses), python_op(addresses)
         facts["lost"] = lost_and_resumed(addresses, workers, processes)
         facts["validation"] = lost_in_validation(addresses, workers, processes)
-        facts["interrupted"] = interrupted(addresses)
+        facts["interrupted"], facts["page"] = interrupted(addresses), page(addresses)
     processes.close()
     sys.stdout.write(json.dumps(facts) + "\n")
 

@@ -119,6 +119,11 @@ def test_an_op_that_calls_python_stays_in_this_process(facts):
     assert sum(found["counts"].values()) > 3
 
 
+@pytest.mark.cluster
+def test_a_model_is_trained_over_hosts_as_written(facts):
+    assert facts["page"] == {"blocks": 2, "steps": 1 + 10}  # of a batch of 32
+
+
 @pytest.mark.slow  # TensorFlow waits 20 s by itself
 @pytest.mark.cluster
 def test_a_worker_that_stops_answering_is_lost_and_can_come_back():
