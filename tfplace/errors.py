@@ -140,6 +140,8 @@ class ClusterError(InputError):
 class LostWorkerError(ClusterError):
     """A worker was lost while variables were on it.
 
+    What to do: start it again, and call `fit` again; with `BackupAndRestore` it resumes.
+
     Attributes:
       addresses: "host:port" of the worker; several where it is not known which of them was lost.
     """

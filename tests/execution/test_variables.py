@@ -148,7 +148,7 @@ def test_variable_without_a_value_is_refused():
 
 def test_a_move_that_fails_changes_nothing(net, graph, monkeypatch):
     net.train(X)
-    copy, copies = variables._copy, []
+    copy, copies = variables.copied, []
 
     def full(variable, device):
         if copies:
@@ -156,7 +156,7 @@ def test_a_move_that_fails_changes_nothing(net, graph, monkeypatch):
         copies.append(copy(variable, device))
         return copies[0]
 
-    monkeypatch.setattr(variables, "_copy", full)
+    monkeypatch.setattr(variables, "copied", full)
     with pytest.raises(tf.errors.ResourceExhaustedError):
         tfplace.apply(graph, placement_on(graph, DEVICES, np.full(colocate(graph).num_units, 2)))
     monkeypatch.undo()
