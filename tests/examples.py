@@ -20,6 +20,7 @@ _SETUP = ("python3.11 -m venv ", ". ", "pip install ")
 
 SMALLER = (
     (r"--budget=('[^']*'|\S+)", "--budget='20 evaluations'"),
+    (r"(--evaluator=measured .*)--budget='20 evaluations'", r"\1--budget='2 evaluations'"),
     (r'budget="[^"]*"', "budget=20"),
     (r"\b(inception_v3|resnet50|gpt|rnnlm_2|wide_mlp)\b", "two_tower"),
     (
