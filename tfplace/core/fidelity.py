@@ -42,7 +42,7 @@ class ErrorBand:
         )
 
 
-UNKNOWN = "not known, as rates are from data sheets; tfplace calibrate and tfplace profile measure them"
+UNKNOWN = "unknown, as rates come from data sheets; measure them with tfplace calibrate and tfplace profile"
 """Said of a step without a band."""
 
 _TWO, _ONE = "two CPU workers of a core each", "one CPU core"

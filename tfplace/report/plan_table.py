@@ -64,8 +64,8 @@ def said_of_chosen(plan: Plan) -> list[str]:
     if row is None:
         return []
     lines = [line] if (line := remedy_line(plan)) else []
-    lines += [f"its step: {row.bottleneck}"] if row.bottleneck else []
-    lines.append(f"how sure: {UNKNOWN if row.error is None else row.error}")
+    lines += [f"critical path: {row.bottleneck}"] if row.bottleneck else []
+    lines.append(f"error: {UNKNOWN if row.error is None else row.error}")
     return lines + ([f"found in {format_seconds(row.found_s)}"] if row.found_s is not None else [])
 
 

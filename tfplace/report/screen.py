@@ -193,7 +193,7 @@ def _rows(plan: Plan) -> Table:
 
 def _next(steps: Sequence[str], files: Mapping[str, str]) -> list[RenderableType]:
     report = [f"{files['report']} shows the timeline, memory, layers and transfers"] if "report" in files else []
-    kept = [f"{files['plan']} keeps the plan; tfplace report makes its report again"] if "plan" in files else []
+    kept = [f"{files['plan']} keeps the plan: Plan.load, or tfplace report for its report"] if "plan" in files else []
     lines = [f"- {line}" for line in (*report, *steps, *kept)]
     others = [Path(path).name for what, path in files.items() if what not in ("report", "plan")]
     lines += [f"written: {', '.join(others)}"] if others else []
@@ -221,6 +221,6 @@ def _steps_of_plan(plan: Plan, files: Mapping[str, str]) -> list[str]:
     elif plan_verdict(plan).startswith("stay on"):
         steps.append("place nothing" + ("; compile the model with jit_compile=True" if row.compile == XLA else ""))
     elif row.replicas == 1:
-        steps.append("run it: tfplace.plan(model, topology, batch=batch).apply(), or --run=10 to measure it here")
+        steps.append("to train: PlacementCallback in fit, or plan.apply(); --run=10 measures the best here")
     steps += [] if files else ["--out=DIRECTORY keeps the plan and writes a report with timeline and memory"]
-    return [*steps, "--explain tells why, and what would help"]
+    return [*steps, "--explain shows why, and what would help"]
