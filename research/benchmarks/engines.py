@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -36,7 +37,13 @@ def measure(_graphs):
     problem = random_problem(np.random.default_rng(0), OPS, 4)
     make = functools.partial(named.same, problem)
     count = len(own_cores())
-    found = {"processors": count, "problem_bytes": len(packed(make)), "ops": OPS, "engines": {}}
+    found = {
+        "processors": count,
+        "load": os.getloadavg()[0],
+        "problem_bytes": len(packed(make)),
+        "ops": OPS,
+        "engines": {},
+    }
     for text in (f"processes:{count}", "dask"):
         rows = [_once(chosen_engine(text), make, problem, named) for _ in range(ROUNDS)]
         found["engines"][text] = {key: [row[key] for row in rows] for key in rows[0]}

@@ -24,6 +24,7 @@ from tfplace.comparison.cells import (
     run_cell,
 )
 from tfplace.comparison.journal import Journal
+from tfplace.engines.dask_workers import DaskEngine
 from tfplace.engines.process_workers import WorkerLostError
 from tfplace.errors import InputError, WorkersError
 from tfplace.registry import PLACERS
@@ -234,6 +235,16 @@ def test_results_of_another_graph_are_not_mixed(tmp_path):
     journal.add(Facts(CASE, 8, 8, 3, 1.0, "another"))
     with pytest.raises(InputError, match="another, of which"):
         tasks([(tmp_path / "g.npz", CASE)], [("heft", 0)], Budget(evaluations=20), journal)
+
+
+@pytest.mark.cluster
+def test_cells_run_on_dask(tmp_path):
+    branches().save(tmp_path / "g.npz")
+    cells = [(tmp_path / "g.npz", CASE)], [("single", 0), ("local_search", 0), ("local_search", 1)]
+    here, there = (Journal(tmp_path / name, HEADER) for name in ("here.jsonl", "there.jsonl"))
+    for journal, engine in ((here, None), (there, DaskEngine(count=2))):
+        assert run_all(tasks(*cells, Budget(evaluations=20), journal), journal, engine=engine) == []
+    assert {key: run.step_s for key, run in there.runs.items()} == {key: run.step_s for key, run in here.runs.items()}
 
 
 def test_only_what_is_missing_is_run_and_processes_agree(tmp_path):

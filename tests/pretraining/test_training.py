@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tfplace.comparison.cells import Case
+from tfplace.engines.dask_workers import DaskEngine
 from tfplace.engines.in_process import InProcessEngine
 from tfplace.engines.process_workers import ProcessEngine
 from tfplace.errors import InputError
@@ -151,6 +152,14 @@ def test_workers_change_nothing(entries, tmp_path):
     apart = training(entries, tmp_path / "apart", course=course, engine=ProcessEngine(2)).go()
     for one, other in zip(alone.values, apart.values, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)  # a process computes with one thread
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_workers_of_dask_learn_what_processes_learn(entries, tmp_path):
+    course = dataclasses.replace(COURSE, imitate=2, reinforce=1)
+    apart = training(entries, tmp_path / "apart", course=course, engine=ProcessEngine(2)).go()
+    assert same(training(entries, tmp_path / "dask", course=course, engine=DaskEngine(count=1)).go(), apart)
 
 
 def test_weights_are_examined_anew_as_their_training_did(entries, tmp_path):

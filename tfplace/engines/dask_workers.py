@@ -117,9 +117,9 @@ class DaskEngine:
             yield self._cluster
             return
         with contextlib.ExitStack() as opened:
+            opened.enter_context(_quiet())
             cluster: Any = self._cluster
             if cluster is None:
-                opened.enter_context(_quiet())
                 cluster = opened.enter_context(
                     LocalCluster(
                         n_workers=self.count,
@@ -128,7 +128,7 @@ class DaskEngine:
                         host=LOOPBACK,
                         dashboard_address=f"{LOOPBACK}:0",
                         worker_dashboard_address=f"{LOOPBACK}:0",
-                        silence_logs=logging.ERROR,
+                        silence_logs=logging.CRITICAL,
                         preload=[_FOR_THE_CALLER],
                     )
                 )
@@ -311,14 +311,16 @@ class DaskWorkers:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Has a cluster that is the caller's own say nothing but errors."""
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Has a connection of our own log nothing: what matters of it is an error of ours."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _threads(client: distributed.Client) -> int:
