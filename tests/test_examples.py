@@ -28,6 +28,7 @@ LONG = {
 
 
 @pytest.mark.tensorflow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "page", [pytest.param(one, marks=pytest.mark.slow if one in LONG else ()) for one in [*PAGES, "README.md"]]
 )
