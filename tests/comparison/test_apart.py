@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 
 import distributed
@@ -55,6 +56,7 @@ def own(tmp_path, monkeypatch):
     (tmp_path / "placers").mkdir()
     (tmp_path / "placers" / "own_placers.py").write_text(SLOW)
     monkeypatch.syspath_prepend(tmp_path / "placers")
+    monkeypatch.delitem(sys.modules, "own_placers", raising=False)  # of the test before
     return tmp_path / "placers"
 
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import operator
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,13 +16,16 @@ from pathlib import Path
 import dask
 import distributed
 import pytest
+from distributed.comm.tcp import TCP
 
+import tfplace
 from tests.engines import tasks
 from tests.engines.conformance import EngineConformance
 from tests.engines.processes import gone, parent_of, wait_for
 from tests.pages import ROOT
 from tfplace import version
 from tfplace.engines import dask_workers
+from tfplace.engines.choose import chosen_engine
 from tfplace.engines.dask_workers import LOOPBACK, DaskEngine
 from tfplace.engines.process_workers import WorkerLostError
 from tfplace.errors import InputError, WorkersError
@@ -29,9 +33,9 @@ from tfplace.errors import InputError, WorkersError
 pytestmark = pytest.mark.cluster
 
 
-def two_workers():
+def two_workers(**more):
     here = {"host": LOOPBACK, "dashboard_address": f"{LOOPBACK}:0", "silence_logs": 50}
-    return distributed.LocalCluster(n_workers=2, threads_per_worker=1, **here)
+    return distributed.LocalCluster(n_workers=2, threads_per_worker=1, **here, **more)
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +251,43 @@ def test_no_scheduler_is_an_error(monkeypatch):
     monkeypatch.setattr(dask_workers, "_CONNECT_S", 0.5)
     with pytest.raises(WorkersError, match=rf"no Dask scheduler at tcp://{LOOPBACK}:9 "):
         DaskEngine(f"tcp://{LOOPBACK}:9").start(dict)
+
+
+def test_no_scheduler_is_an_error_before_a_model_is_read(monkeypatch):
+    monkeypatch.setattr(dask_workers, "_CONNECT_S", 0.5)
+    with pytest.raises(WorkersError, match=rf"no Dask scheduler at tcp://{LOOPBACK}:9 "):
+        tfplace.compare("no model", engine=f"dask:tcp://{LOOPBACK}:9")
+
+
+def test_what_workers_make_is_sent_to_each_once(engine, monkeypatch):
+    sent, write = [], TCP.write
+
+    async def counted(self, *message, **more):
+        sent.append(await write(self, *message, **more))
+        return sent[-1]
+
+    monkeypatch.setattr(TCP, "write", counted)  # of the client and the scheduler, which are in this process
+    size = 2_000_000
+    with contextlib.closing(engine.start(functools.partial(bytes, b"x" * size))) as crew:
+        assert {f.result(30) for f in [crew.submit(len) for _ in range(20)]} == {size}
+    assert 3 * size < sum(sent) < 3.2 * size  # to the scheduler, and from there to two workers
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
+def test_a_cluster_with_tls_takes_those_with_its_certificate(tmp_path):
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=tfplace -keyout key.pem -out cert.pem"
+    subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True)
+    files = {name: str(tmp_path / f"{file}.pem") for name, file in (("ca", "cert"), ("cert", "cert"), ("key", "key"))}
+    ends = {f"tls_{end}_{name}": files[name] for end in ("scheduler", "worker", "client") for name in ("cert", "key")}
+    security = distributed.Security(require_encryption=True, tls_ca_file=files["ca"], **ends)
+    with two_workers(security=security, protocol="tls://") as cluster:
+        address = cluster.scheduler_address
+        assert address.startswith(f"tls://{LOOPBACK}:")
+        told = ",".join(f"{name}={path}" for name, path in files.items())
+        with contextlib.closing(chosen_engine(f"dask:{address},{told}").start(dict)) as crew:
+            assert crew.submit(operator.or_, {1: 1}).result(30) == {1: 1}
+        with pytest.raises(WorkersError, match="no Dask scheduler"):
+            DaskEngine(address.replace("tls", "tcp")).start(dict)
 
 
 def listening(pids):

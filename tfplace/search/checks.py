@@ -112,15 +112,23 @@ def _checked_problem(options: _Options) -> _Options:
 
 
 def _checked_engine(options: ProblemOptions) -> Engine | None:
-    """The engine that is meant, of which nothing runs yet; None for this process."""
+    """The engine that is meant, of which nothing runs yet; None for this process.
+
+    Raises:
+      InputError: it is none.
+      WorkersError: there is no scheduler at its address.
+    """
     if options.engine is None:
         return None
     try:
-        return chosen_engine(options.engine)
+        engine = chosen_engine(options.engine)
     except MissingExtraError:
         raise
     except InputError as error:
         raise InputError(options.spelled("engine"), error.expected, error.hint) from error
+    if isinstance(options.engine, str):
+        _ = engine.count  # asks the scheduler: one that is not there is refused before a model is built
+    return engine
 
 
 def _check_rules(options: ProblemOptions, topology: Topology | None) -> None:
