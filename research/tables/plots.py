@@ -131,6 +131,31 @@ def scaling_curves(
     plt.close(figure)
 
 
+def gain_curves(path: str | Path, curves: Mapping[str, Sequence[tuple[int, float]]], *, axes: tuple[str, str]) -> None:
+    """Writes ratios over numbers of workers, of which the scale is logarithmic.
+
+    Args:
+      path: of the picture; its ending decides the format.
+      curves: name -> (workers, ratio).
+      axes: what the horizontal and the vertical axis show.
+
+    Raises:
+      InputError: matplotlib is missing.
+    """
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
+    for name, points in curves.items():
+        axis.plot(*zip(*points, strict=True), marker="o", label=name)
+    axis.set(xlabel=axes[0], ylabel=axes[1], xscale="log")
+    shown = sorted({n for points in curves.values() for n, _ in points})
+    axis.set_xticks(shown, [str(n) for n in shown])
+    axis.minorticks_off()
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def _pyplot() -> Any:
     try:
         import matplotlib

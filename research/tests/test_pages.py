@@ -84,6 +84,10 @@ TABLES = {
     "docs/research/fidelity.md": {"fidelity": lambda: fidelity_tables(data("fidelity"))},
     "docs/research/growth.md": {"growth": lambda: growth.show(data("growth")["rows"])},
     "docs/research/local_search.md": {"draws": lambda: benchmark("draws"), "moves": lambda: benchmark("moves")},
+    "docs/research/many_workers.md": {
+        "many-workers": lambda: benchmark("many_workers"),
+        "workers-growth": lambda: benchmark("workers_growth"),
+    },
     "docs/research/memory.md": {"memory": lambda: benchmark("memory")},
     "docs/research/one_device.md": {"never-slower": lambda: step_against_plain(data("never_slower"))},
     "docs/research/plan_regret.md": {"plan-regret": lambda: benchmark("plan_regret")},

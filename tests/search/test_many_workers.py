@@ -127,24 +127,37 @@ def test_a_budget_in_seconds_is_kept():
     assert search.evaluations > 100
 
 
+def killed_once(search, placer):
+    """Runs a search and kills a worker when it has told something; what had been evaluated by then."""
+    told = []
+
+    def kill():
+        while not search.elsewhere:
+            time.sleep(0.005)
+        told.append((placer.crew._workers.pids[0], search.elsewhere, search.best_key))
+        os.kill(told[0][0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    search.run(placer, "test")
+    killer.join()
+    assert gone(told[0][0])
+    return told[0][1:]
+
+
 def test_a_killed_worker_costs_nothing_that_was_found():
     """With a budget in evaluations its part is done again, and the answer is that of an undisturbed search."""
     undisturbed, _ = search_with(InProcessEngine(1), "local_search", 4000)
-    killed = []
     with searching(ProcessEngine(2), "local_search", 4000) as (search, placer):
-
-        def kill():
-            while not search.elsewhere:
-                time.sleep(0.005)
-            killed.append(placer.crew._workers.pids[0])
-            os.kill(killed[0], signal.SIGKILL)
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        search.run(placer, "test")
-        killer.join()
-    assert gone(killed[0])
+        killed_once(search, placer)
     assert facts(search) == facts(undisturbed)
+
+
+def test_by_the_clock_a_killed_worker_is_replaced_and_the_budget_nearly_kept():
+    with searching(ProcessEngine(2), "local_search", "2s") as (search, placer):
+        evaluations, key = killed_once(search, placer)
+    assert search.broken is None and search.elsewhere > evaluations and search.best_key <= key
+    assert search.seconds < 2 + 2 + 2 * 0.4 + 3  # at the worst a start and a part of a fifth, on a busy machine
 
 
 def test_ctrl_c_gives_the_best_until_then_and_leaves_no_process():

@@ -19,15 +19,13 @@ from tfplace.local_search.penalized_cost import PenalizedCost
 from tfplace.search.parts import Done, Part, Walk
 from tfplace.search.team import Team
 
-_FIFTHS = 5
-"""Rounds are a multiple of this, so that one ends with the first cycle of the temperature, or there is only one."""
+_EXCHANGES = 5
+"""Parts of a run, before each of which chains exchange places; the temperature's first cycle ends with one of them.
+More exchanges gave longer steps: all chains are soon near one place."""
 
-_ROUND_S = (1.0, 10.0)
-"""How long a round between two exchanges is at least, and any round at most."""
-
-_ROUNDS = 40
+_ROUND_S = (0.2, 10.0)
 _ROUND_EVALUATIONS = 400
-"""As many rounds as that if they are no shorter, or each chain has so many evaluations in one."""
+"""A part is a round or several: at least so many seconds, or evaluations of each chain, and at most so many seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +72,8 @@ class Chains:
     with the chains' best placements; places are drawn systematically, so that equal ones are all kept; and chains take
     over the price of missing memory with the place.
 
-    They are annealed in rounds, of a fortieth of the budget but at least a second and at most ten: that is what a
-    worker that is killed, or Ctrl-C, can lose. Without exchanges rounds are as few as that allows.
+    Places are exchanged after each fifth of the run. Whatever a worker finds is told after a round, of at most ten
+    seconds: that is what a worker that is killed, or Ctrl-C, can lose.
 
     Args:
       team: searches.
@@ -116,9 +114,9 @@ class Chains:
         if left.seconds is not None:
             each_s = left.seconds * part / math.ceil(len(self._chains) / width)
             least, most = each_s / _ROUND_S[1], each_s / _ROUND_S[0]
-        if not self._exchanges:
-            return _FIFTHS * math.ceil(least / _FIFTHS) if least > 1.0 else 1
-        return _FIFTHS * int(min(max(_ROUNDS, least), most) / _FIFTHS) or 1
+        if least <= 1.0 and (not self._exchanges or most < _EXCHANGES):
+            return 1
+        return _EXCHANGES * math.ceil(least / _EXCHANGES)
 
     def _go_on(self) -> list[Chain]:
         context = self._team.context
@@ -138,7 +136,7 @@ class Chains:
         spent, context = self._round / self._rounds, self._team.context
         if self._round and math.isclose(spent, SECOND_CYCLE):
             self._chains = [chain.from_best() for chain in self._chains]
-        if not self._exchanges:
+        if not self._exchanges or self._round * _EXCHANGES % self._rounds:
             return
         price = PenalizedCost(context, self._chains[0].walk.first)
         price.weight = max(chain.walk.weight for chain in self._chains)
