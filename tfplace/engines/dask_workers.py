@@ -260,9 +260,14 @@ class DaskWorkers:
         if future is None or not future.set_running_or_notify_cancel():
             return
         try:
-            future.set_result(opened(asked.result()))
+            answer = asked.result()
         except BaseException as error:
-            future.set_exception(self._told(error) if asked.status != "finished" else error)
+            future.set_exception(self._told(error))
+            return
+        try:
+            future.set_result(opened(answer))
+        except BaseException as error:
+            future.set_exception(error)
 
     def _told(self, error: BaseException) -> BaseException:
         """Why Dask did not do a task."""
