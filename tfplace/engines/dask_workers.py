@@ -116,11 +116,11 @@ class DaskEngine:
         if isinstance(self._cluster, Client):
             yield self._cluster
             return
-        with contextlib.ExitStack() as opened:
-            opened.enter_context(_quiet())
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_quiet())
             cluster: Any = self._cluster
             if cluster is None:
-                cluster = opened.enter_context(
+                cluster = stack.enter_context(
                     LocalCluster(
                         n_workers=self.count,
                         threads_per_worker=1,
@@ -140,7 +140,7 @@ class DaskEngine:
                     "the address of one that runs",
                     f"Start one: dask scheduler --host {LOOPBACK} --dashboard-address {LOOPBACK}:8787",
                 ) from error
-            yield opened.enter_context(client)
+            yield stack.enter_context(client)
 
     def _wait_for_workers(self, client: distributed.Client) -> None:
         """Waits until there are as many as are wanted.
