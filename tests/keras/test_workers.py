@@ -1,6 +1,7 @@
 """PlacementCallback on two workers: the numbers of local devices, and one error when a worker is lost."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -14,8 +15,8 @@ WORKERS = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in (0, 1)]
 ADDRESSES = "10.0.0.7:2222,10.0.0.8:2222"
 
 
-def facts_of(what):
-    command = [sys.executable, "-m", "tests.keras.fit_on_workers", what]
+def facts_of(*arguments, inside=()):
+    command = [*inside, sys.executable, "-m", *arguments]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=500, check=False)
     assert run.returncode == 0, run.stderr[-4000:]
     return json.loads(run.stdout.splitlines()[-1])
@@ -23,7 +24,7 @@ def facts_of(what):
 
 @pytest.fixture(scope="module")
 def facts():
-    return facts_of("usual")
+    return facts_of("tests.keras.fit_on_workers", "usual")
 
 
 @pytest.mark.cluster
@@ -127,11 +128,34 @@ def test_a_model_is_trained_over_hosts_as_written(facts):
 @pytest.mark.slow  # TensorFlow waits 20 s by itself
 @pytest.mark.cluster
 def test_a_worker_that_stops_answering_is_lost_and_can_come_back():
-    found = facts_of("stopped")
+    found = facts_of("tests.keras.fit_on_workers", "stopped")
     assert found["error"]["type"] == "LostWorkerError"
     assert found["error"]["addresses"] == [found["address"]]
     assert found["error"]["took_s"] < 60
     assert found["again"] == 2
+
+
+def may_make_namespaces():
+    probe = "ip link add br0 type bridge && tc qdisc add dev lo root tbf rate 1gbit burst 64kb latency 1s"
+    found = shutil.which("unshare")
+    return (
+        bool(found)
+        and not subprocess.run([found, "-n", "sh", "-c", probe], capture_output=True, check=False).returncode
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.skipif(not may_make_namespaces(), reason="needs network namespaces with bridges and limited rates")
+def test_hosts_with_slow_links_give_the_same_numbers_and_one_that_is_cut_off_is_named():
+    found = facts_of("tests.keras.fit_in_namespaces", inside=["unshare", "-n"])
+    local, remote = found["histories"]
+    assert local == remote
+    assert found["weights"]
+    assert found["during"] == WORKERS
+    assert found["error"]["type"] == "LostWorkerError"
+    assert found["error"]["addresses"] == [found["pulled"]]
+    assert found["error"]["took_s"] < 120
 
 
 @pytest.mark.parametrize(
