@@ -254,7 +254,7 @@ def _stopped(search: Search) -> tuple[str, ...]:
     if search.broken is None:
         return ()
     why = str(search.broken).rstrip(".")
-    who = _HELPERS.get(type(search.broken), "the evaluator")
+    who = next((name for kind, name in _HELPERS.items() if isinstance(search.broken, kind)), "the evaluator")
     return (f"after {search.evaluations} evaluations {who} stopped ({why}); this is the best placement until then",)
 
 
@@ -267,7 +267,7 @@ def _final_cost(search: Search, chosen: IntArray) -> StepCost:
     best, key = search.best, search.best_key
     seen = best is not None and key is not None and key[0] == 0 and np.array_equal(best, chosen)
     try:
-        if type(search.broken) in (type(None), *_HELPERS) or not seen:
+        if search.broken is None or isinstance(search.broken, tuple(_HELPERS)) or not seen:
             cost = evaluator(chosen)
             if cost.failure is None or not seen:
                 return cost

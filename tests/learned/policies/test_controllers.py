@@ -20,8 +20,8 @@ from tfplace.core.engine import Controllers
 from tfplace.engines.cores import own_cores
 from tfplace.engines.dask_workers import DaskEngine
 from tfplace.engines.in_process import InProcessEngine
-from tfplace.engines.process_workers import ProcessEngine
-from tfplace.errors import InputError, WorkersError
+from tfplace.engines.process_workers import ProcessEngine, WorkerLostError
+from tfplace.errors import InputError
 from tfplace.learned.policies.seq2seq import Seq2Seq
 from tfplace.search.budget import Budget
 from tfplace.search.place import search_placement
@@ -281,7 +281,7 @@ class Losing(Spied):
         if len(self.done) <= 6:
             return future
         lost = Future()
-        lost.set_exception(WorkersError("a worker that ended", "one that does not"))
+        lost.set_exception(WorkerLostError("a worker that ended", "one that does not"))
         return lost
 
 
@@ -291,7 +291,7 @@ def test_controllers_that_do_not_come_back_leave_the_best_so_far(problem, asynch
         problem, placer="seq2seq", budget=1000, controllers=Controllers(Losing(2), asynchronous=asynchronous)
     )
     assert placement.cost.peak_bytes.min() >= 0  # the simulator still tells everything
-    assert placement.notes[0].startswith("after ") and "controllers stopped" in placement.notes[0]
+    assert placement.notes[0].startswith("after ") and "the workers stopped" in placement.notes[0]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
