@@ -72,6 +72,14 @@ def test_as_many_slices_as_devices_are_tried_and_twice_as_many():
     assert WORK_S / 3 <= placement.cost.step_s < 1.1 * WORK_S / 3
 
 
+def test_twice_as_many_are_not_read_of_a_large_step(monkeypatch):
+    ops = problem_in((4,), make_topology(4)).graph.num_ops
+    monkeypatch.setattr(over_slices, "_MOST_OPS", 8 * ops - 1)
+    placement, numbers = tried(make_topology(4), lambda k: WORK_S)
+    assert numbers == [None, 4]
+    assert any("8 slices: not tried" in note for note in placement.notes)
+
+
 def test_the_step_stays_whole_where_slices_take_longer():
     placement, _ = tried(make_topology(3), lambda k: WORK_S * k**2)
     assert slices_of(placement) == 1

@@ -50,6 +50,10 @@ _ALIKE = 1.1
 """Devices whose speeds differ by less get slices of one size."""
 
 
+_MOST_OPS = 250_000
+"""Of a step in twice as many slices as devices, which seldom pays: reading more takes minutes and gigabytes."""
+
+
 def place_over_slices(
     read: Callable[[Sizes], Problem],
     search: Callable[[Problem, SearchOptions], Placement],
@@ -111,7 +115,10 @@ def search_over_slices(
                 if shares is not None:
                     run.try_sizes(shares)
                 for k in (2 * devices, *_of_fewer(devices)):
-                    run.try_sizes(k)
+                    if whole is None or k * whole.graph.num_ops <= _MOST_OPS:
+                        run.try_sizes(k)
+                    else:
+                        run.log.append(f"{k} slices: not tried, as they have over {_MOST_OPS:,} ops")
             fits = one_each is None or any(sizes is not None for sizes in run.found)
         if not fits:
             for k in _TO_FIT:
