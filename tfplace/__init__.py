@@ -1,10 +1,9 @@
-"""tfplace: decides which device every op of a TensorFlow model runs on, and runs the model that way.
+"""tfplace: finds the fastest way to train a TensorFlow model on your devices, and trains it that way.
 
     import tfplace
-    graph = tfplace.extract(model, batch)
-    placement = tfplace.place(graph, topology="4xP100", budget="30s")
-    print(placement.summary())
-    step = tfplace.apply(graph, placement)
+    plan = tfplace.plan(model, "4xP100", batch=batch, budget="30s")
+    print(plan.summary())
+    step = plan.apply()
 
 Importing tfplace does not load TensorFlow; the first call that needs it does.
 """

@@ -43,26 +43,27 @@ def place(
     """Decides a device for every op.
 
     Args:
-      source: an `OpGraph`, a `Problem`, a file of either (`.npz`), a workload of `dnn-partitioning` (`.json`), or
-        anything `extract` takes (with `batch`). A problem and a workload have a topology, rules and costs of their own.
+      source: an `OpGraph`, a `Problem`, a file of either (`.npz`), a `dnn-partitioning` workload (`.json`), or anything
+        that `extract` takes (with `batch`). A problem and a workload bring their own topology, rules and costs.
       topology: see `SearchOptions`.
-      batch: as in `extract`; steps that are measured get its values.
+      batch: as in `extract`. Measured steps get its values.
       **options: those of `SearchOptions`.
 
     Returns:
-      The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far, and
-      so does an evaluator that cannot go on, such as for workers that do not come back; `notes` say so. With a budget
-      in evaluations the same seed gives the same placement; placers that learn with TensorFlow need as many cores for
-      it.
+      The placement, which fits every device's memory. Ctrl-C ends the search early with the best placement so far. So
+      does an evaluator that cannot continue, for example because its workers are gone; `notes` say so. With a budget in
+      evaluations, the same seed gives the same placement. For placers that learn with TensorFlow, this holds on
+      machines with the same number of cores.
 
     Raises:
-      InfeasibleError: no placement fits; says which device is short by how much, and ways out.
-      InputError: an option is wrong, two do not go together, or a problem has its own; before a model is read. Or most
-        of the graph is inside functions that its ops keep, such as a loop over a `tf.data.Dataset`.
-      ApplyError, ClusterError: the evaluator cannot tell what any placement costs.
+      InfeasibleError: no placement fits. The error says which device lacks how many bytes, and what to do.
+      InputError: an option is invalid, two options conflict, or the problem has its own; raised before the model is
+        read. Or most of the graph is inside functions that its ops keep, such as a loop over a `tf.data.Dataset`.
+      ApplyError, ClusterError: the evaluator cannot evaluate any placement.
       PlacementError: `init` is a placement for another graph or other devices.
-      UnknownNameError: no such placer, grouper, evaluator, objective or option; lists the known ones.
-      MissingExtraError: a package that the placer or TensorBoard needs is not installed; says how to install it.
+      UnknownNameError: no such placer, grouper, evaluator, objective or option. The error lists the known ones.
+      MissingExtraError: the placer or TensorBoard needs a package that is not installed. The error says how to
+        install it.
     """
     asked = SearchOptions.of("tfplace.place", {"topology": topology, **options}).check()
     if asked.slices == AUTO:
@@ -126,24 +127,24 @@ def place_problem(problem: Problem, options: SearchOptions, batch: Any = None, *
 
 @described(PlanOptions)
 def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: Any = None, **options: Any) -> Plan:
-    """What is fastest on some devices, and whether it fits: every way to run the step that makes sense there.
+    """Finds the fastest way to run a training step on some devices, and whether it fits their memory.
 
-    The ways are one device, `tf.distribute.MirroredStrategy`, data parallelism, pipelines, and what a search finds for
-    the whole step and for slices of its batch; each op by op and compiled. All steps are simulated. On more than 8
-    accelerators in equal hosts the ways are equal replicas of these, see docs/concepts/large_boxes.md.
+    It compares one device, `tf.distribute.MirroredStrategy`, data parallelism, pipelines, and placements that a search
+    finds for the whole step and for slices of its batch; each op by op and compiled. All steps are simulated. With more
+    than 8 accelerators in equal hosts, it compares equal replicas of these; see docs/concepts/large_boxes.md.
 
     Args:
-      source: as in `place`; a model that can be traced, as its batch is split.
+      source: as in `place`. To split the batch, tfplace must be able to trace it: a model, not a file.
       topology: see `PlanOptions`.
       batch: as in `place`.
       **options: those of `PlanOptions`.
 
     Returns:
-      The rows, fastest first, and the chosen one: `.summary()`, `.chosen`, `.placement`, `.save(directory)`.
-      `.apply()` runs it.
+      The plan: its rows, fastest first, and the chosen one. See `.summary()`, `.chosen`, `.placement` and
+      `.save(directory)`; `.apply()` runs it.
 
     Raises:
-      InputError: an option is wrong, or two do not go together.
+      InputError: an option is invalid, or two options conflict.
       UnknownNameError: no such option.
       SourceError, ConstraintError: as of `place`.
     """
@@ -194,25 +195,25 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
 def largest_batch(
     source: Any, topology: Topology | str | Path | None = None, *, batch: Any, **options: Any
 ) -> LargestBatch:
-    """How many examples a step can have on some devices: the largest batch for which a plan has a way that fits.
+    """Finds the largest batch that fits on some devices, and the plan for it.
 
-    Sizes are tried from the given one on, twice or half as large until one fits and the next does not, and then between
-    these, up to a sixteenth. Each is planned with a tenth of the budget. Nothing is run, and no batch is made.
+    It doubles or halves the given size until one fits and the next does not, then bisects to within a sixteenth. Each
+    size is planned with a tenth of the budget. No step is run, and no batch is allocated.
 
     Args:
-      source: a model or a function, as `split` takes: its step is read for each size.
+      source: a model or a function, as in `split`. tfplace reads its step for each size.
       topology: see `PlanOptions`.
-      batch: of any size, as in `extract`; to begin with. Sizes are multiples of 8, 4 or 2 if its size is one.
+      batch: the first batch to try, as in `extract`. If its size is a multiple of 8, 4 or 2, so are all sizes.
       **options: those of `PlanOptions`.
 
     Returns:
-      The size with its plan, and what all sizes came to. Ways with nearly all ops on the host do not count beside
-      accelerators, nor do sizes whose examples take over twice as long each as the best. Ctrl-C ends it with the
-      largest so far.
+      The size with its plan, and the result for each size. On a machine with accelerators, ways that run nearly all ops
+      on the host do not count. Neither do sizes that take over twice as long for each example as the best size. Ctrl-C
+      ends the search with the largest size so far.
 
     Raises:
-      InfeasibleError: not even one example fits; says how many bytes are missing where.
-      InputError, UnknownNameError: as of `plan`.
+      InfeasibleError: not even one example fits. The error says which device lacks how many bytes.
+      InputError, UnknownNameError: as for `plan`.
       SplitError, SourceError: the source has one batch size, or cannot be read.
     """
     from tfplace.report.progress import Stages
@@ -246,10 +247,10 @@ def find_largest_batch(source: Any, batch: Any, options: PlanOptions, stages: St
 def compare(
     source: Any, topology: Topology | str | Path | None = None, *, batch: Any = None, **options: Any
 ) -> Comparison:
-    """Sets placers side by side on one model, each with the same budget; all step times, or loads, are simulated.
+    """Compares placers on one model, each with the same budget. All step times, or loads, are simulated.
 
-    The placers run one after the other, or side by side on an `engine`. `single`, `heft`, `random_search` and
-    `local_search` (for throughput `load_search`) always do. With a grouper all placers place the same groups.
+    The placers run one after the other, or in parallel on an `engine`. `single`, `heft`, `random_search` and
+    `local_search` (for throughput, `load_search`) always run. With a grouper, all placers place the same groups.
 
     Args:
       source: as in `place`.
@@ -258,11 +259,11 @@ def compare(
       **options: those of `CompareOptions`.
 
     Returns:
-      What each found: `.summary()`, `.save("page.html")`, `.best` for the best placement. Ctrl-C ends it early with
-      what was run by then.
+      The comparison: `.summary()`, `.save("page.html")`, and `.best` for the best placement. Ctrl-C ends it early with
+      the runs that are finished.
 
     Raises:
-      InputError: an option is wrong, two do not go together, or the folder has a comparison of something else.
+      InputError: an option is invalid, two options conflict, or the folder holds another comparison.
       UnknownNameError: no such placer, grouper, objective or option.
     """
     from tfplace.report.progress import Stages
@@ -340,22 +341,22 @@ def memory(
     batch_norm: str = PER_SLICE,
     pack: bool = False,
 ) -> StepMemory:
-    """What a training step needs of one device's memory, and for what; simulated, nothing is searched or run.
+    """Simulates how much of one device's memory a training step needs, and for what. Nothing is run.
 
     Args:
       source: as in `place`.
       topology: the devices, as in `formulate`.
       batch: as in `extract`.
-      device: one of them, by name; by default the first accelerator, or the first device if there is none.
+      device: the name of a device. By default the first accelerator, or the first device if there is none.
       slices: see `SplitOptions`.
       batch_norm: see `SplitOptions`.
       pack: see `SplitOptions`.
 
     Returns:
-      The peak, what it consists of (weights, optimizer slots, activations, gradients, ...) and the ten largest tensors.
+      The peak, its parts (weights, optimizer slots, activations, gradients, ...) and the ten largest tensors.
 
     Raises:
-      SourceError, InputError: as `place`.
+      SourceError, InputError: as for `place`.
       UnknownNameError: no such device.
     """
     from tfplace.report.step_memory import step_memory
@@ -365,17 +366,17 @@ def memory(
 
 
 def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, str]) -> StepCost:
-    """The simulated cost of a step under given devices.
+    """Simulates a step with given devices for its ops.
 
     Args:
       problem: from `formulate`.
-      devices: a placement or a file of one, found on any box whose devices have these names; or op name -> device name
-        for every op. A placement is simulated with its own phases, whatever their order is called, and cluster by
-        cluster if the problem's costs are of a compiled step; devices alone, of a split step, in the best order.
+      devices: a placement or a file of one, made for any machine with these device names; or a dict of op name ->
+        device name with every op. A placement is simulated with its own phases, and cluster by cluster if the problem
+        has the costs of a compiled step. A dict, for a split step, is simulated in the best order.
 
     Raises:
-      PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that they have to
-        be with.
+      PlacementError: ops are missing or unknown, on a device that they may not use, or apart from ops that they must
+        stay with.
       UnknownNameError: no such device.
     """
     from tfplace.search.clustered import clustered_cost
@@ -408,29 +409,29 @@ def apply(
     compile: str = AUTO_COMPILE,
     cluster: str | Sequence[str] | None = None,
 ) -> Placed:
-    """Makes the program run as placed.
+    """Makes a program that runs as placed.
 
     Args:
-      source: an extracted `OpGraph` (nothing is traced again) or anything `extract` takes (with `batch`).
+      source: an extracted `OpGraph`, which is not traced again, or anything that `extract` takes (with `batch`).
       placement: from `place`, or a file of one.
       batch: as in `extract`.
-      devices: placement's device name -> TensorFlow device name on this machine; by default the same names.
-      compile: "none" runs ops one by one, with the same numbers to the bit as the step itself without XLA; "xla"
-        compiles the ops of each device in clusters; "auto" does as the placement says, which was found the faster way,
-        or else compiles where the program asks for it with jit_compile.
-      cluster: "host:port,host:port" of workers, started by `tfplace worker`, whose devices are taken in place of this
-        process's: those named as the placement's, else in order.
+      devices: the placement's device name -> TensorFlow device name on this machine. By default the names are equal.
+      compile: "none" runs the ops one by one; the numbers are bit for bit those of the step without XLA. "xla" compiles
+        the ops of each device in clusters. "auto" runs the placement the way that was predicted to be faster; if the
+        placement does not say, it compiles where the program asks for jit_compile.
+      cluster: "host:port,host:port" of workers that `tfplace worker` started. Their devices replace those of this
+        process: the ones with the placement's names, otherwise in order.
 
     Returns:
-      A callable that takes what the source's step takes and returns what it returns. Variables are moved to their
-      devices; `.restore()` moves them back; `.replace(placement)` re-places without a new trace or import.
+      A callable with the arguments and results of the source's step. It has moved the variables to their devices;
+      `.restore()` moves them back, and `.replace(placement)` changes the placement without another trace.
 
     Raises:
-      ApplyError: this machine, or the cluster, lacks a device of the placement (lists what it has), or XLA, or the
-        source cannot be run.
-      ClusterError: an address is wrong, or a worker does not answer.
+      ApplyError: this machine, or the cluster, lacks a device of the placement (the error lists its devices), XLA is
+        missing, or the source cannot be run.
+      ClusterError: an address is invalid, or a worker does not answer.
       InputError: no such `compile`.
-      PlacementError: the placement is for another graph (says what differs), or no file of one.
+      PlacementError: the placement is for another graph (the error says what differs), or the file holds no placement.
     """
     from tfplace.execution.hosts import connect_hosts
     from tfplace.execution.placed import apply_placement

@@ -82,34 +82,33 @@ class _Hooks:
 
 @described(FitOptions)
 class PlacementCallback(_Hooks):
-    """Places a model's training step before the first batch, and brings everything back after the last.
+    """Plans a model's training step at the first batch of `fit`, and trains that way.
 
         model.fit(x, y, callbacks=[PlacementCallback()])
 
-    It takes the first batch's shapes for the costs, plans the whole step (forward, loss, backward, optimizer, metrics)
-    as `tfplace.plan` does, moves the variables, and lets Keras go on as usual. Of the plan's ways it takes the fastest
-    that keeps the step's numbers (`exact`) and is compiled only if the model asks for it, or `compile` does. Asked for
-    a placer, a number of slices, or what else only one search has, it places without a plan; `slices=1` leaves the
-    batch whole.
+    The callback reads the whole step (forward, loss, backward, optimizer, metrics) with the shapes of the first batch,
+    makes a plan as `tfplace.plan` does, moves the variables, and lets Keras continue. It takes the fastest row that
+    keeps the step's numbers (see `exact`) and that is compiled only if the model or `compile` asks for it. With a
+    placer, a number of slices, or another option of a single search, it places without a plan; `slices=1` keeps the
+    batch whole. After `fit`, the variables are back on their devices.
 
-    Batches of another size, such as an epoch's last, are split alike and placed alike. Weights, optimizer state and
-    metrics stay the model's own. A second `fit` keeps the placement unless the model was compiled again or its data
-    have another shape.
+    Batches of another size, such as the last one of an epoch, are split and placed alike. Weights, optimizer state and
+    metrics remain the model's. A second `fit` keeps the placement unless you compile the model again or the shape of
+    the data changes.
 
     Args:
       **options: those of `FitOptions`.
 
     Attributes:
       placement: the placement in use; None before the first batch.
-      graph: the training step as it was placed; None before the first batch.
-      plan: all ways of running the step that were looked at; None before the first batch, or where only one search was
-        asked for.
+      graph: the training step as placed; None before the first batch.
+      plan: the plan; None before the first batch, or if the options ask for a single search.
 
     Raises:
-      InputError: an option is wrong, or two do not go together; when the callback is created.
-      SourceError: in `fit`, for a model that cannot be placed; says why and the ways out.
-      ApplyError: in `fit`, if this machine lacks an accelerator of the topology, before anything is searched, or
-        another device of the placement.
+      InputError: an option is invalid, or two options conflict; raised when you create the callback.
+      SourceError: in `fit`, if the model cannot be placed. The error says why, and what to do.
+      ApplyError: in `fit`, if this machine lacks an accelerator of the topology (before the search), or another device
+        of the placement.
       InfeasibleError: in `fit`, if no placement fits.
     """
 

@@ -73,14 +73,14 @@ def _read_slices(flag: str, text: str) -> int | str | tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions(Options):
-    """Into which slices the batch of a step is split before it is placed."""
+    """How the batch of a step is split before it is placed."""
 
     title: ClassVar[str] = "Model"
 
     slices: int | str | Sequence[int] | None = option(
         None,
-        "Split the batch into so many slices, or into slices of so many examples each, and place their ops one by one; "
-        "when placing, auto finds how many are best",
+        "Number of slices of the batch, or the examples of each; every slice is placed by itself. auto finds the best "
+        "number when placing",
         unset="none",
         page="concepts/splitting.md",
         form="NUMBER|EXAMPLES,...|auto",
@@ -96,8 +96,8 @@ class SplitOptions(Options):
     )
     pack: bool = option(
         False,
-        "Send small gradients and variables of a split step packed together, which is faster where messages cost much, "
-        "such as between processes",
+        "Send small gradients and variables of a split step as one message; faster where messages are expensive, such "
+        "as between processes",
         kind=bool,
         page="concepts/splitting.md",
         recorded=lambda options: None if options.slices is None else options.pack,
@@ -106,7 +106,7 @@ class SplitOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemOptions(SplitOptions):
-    """What is placed on which devices, by what rules, and for how long: what placing and comparing share."""
+    """Devices, costs, rules and budget: the options that placing and comparing share."""
 
     title: ClassVar[str] = "Problem"
 
@@ -128,8 +128,8 @@ class ProblemOptions(SplitOptions):
     )
     compile: str = option(
         AUTO_COMPILE,
-        f"How the step is run: {', '.join(COMPILATIONS)}; xla compiles the ops of each device in clusters; auto does "
-        "so where the model asks for jit_compile and it is not slower",
+        f"How to run the step: {', '.join(COMPILATIONS)}. xla compiles the ops of each device in clusters; auto does "
+        "this if the model asks for jit_compile and it is not slower",
         page="concepts/compiling.md",
         form="NAME",
         recorded=lambda options: None if options.compile == AUTO_COMPILE else options.compile,
@@ -143,7 +143,7 @@ class ProblemOptions(SplitOptions):
     )
     max_memory: Mapping[str, int | str] | None = option(
         None,
-        "Memory to use on a device or on those that match a pattern, such as 10GiB on GPU:0",
+        "Memory limit of a device, or of all that match a pattern, such as GPU:0=10GiB",
         unset="the devices' own memory",
         kind=dict,
         form="DEVICE=SIZE",
@@ -152,14 +152,14 @@ class ProblemOptions(SplitOptions):
     )
     grouper: str | None = option(
         None,
-        f"Place whole groups of ops, made by {', '.join(GROUPERS)}",
-        unset="place every unit by itself",
+        f"Place groups of ops; one of {', '.join(GROUPERS)}",
+        unset="no groups",
         page="concepts/grouping.md",
         form="NAME",
     )
     groups: int | None = option(
         None,
-        "Number of groups that the grouper is asked for",
+        "Number of groups to make",
         unset=str(GROUPS),
         kind=int,
         form="NUMBER",
@@ -181,7 +181,7 @@ class ProblemOptions(SplitOptions):
     )
     engine: str | Engine | Client | None = option(
         None,
-        "Where the work is done side by side: processes:NUMBER of this machine, dask for a Dask cluster on it, or "
+        "Run on several workers: processes:NUMBER on this machine, dask for a Dask cluster on this machine, or "
         "dask:ADDRESS of a Dask scheduler",
         python="; also an engine, or a running distributed.Client",
         unset="this process",
@@ -203,14 +203,14 @@ class ProblemOptions(SplitOptions):
         No model is read, and TensorFlow is not loaded.
 
         Raises:
-          InputError: an option is wrong, or two do not go together.
+          InputError: an option is invalid, or two options conflict.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(ProblemOptions):
-    """Everything that `tfplace.place` can be told, beside the model."""
+    """The options of `tfplace.place`, beside the model."""
 
     title: ClassVar[str] = "Search"
 
@@ -231,7 +231,7 @@ class SearchOptions(ProblemOptions):
     )
     evaluator: str | Evaluator | Callable[[Problem], Evaluator] = option(
         SIMULATED,
-        f"What tells the cost of a placement: {', '.join(EVALUATORS)}",
+        f"How to evaluate a placement: {', '.join(EVALUATORS)}",
         python="; also an evaluator, or a function that makes one for the problem",
         page="how_to/measure.md",
         form="NAME",
@@ -247,18 +247,18 @@ class SearchOptions(ProblemOptions):
     )
     run_dir: str | Path | None = option(
         None,
-        "Checkpoint directory; run the same again to resume",
+        "Checkpoint directory. Run the same command again to resume",
         unset="none",
         page="how_to/resume.md",
         form="DIRECTORY",
         recorded=False,
     )
     resume: bool = option(
-        True, "Resume the search in the run_dir, instead of refusing a run_dir with one", kind=bool, recorded=False
+        True, "Resume the search in run_dir; otherwise a run_dir with a search is an error", kind=bool, recorded=False
     )
     controllers: int | Controllers = option(
         0,
-        "Number of processes that train a policy together, of this machine or of the engine; 0 trains it in this one",
+        "Processes that train a policy together, on this machine or on the engine; 0 trains in this process",
         page="concepts/learned_policies.md",
         kind=int,
         form="NUMBER",
@@ -267,7 +267,7 @@ class SearchOptions(ProblemOptions):
     )
     asynchronous: bool = option(
         False,
-        "Apply each controller's gradient when it comes, instead of the mean of all",
+        "Apply each controller's gradient at once instead of the mean of all",
         kind=bool,
         recorded=lambda options: options.together and options.together.asynchronous,
     )
@@ -323,7 +323,7 @@ class SearchOptions(ProblemOptions):
         """See `ProblemOptions.check`.
 
         Raises:
-          InputError: an option is wrong, or two do not go together.
+          InputError: an option is invalid, or two options conflict.
           MissingExtraError: a package that the placer or TensorBoard needs is not installed.
         """
         return cast("Self", SERVICES["check_search"](self))
@@ -331,7 +331,7 @@ class SearchOptions(ProblemOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(SearchOptions):
-    """Everything that `tfplace.plan` can be told, beside the model."""
+    """The options of `tfplace.plan`, beside the model."""
 
     title: ClassVar[str] = "Plan"
     left_out: ClassVar[tuple[str, ...]] = (
@@ -339,14 +339,12 @@ class PlanOptions(SearchOptions):
         "run_dir", "resume", "controllers", "asynchronous", "weights", "fine_tune", "tensorboard",
     )  # fmt: skip
 
-    exact: bool = option(
-        False, "Take no way whose numbers differ by more than rounding from those of the plain step", kind=bool
-    )
+    exact: bool = option(False, "Take only rows with the same numbers as the plain step, up to rounding", kind=bool)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(ProblemOptions):
-    """Everything that `tfplace.compare` can be told, beside the model."""
+    """The options of `tfplace.compare`, beside the model."""
 
     title: ClassVar[str] = "Comparison"
 
@@ -361,7 +359,7 @@ class CompareOptions(ProblemOptions):
     seeds: int = option(3, "Runs of each placer with random choices", kind=int, form="NUMBER", least=1)
     folder: str | Path | None = option(
         None,
-        "Directory for the runs, the best placement and the report; run the same again to resume",
+        "Directory for the runs, the best placement and the report. Run the same command again to resume",
         unset="none",
         flag="out",
         form="DIRECTORY",
@@ -372,19 +370,21 @@ class CompareOptions(ProblemOptions):
         """See `ProblemOptions.check`.
 
         Raises:
-          InputError: an option is wrong, or two do not go together.
+          InputError: an option is invalid, or two options conflict.
         """
         return cast("Self", SERVICES["check_comparison"](self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(SearchOptions):
-    """Everything that `PlacementCallback` can be told. Its placements are simulated."""
+    """The options of `PlacementCallback`. Its placements are simulated."""
 
     title: ClassVar[str] = "Fit"
     left_out: ClassVar[tuple[str, ...]] = ("evaluator", "progress")
 
-    verbose: int = option(1, "0 prints nothing, 1 the placement's summary and what TensorFlow moved", recorded=False)
+    verbose: int = option(
+        1, "0 prints nothing; 1 prints the plan, the placement, and the ops that TensorFlow moved", recorded=False
+    )
     devices: Mapping[str, str] | None = option(
         None, "Topology's device name -> TensorFlow device on this machine", unset="the same names", recorded=False
     )
@@ -396,13 +396,13 @@ class FitOptions(SearchOptions):
     )
     exact: bool = option(
         True,
-        "Let a plan take no way whose numbers differ by more than rounding from those of the plain step",
+        "Take only rows of the plan with the same numbers as the plain step, up to rounding",
         page="concepts/plans.md",
         recorded=False,
     )
     cluster: str | Sequence[str] | None = option(
         None,
-        "Workers on whose devices the step runs, such as 10.0.0.7:2222,10.0.0.8:2222; start each with `tfplace worker`",
+        "Workers whose devices run the step, such as 10.0.0.7:2222,10.0.0.8:2222; start each with `tfplace worker`",
         unset="the devices of this process",
         page="how_to/more_than_one_machine.md",
         recorded=False,
@@ -412,7 +412,7 @@ class FitOptions(SearchOptions):
         """See `ProblemOptions.check`.
 
         Raises:
-          InputError: an option is wrong, or two do not go together.
+          InputError: an option is invalid, or two options conflict.
           ClusterError: an address is wrong.
           MissingExtraError: a package that the placer or TensorBoard needs is not installed.
         """

@@ -39,29 +39,29 @@ def extract(
     fetches: str | tuple[str, ...] | None = None,
     name: str | None = None,
 ) -> OpGraph:
-    """Reads a model's whole dataflow graph; nothing is run and nothing in the model changes.
+    """Reads a model's whole dataflow graph. Nothing is run, and the model does not change.
 
-    A Keras model that is not built gets its weights, as it would by `fit`.
+    A Keras model that is not built yet is built, as by `fit`.
 
     Args:
       source: a compiled Keras 3 or tf_keras model, a `tf.function`, a `ConcreteFunction`, a SavedModel directory, or a
         MetaGraphDef or GraphDef file (`.meta`, `.pb`, `.pbtxt`). Also a file of `OpGraph.save` or `Problem.save`
         (`.npz`), whose graph is loaded as it is, without TensorFlow.
-      batch: what one step is given, as arrays or `tf.TensorSpec`s: for Keras `(x, y)`, `(x, y, sample_weight)` or `x`;
-        for a function its arguments as a tuple. Needed unless the source already has concrete input shapes.
+      batch: the input of one step, as arrays or `tf.TensorSpec`s: for Keras `(x, y)`, `(x, y, sample_weight)` or `x`;
+        for a function, a tuple of its arguments. Required unless the source has concrete input shapes.
       slices: see `SplitOptions`.
       batch_axis: see `split`.
       batch_norm: see `SplitOptions`.
       pack: see `SplitOptions`.
-      training: Keras models only: the training step (forward, loss, backward, optimizer, metrics) or inference. By
-        default training if the model is compiled.
-      fetches: of graph files the name or names of the ops the step must run; by default the file's `train_op`
-        collection or signature, else every op whose result no other op reads. Of a SavedModel the name of its
+      training: for Keras models, whether to read the training step (forward, loss, backward, optimizer, metrics) or
+        inference. By default training if the model is compiled.
+      fetches: for graph files, the name or names of the ops that the step must run. By default the file's `train_op`
+        collection or signature, otherwise every op whose result no other op reads. For a SavedModel, the name of its
         signature; by default `serving_default`.
-      name: what to call the graph; by default the model's name.
+      name: the name of the graph. By default the model's name.
 
     Raises:
-      SourceError: the source or the batch cannot be read as a graph; says why and what would do.
+      SourceError: the source or the batch cannot be read as a graph. The error says why, and what to do.
       SplitError: the step cannot be split; see `split`.
     """
     wanted = checked_slices(slices)
@@ -108,36 +108,37 @@ def split(
     training: bool | None = None,
     name: str | None = None,
 ) -> OpGraph:
-    """Reads a step whose batch is split: ops on examples stand once for each slice, to be placed slice by slice.
+    """Reads a step with its batch split: the graph has a copy of each per-example op for every slice.
 
-    Weights stay single, and the slices' gradients are added up before they are applied, so that one step of the split
-    graph does what one of the whole graph does. Data parallelism, pipelines and their mixtures are placements of it.
+    Weights are not copied. The gradients of the slices are summed before they are applied, so one step of the split
+    graph does what one step of the whole graph does. Data parallelism, pipelines and their mixtures are placements of
+    the split graph.
 
         graph = tfplace.split(model, 4, (x, y))
         placement = tfplace.place(graph, "4xP100")
         print(graph.slices)  # 4 slices of 8 examples: same numbers up to summation order
 
     Args:
-      source: a compiled Keras 3 or tf_keras model, or a `tf.function`: what can be traced for other batch sizes too.
-      slices: how many, as equal as can be; 1 leaves the step whole. Or the examples of each, such as `[12, 12, 4, 4]`,
-        which add up to the batch.
+      source: a compiled Keras 3 or tf_keras model, or a `tf.function`. tfplace traces it for another batch size too.
+      slices: the number of slices, as equal as possible; 1 keeps the step whole. Or the examples of each slice, such as
+        `[12, 12, 4, 4]`, which add up to the batch.
       batch: as in `extract`.
-      batch_axis: which axis of the inputs counts examples. Or input -> axis, by an input's number in the flattened
-        batch from 0 on: 0 for inputs that are left out, None for one that every slice gets whole.
-      batch_norm: "per_slice": layers that normalize by statistics over the batch take those of each slice, as under
-        data parallelism; "synchronized": those of the batch, for which the slices wait for one another.
-      pack: whether small gradients, averages and variables of a dtype are sent together, as one tensor of each slice;
+      batch_axis: the axis of the inputs that counts examples. Or a dict of input -> axis, with the index of an input in
+        the flattened batch: inputs that are not listed have axis 0, and None gives every slice the whole input.
+      batch_norm: "per_slice": layers that normalize over the batch take the statistics of each slice, as in data
+        parallelism. "synchronized": they take those of the batch, so the slices wait for one another.
+      pack: whether each slice sends its small gradients, averages and variables of a dtype as one tensor. This is
         faster where a message costs much, such as between processes.
       training: as in `extract`.
       name: as in `extract`.
 
     Returns:
-      The graph. `slices.verdict` says whether its numbers are those of the unsplit step but for the order of sums, and
-      `slices.gathered` which ops are given all examples at once.
+      The graph. `slices.verdict` says whether its numbers equal those of the unsplit step up to the order of sums.
+      `slices.gathered` lists the ops that get all examples at once.
 
     Raises:
       SplitError: the source is a file, a graph or a `ConcreteFunction`, whose batch size is fixed; an input lacks the
-        batch axis; there are too few examples; or the step is another program for another batch size.
+        batch axis; there are too few examples; or another batch size gives another program.
       SourceError: the source or the batch cannot be read as a graph.
     """
     return extract(
@@ -179,36 +180,36 @@ def rematerialize(
     topology: Topology | str | Path | None = None,
     profile: Profile | str | Path | None = None,
 ) -> OpGraph | Placement:
-    """Makes a step that takes less memory, as results of its forward pass are computed again for the backward pass.
+    """Reduces the memory of a step: some results of the forward pass are computed again for the backward pass.
 
-    Losses, gradients and updates stay the same to the bit: draws are drawn again by the same seeds, statistics are
-    updated once. What cannot be computed again with the same result is kept: what reads or writes variables, draws
-    that keep their own state, loops and branches.
+    Losses, gradients and updates stay the same bit for bit: random ops draw again with the same seeds, and statistics
+    are updated once. tfplace keeps results that it cannot compute again equally: of ops that read or write variables,
+    of random ops with their own state, and of loops and branches.
 
         graph = tfplace.rematerialize(model, (x, y), max_memory=0.5, topology="4xP100")
         placement = tfplace.place(graph, "4xP100")
 
     Args:
-      source: a graph or anything `extract` takes, of which a step on one device is looked at: the first accelerator of
-        the topology, or its first device if there is none. Or a placement, whose devices are.
+      source: a graph or anything that `extract` takes: its step is simulated on the first accelerator of the topology,
+        or on its first device if there is none. Or a placement, with its own devices.
       batch: as in `extract`.
-      max_memory: what a device may take, simulated: a fraction of its peak, such as 0.5; bytes or "10GiB"; or device ->
-        bytes, as in `formulate`. Results are dropped by the bytes that this saves at the peak for each second.
-      segments: instead of `max_memory`, what is computed again: a list with a pattern of op names for each segment, as
-        in `Constraints`, or a list of them, such as ["layer:block1", "layer:block2"]. What forward ops outside of the
-        segment read is kept. Or "sqrt": the forward pass in sqrt(n) segments (Chen et al., 2016).
-      topology: the devices, as in `formulate`; those of a placement it has.
+      max_memory: the limit of the simulated peak: a fraction of the present peak, such as 0.5; bytes or "10GiB"; or
+        device -> bytes, as in `formulate`. Results that save the most bytes at the peak for each second go first.
+      segments: instead of `max_memory`, the segments to compute again: a pattern of op names for each, as in
+        `Constraints`, or a list of patterns, such as ["layer:block1", "layer:block2"]. Results that forward ops outside
+        of the segment read are kept. Or "sqrt": the forward pass in sqrt(n) segments (Chen et al., 2016).
+      topology: the devices, as in `formulate`. A placement has its own.
       profile: measured op times, as in `formulate`.
 
     Returns:
-      The graph, to be placed; of a placement, the same placement of that graph: `placement.problem.graph`.
+      The graph; for a placement, the same placement of the new graph, which is `placement.problem.graph`.
 
     Raises:
-      InfeasibleError: no choice was found that fits; says what the best one needs.
-      InputError: neither or both of `max_memory` and `segments`, what they cannot be, or something is computed again in
-        the step already.
+      InfeasibleError: no choice fits. The error says what the best one needs.
+      InputError: neither or both of `max_memory` and `segments`, an invalid value, or a step that computes results
+        again already.
       ConstraintError: a segment's pattern matches nothing.
-      SourceError, TopologyError: as `extract` and `formulate`.
+      SourceError, TopologyError: as for `extract` and `formulate`.
     """
     from tfplace.rematerialization.rematerialize import of_placement, one_device, with_less_memory
 
@@ -298,23 +299,23 @@ def formulate(
     profile: Profile | str | Path | None = None,
     compile: str = NONE,
 ) -> Problem:
-    """Joins a graph, a topology, costs and the user's rules into what placers work on.
+    """Makes a problem for placers of a graph, a topology, costs and your rules.
 
     Args:
       graph: from `extract`, or a file of one (".npz").
-      topology: a `Topology`, a preset's name or a file; by default the devices of the running TensorFlow.
-      constraints: pin, forbid, colocate by op-name pattern.
+      topology: a `Topology`, a preset's name or a file. By default the devices of the running TensorFlow.
+      constraints: ops to pin, forbid or colocate, by patterns of op names.
       max_memory: device -> bytes or "10GiB"; overrides `constraints.max_memory`.
-      costs: op seconds; by default from `profile`.
-      profile: measured op times, or a file of `tfplace profile`; what it does not know, and everything without one, is
-        the analytic roofline of `tfplace.cost.analytic`.
-      compile: "xla" for what ops cost in a step that XLA compiles, where those of one kernel are placed together;
-        "auto" for that if the program asks for jit_compile.
+      costs: seconds of the ops. By default from `profile`.
+      profile: measured op times, or a file of `tfplace profile`. Ops that it does not know, and all ops without a
+        profile, get estimates from the roofline of `tfplace.cost.analytic`.
+      compile: "xla" for the costs of ops in a step that XLA compiles, where the ops of a kernel are placed together;
+        "auto" for the same if the program asks for jit_compile.
 
     Raises:
-      TopologyError, ConstraintError: a wrong file or a rule that matches nothing.
-      InputError: costs and a profile, or costs and "xla"; another `compile`; a profile of none of the devices;
-        constraints or costs that are none; or a graph most of which is inside functions that its ops keep.
+      TopologyError, ConstraintError: an invalid file, or a rule that matches nothing.
+      InputError: both costs and a profile, or both costs and "xla"; another `compile`; a profile of other devices;
+        constraints or costs of another type; or a graph with most ops inside functions that its ops keep.
     """
     from tfplace.group.problem import formulate as formulate_problem
 

@@ -38,7 +38,7 @@ def test_anything_else_is_refused_with_the_forms_there_are(wrong):
 def test_certificates_come_with_the_address(tmp_path):
     pem = {name: tmp_path / f"{name}.pem" for name in ("ca", "cert", "key")}
     text = ",".join(["dask:tls://127.0.0.1:8786", *(f"{name}={path}" for name, path in pem.items())])
-    with pytest.raises(InputError, match=r"ca=.*ca\.pem, which is no file"):
+    with pytest.raises(InputError, match=r"ca=.*ca\.pem"):
         chosen_engine(text)
     for path in pem.values():
         path.touch()

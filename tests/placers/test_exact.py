@@ -251,8 +251,8 @@ from tfplace.group.arrays import problem_from_arrays
 from tfplace.schedule.exact import cp_process
 from tfplace.schedule.exact.cp_model import Limits
 from tfplace.testing import make_topology
-problem = problem_from_arrays(np.random.default_rng(0).random((300, 4)), [], make_topology(4))
-cp_process.ask(problem, THROUGHPUT, np.zeros(300, np.int32), 300.0, Limits(time.time() + 300, 1.0, 1))
+problem = problem_from_arrays(np.random.default_rng(0).random((2000, 13)), [], make_topology(13))
+cp_process.ask(problem, THROUGHPUT, np.zeros(2000, np.int32), 2000.0, Limits(time.time() + 300, 1.0, 1))
 """
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as asking:
         child = wait_for(lambda: child_that_solves(asking.pid))

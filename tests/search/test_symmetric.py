@@ -65,7 +65,7 @@ def hosts_of(topology):
     return Hosts(topology, numbers[:, 1:], numbers[:, 0])
 
 
-@pytest.mark.parametrize("build", [dense, convolutional])
+@pytest.mark.parametrize("build", [dense, pytest.param(convolutional, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("box", ["8xV100-NVLink", "2x8xV100"])
 def test_replicas_take_what_all_of_data_parallelism_are_simulated_to(build, box):
     """Within 3 %, and MirroredStrategy within 10 %, of which averages of BatchNorm are left out."""

@@ -11,24 +11,24 @@ from tfplace.cli.console import UnreadError, complain
 PLACED, INTERNAL, BAD_INPUT, INFEASIBLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
 
 HELP = """\
-tfplace decides which device every op of a TensorFlow model runs on.
+tfplace finds the fastest way to train a TensorFlow model on your devices.
 
-For example: tfplace place --model=inception_v3 --topology=4xP100 --budget=60s --out=out/inception_v3
+For example: tfplace plan --model=inception_v3 --topology=4xP100 --budget=60s --out=out/inception_v3
 """
 
 COMMANDS = {
-    "plan": ("tfplace.cli.plan", "Tell which way to run a model is fastest on some devices, and whether it fits"),
-    "place": ("tfplace.cli.place", "Read a model, place it and report"),
-    "compare": ("tfplace.cli.compare", "Set placers side by side on a model"),
-    "report": ("tfplace.cli.report", "Make the report of a plan or placement again, and open it"),
-    "extract": ("tfplace.cli.extract", "Read a model's graph once, to place it without TensorFlow"),
-    "memory": ("tfplace.cli.memory", "Tell what a step needs of one device's memory"),
-    "profile": ("tfplace.cli.profile", "Measure how long models' ops take"),
-    "calibrate": ("tfplace.cli.calibrate", "Measure devices and links, as a topology"),
+    "plan": ("tfplace.cli.plan", "Find the fastest way to train a model on some devices, and whether it fits"),
+    "place": ("tfplace.cli.place", "Find a device for every op of a model"),
+    "compare": ("tfplace.cli.compare", "Compare placers on a model"),
+    "report": ("tfplace.cli.report", "Rebuild or open the report of a plan or placement"),
+    "extract": ("tfplace.cli.extract", "Save a model's graph, to place it without TensorFlow"),
+    "memory": ("tfplace.cli.memory", "Predict how much memory of one device a step needs"),
+    "profile": ("tfplace.cli.profile", "Measure the op times of models"),
+    "calibrate": ("tfplace.cli.calibrate", "Measure devices and links, and write a topology file"),
     "topologies": ("tfplace.cli.listing", "List the topologies that come with tfplace"),
     "placers": ("tfplace.cli.listing", "List the placers"),
     "models": ("tfplace.cli.listing", "List the models that come with tfplace"),
-    "worker": ("tfplace.cli.worker", "Run a TensorFlow worker for measuring, here or on another machine"),
+    "worker": ("tfplace.cli.worker", "Run a TensorFlow worker, for measuring or for training over several hosts"),
 }
 """Name -> module, and what the command does."""
 

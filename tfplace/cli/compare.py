@@ -28,7 +28,7 @@ PAGE = "report.html"
 
 @command(CompareFlags, codes=PLACING_CODES)
 def compare_command(flags: CompareFlags) -> None:
-    """Sets placers side by side on a model, each with the same budget.
+    """Compares placers on a model, each with the same budget.
 
     Raises:
       InputError, InfeasibleError: see the exit codes in docs/reference/cli.md.

@@ -64,20 +64,20 @@ class BuildFlags(Flags):
 
     batch: int | None = option(None, "Examples in one step", unset="the model's own", kind=int, form="NUMBER", least=1)
     param: Mapping[str, str] | None = option(
-        None, "A parameter of the zoo's or your function", kind=dict, form="NAME=VALUE", repeated=True, read=_params
+        None, "A parameter of the model's function", kind=dict, form="NAME=VALUE", repeated=True, read=_params
     )
     shape: Mapping[str, tuple[int, ...]] | None = option(
         None,
-        "Files: the dimensions of an input, by its name or its position from 0 on",
+        "For files: the dimensions of an input, by its name or its index",
         kind=dict,
         form="INPUT=DIM,DIM",
         repeated=True,
         read=_shapes,
     )
     fetch: tuple[str, ...] = option(
-        (), "Graph files: an op that a step must run; SavedModels: the signature", form="NAME", repeated=True
+        (), "For graph files: an op that the step must run. For SavedModels: the signature", form="NAME", repeated=True
     )
-    inference: bool = option(False, "Keras models: inference instead of the training step", kind=bool)
+    inference: bool = option(False, "For Keras models: inference instead of the training step", kind=bool)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ class MeasureFlags(Flags):
 
     workers: int = option(
         0,
-        "Measure on this many one-core workers of this machine",
+        "Measure on this number of one-core workers of this machine",
         unset="none",
         kind=int,
         form="NUMBER",
@@ -147,7 +147,7 @@ class MeasureFlags(Flags):
     cluster: tuple[str, ...] = option(
         (), "Measure on workers that run already", kind=tuple, form="HOST:PORT,HOST:PORT", page="reference/workers.md"
     )
-    step_timeout: str | None = option(None, "What a measured step may take", unset="2min", form="TIME")
+    step_timeout: str | None = option(None, "Time limit of a measured step", unset="2min", form="TIME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ class ProblemFlags(ProblemOptions, RuleFlags, ReadFlags, ModelFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
-    """Everything that `tfplace plan` can be told."""
+    """The flags of `tfplace plan`."""
 
     title: ClassVar[str] = "Output"
 
@@ -192,37 +192,37 @@ class PlanFlags(ReportFlags, PlanOptions, ProblemFlags):
     )
     run: int = option(
         0,
-        "Run the best ways for so many steps each on the devices at hand, and take the fastest of them",
+        "Run the best rows for this number of steps on the devices of this machine, and take the fastest",
         unset="simulate only",
         kind=int,
         form="STEPS",
         least=0,
     )
     explain: bool = option(
-        False, "Print why the row is taken, what would help most, and where its layers are", kind=bool
+        False, "Print why the row is the fastest, what would help most, and where its layers are", kind=bool
     )
     largest_batch: bool = option(
         False,
-        "Find the largest batch that fits, beginning with --batch; each size gets a tenth of the budget",
+        "Find the largest batch that fits, starting at --batch. Each size gets a tenth of the budget",
         kind=bool,
     )
-    verbose: bool = option(False, "Print every row and note, and not the first screen only", kind=bool)
+    verbose: bool = option(False, "Print every row and note", kind=bool)
     against: str | None = option(
-        None, "An earlier plan of the model, from --out: print what changed", unset="none", form="DIRECTORY"
+        None, "Directory of an earlier plan: print what changed", unset="none", form="DIRECTORY"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceFlags(ReportFlags, MeasureFlags, SearchOptions, ProblemFlags):
-    """Everything that `tfplace place` can be told."""
+    """The flags of `tfplace place`."""
 
     title: ClassVar[str] = "Output"
 
     out: str | None = option(
         None, "Directory for placement, trace, placed graph, topology and report", unset="none", form="DIRECTORY"
     )
-    layers: bool = option(False, "Print each layer's devices, memory and seconds too", kind=bool)
-    verbose: bool = option(False, "Print every baseline, device and note, and not the first screen only", kind=bool)
+    layers: bool = option(False, "Also print the devices, memory and seconds of each layer", kind=bool)
+    verbose: bool = option(False, "Print every baseline, device and note", kind=bool)
 
     @property
     def measures(self) -> bool:
@@ -237,4 +237,4 @@ class PlaceFlags(ReportFlags, MeasureFlags, SearchOptions, ProblemFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareFlags(ReportFlags, CompareOptions, ProblemFlags):
-    """Everything that `tfplace compare` can be told."""
+    """The flags of `tfplace compare`."""

@@ -61,7 +61,7 @@ class _Result:
 
 @command(PlaceFlags, codes=PLACING_CODES)
 def place_command(flags: PlaceFlags) -> None:
-    """Reads a model, places it and reports.
+    """Finds a device for every op of a model.
 
     Raises:
       InputError, InfeasibleError: see the exit codes in docs/reference/cli.md.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @command(PlanFlags, codes=PLACING_CODES)
 def plan_command(flags: PlanFlags) -> None:
-    """Finds every way to run a model on some devices that makes sense, and tells which to take.
+    """Finds the fastest way to train a model on some devices, and whether it fits.
 
     Raises:
       InputError, InfeasibleError: see the exit codes in docs/reference/cli.md.

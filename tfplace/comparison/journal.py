@@ -96,7 +96,7 @@ class Journal:
             return
         header = first.get("header") if isinstance(first, dict) else None
         if not isinstance(header, dict):
-            raise InputError(f"{self.path.name}, which is no such file", "results", "Name another file.")
+            raise InputError(f"{self.path.name}, which is not a file of results", "results", "Name another file.")
         if differ := [k for k in {**header, **self.header} if header.get(k) != self.header.get(k)]:
             what = differ[0]
             raise InputError(

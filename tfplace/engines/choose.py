@@ -68,7 +68,7 @@ def _on_dask(rest: str) -> DaskEngine:
         raise InputError(f"engine={f'dask:{rest}'!r}", f"dask:tls://HOST:PORT,{names}")
     for name, path in files.items():
         if not Path(path).is_file():
-            raise InputError(f"{name}={path}, which is no file", f"a file in PEM format as {name}")
+            raise InputError(f"{name}={path}, which is not a file", f"a file in PEM format as {name}")
     from distributed import Security
 
     security = Security(require_encryption=True, **{_CERTIFICATES[name]: path for name, path in files.items()})

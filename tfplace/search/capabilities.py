@@ -136,7 +136,7 @@ def check_pretrained(placer: str, weights: str | Path | None, fine_tune: int | N
             f"These placers have pretrained weights: {able}.",
         )
     if weights is not None and not path_of("weights", weights).is_file():
-        raise InputError(f"weights {str(weights)!r}, which is no file", "one that scripts/train_policy.py wrote")
+        raise InputError(f"weights {str(weights)!r}, which is not a file", "one that scripts/train_policy.py wrote")
     if fine_tune is not None and fine_tune < 0:
         raise InputError(f"fine_tune={fine_tune}", "a number of updates, at least 0")
 

@@ -342,7 +342,7 @@ def test_only_those_with_weights_have_weights(file):
     here = problem()
     with pytest.raises(InputError, match="These placers have pretrained weights: gdp, placeto, placeto_untrained"):
         place(here, placer="heft", fine_tune=3, budget=10)
-    with pytest.raises(InputError, match="which is no file"):
+    with pytest.raises(InputError, match="which is not a file"):
         place(here, placer="placeto", weights="no_such.npz", budget=10)
     with pytest.raises(InputError, match="fine_tune=-1"):
         place(here, placer="placeto", fine_tune=-1, budget=10)
