@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.grappler import cluster as grappler_cluster
 from tensorflow.python.grappler import tf_optimizer
 
 from grappler_bridge.check import fetched_ops
@@ -44,7 +45,9 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     # It runs before all passes, whichever are asked for, and cannot write the types that it lacks, such as float8_e5m2.
     options.disable_tfg_optimizer = True
     with grappler_errors("optimize the graph"):
-        optimised = tf_optimizer.OptimizeGraph(config, meta, verbose=False)
+        # Without a cluster Grappler starts a session on this machine's devices, and logs two lines each time.
+        cluster = grappler_cluster.Cluster(devices=[])
+        optimised = tf_optimizer.OptimizeGraph(config, meta, verbose=False, cluster=cluster)
     if lost := sorted({*fetched_ops(meta)} - {node.name for node in optimised.node}):
         # A graph of 2 GiB comes back empty, without a word.
         raise GrapplerError(
