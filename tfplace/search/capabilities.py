@@ -82,12 +82,7 @@ def check_controllers(placer: str, source: str) -> None:
             "a placer that supports controllers",
             f"These placers support controllers: {able}.",
         )
-    if source == MEASURED:
-        raise InputError(
-            "controllers with measured steps",
-            "an evaluator that computes them, simulated or by Grappler",
-            "Controllers that measured on the same devices would disturb one another.",
-        )
+    _refuse_measured(source, "controllers")
 
 
 def check_workers(placer: str, source: str) -> None:
@@ -108,11 +103,15 @@ def check_workers(placer: str, source: str) -> None:
             "a placer that searches on many workers, or one whose policy controllers train",
             f"These placers search on workers: {able}.",
         )
+    _refuse_measured(source, "an engine")
+
+
+def _refuse_measured(source: str, who: str) -> None:
     if source == MEASURED:
         raise InputError(
-            "an engine with measured steps",
+            f"{who} with measured steps",
             "an evaluator that computes them, simulated or by Grappler",
-            "Workers that measured on the same devices would disturb one another.",
+            "Processes that measure on the same devices at once disturb one another.",
         )
 
 
