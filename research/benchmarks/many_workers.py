@@ -19,13 +19,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 
-from tfplace.cli.scripts import script
-from tfplace.comparison.tables import Page, table
-from tfplace.files import write_whole, writing
-
-ROOT = Path(__file__).resolve().parents[2]
+from research.benchmarks.common import run
+from tfplace.comparison.tables import table
+from tfplace.files import write_whole
 
 GRAPHS = (
     "inception_v3",
@@ -42,31 +40,8 @@ ALONE, TOGETHER = "one core", "two workers"
 WORSE = 1.02
 """Of the step on one core in twice the time: a cell with a longer one is named."""
 
-FLAGS = flags.FLAGS
 
-
-def run() -> None:
-    """The program."""
-    flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Directory of the graphs.")
-    flags.DEFINE_float("seconds", 30.0, "Budget of two workers; one core has twice as much.", 0.1)
-    flags.DEFINE_string("out", str(ROOT / "research" / "data" / "many_workers.json"), "The results.")
-    flags.DEFINE_string("page", None, "A page whose table is rewritten; nothing is run.")
-    app.run(main)
-
-
-def main(argv: list[str]) -> None:
-    with script(argv, stopped="Stopped; the same command goes on."):
-        path = Path(FLAGS.out)
-        if not FLAGS.page:
-            measure(path)
-        found = json.loads(path.read_text())
-        if FLAGS.page:
-            Page(FLAGS.page, "many-workers").write(text(found))
-        else:
-            print(text(found))
-
-
-def measure(path: Path) -> None:
+def measure(graphs: Path) -> dict[str, Any]:
     """Runs the cells that the file lacks, and writes it after each."""
     from tfplace import Topology
     from tfplace.core.constraints import Constraints
@@ -75,28 +50,29 @@ def measure(path: Path) -> None:
     from tfplace.group.problem import formulate
     from tfplace.version import versions
 
-    facts = {"topology": TOPOLOGY, "seconds": FLAGS.seconds, "workers": WORKERS, "versions": versions(), "cells": []}
+    path, seconds = Path(flags.FLAGS["out"].value), flags.FLAGS.seconds
+    facts = {"topology": TOPOLOGY, "seconds": seconds, "workers": WORKERS, "versions": versions(), "cells": []}
     if path.exists():
         before = json.loads(path.read_text())
-        if before["seconds"] == FLAGS.seconds:
+        if before["seconds"] == seconds:
             facts["cells"] = before["cells"]
     cells: list[dict[str, Any]] = facts["cells"]
     known = {(cell["graph"], cell["seed"], cell["arm"]) for cell in cells}
     topology = Topology.load(TOPOLOGY)
     for name in GRAPHS:
-        graph = OpGraph.load(Path(FLAGS.graphs) / f"{name}.npz")
+        graph = OpGraph.load(graphs / f"{name}.npz")
         problem = formulate(graph, topology, analytic_costs(graph, topology), Constraints())
         for seed in range(SEEDS):
             for arm in (ALONE, TOGETHER):  # one after the other, so that a slow minute of the machine is both's
                 if (name, seed, arm) in known:
                     continue
-                cells.append({"graph": name, "seed": seed, "arm": arm} | cell(problem, seed, arm))
+                cells.append({"graph": name, "seed": seed, "arm": arm} | cell(problem, seed, arm, seconds))
                 print(cells[-1], flush=True)
-                with writing(path):
-                    write_whole(path, json.dumps(facts, indent=1) + "\n")
+                write_whole(path, json.dumps(facts, indent=1) + "\n")
+    return facts
 
 
-def cell(problem: Any, seed: int, arm: str) -> dict[str, Any]:
+def cell(problem: Any, seed: int, arm: str, seconds: float) -> dict[str, Any]:
     """The step that is found, and the seconds from the call to the answer."""
     import tfplace
 
@@ -105,9 +81,9 @@ def cell(problem: Any, seed: int, arm: str) -> dict[str, Any]:
     try:
         if arm == ALONE:
             os.sched_setaffinity(0, {min(cores)})
-            options["budget"] = 2 * FLAGS.seconds
+            options["budget"] = 2 * seconds
         else:
-            options |= {"budget": FLAGS.seconds, "engine": f"processes:{WORKERS}"}
+            options |= {"budget": seconds, "engine": f"processes:{WORKERS}"}
         begun = time.perf_counter()
         placed = tfplace.place(problem, **options)
     finally:
@@ -139,4 +115,5 @@ def text(found: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    run()
+    flags.DEFINE_float("seconds", 30.0, "Budget of two workers; one core has twice as much.", 0.1)
+    run("many_workers", measure, text)

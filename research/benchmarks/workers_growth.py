@@ -27,13 +27,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 
-from tfplace.cli.scripts import script
-from tfplace.comparison.tables import Page, table
-from tfplace.files import write_whole, writing
-
-ROOT = Path(__file__).resolve().parents[2]
+from research.benchmarks.common import ROOT, run
+from tfplace.comparison.tables import table
+from tfplace.files import write_whole
 
 GRAPHS = ("transformer_xl_2", "rnnlm_2")
 TOPOLOGY, EVALUATIONS = "4xP100", 2500
@@ -44,40 +42,17 @@ SHOWN = (1, 2, 8, 64, 512)
 ROUND_S = 10.0
 """The longest round of a search."""
 
-FLAGS = flags.FLAGS
 
-
-def run() -> None:
-    """The program."""
-    flags.DEFINE_string("graphs", str(ROOT / "out" / "graphs"), "Directory of the graphs.")
-    flags.DEFINE_string("out", str(ROOT / "research" / "data" / "workers_growth.json"), "The results.")
-    flags.DEFINE_string("figure", str(ROOT / "docs" / "research" / "many_workers.png"), "The picture.")
-    flags.DEFINE_string("page", None, "A page whose table is rewritten; nothing is run.")
-    app.run(main)
-
-
-def main(argv: list[str]) -> None:
-    with script(argv, stopped="Stopped; the same command goes on."):
-        path = Path(FLAGS.out)
-        if not FLAGS.page:
-            measure(path)
-        found = json.loads(path.read_text())
-        if FLAGS.page:
-            Page(FLAGS.page, "workers-growth").write(text(found))
-            return
-        draw(found, FLAGS.figure)
-        print(text(found))
-
-
-def measure(path: Path) -> None:
-    """Runs what the file lacks, and writes it after each."""
+def measure(graphs: Path) -> dict[str, Any]:
+    """Runs what the file lacks, writes it after each, and draws the picture."""
     from tfplace.version import versions
 
+    path = Path(flags.FLAGS["out"].value)
     facts: dict[str, Any] = {"topology": TOPOLOGY, "evaluations": EVALUATIONS, "versions": versions(), "runs": {}}
     if path.exists():
         facts["runs"] = json.loads(path.read_text())["runs"]
     for name in GRAPHS:
-        problem = _problem(name)
+        problem = _problem(graphs / f"{name}.npz")
         runs: dict[str, Any] = facts["runs"].setdefault(name, {"independent": [], "exchange": {}, "one core": {}})
         if "part_s" not in runs:
             runs |= overheads(problem)
@@ -92,21 +67,22 @@ def measure(path: Path) -> None:
                 if n is not None or seed % 16 == 15:
                     _write(path, facts)
             print(name, kind, n or "", flush=True)
+    draw(facts, flags.FLAGS.figure)
+    return facts
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:
-    with writing(path):
-        write_whole(path, json.dumps(facts, indent=1) + "\n")
+    write_whole(path, json.dumps(facts, indent=1) + "\n")
 
 
-def _problem(name: str) -> Any:
+def _problem(path: Path) -> Any:
     from tfplace import Topology
     from tfplace.core.constraints import Constraints
     from tfplace.core.graph import OpGraph
     from tfplace.cost.analytic import analytic_costs
     from tfplace.group.problem import formulate
 
-    graph, topology = OpGraph.load(Path(FLAGS.graphs) / f"{name}.npz"), Topology.load(TOPOLOGY)
+    graph, topology = OpGraph.load(path), Topology.load(TOPOLOGY)
     return formulate(graph, topology, analytic_costs(graph, topology), Constraints())
 
 
@@ -205,4 +181,5 @@ def draw(found: dict[str, Any], path: str) -> None:
 
 
 if __name__ == "__main__":
-    run()
+    flags.DEFINE_string("figure", str(ROOT / "docs" / "research" / "many_workers.png"), "The picture.")
+    run("workers_growth", measure, text)

@@ -1,11 +1,9 @@
 """Exact: brute force on tiny problems, bounds that hold, and what it says of them."""
 
-import contextlib
 import dataclasses
 import itertools
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -239,43 +237,6 @@ for until in (107.0, 90.0):
 """
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert said == "7.0 OPTIMAL\n0.1 OPTIMAL\n"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it ends with its work")
-def test_its_process_ends_with_the_search():
-    code = """
-import time
-import numpy as np
-from tfplace.core.stepcost import THROUGHPUT
-from tfplace.group.arrays import problem_from_arrays
-from tfplace.schedule.exact import cp_process
-from tfplace.schedule.exact.cp_model import Limits
-from tfplace.testing import make_topology
-problem = problem_from_arrays(np.random.default_rng(0).random((2000, 13)), [], make_topology(13))
-cp_process.ask(problem, THROUGHPUT, np.zeros(2000, np.int32), 2000.0, Limits(time.time() + 300, 1.0, 1))
-"""
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as asking:
-        child = wait_for(lambda: child_that_solves(asking.pid))
-        asking.kill()
-    wait_for(lambda: not Path(f"/proc/{child}").exists())
-
-
-def child_that_solves(parent):
-    """Its number, once it has begun to use several threads."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == parent and int(fields[17]) > 1:
-                return stat.parent.name
-    return None
-
-
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 def test_a_process_that_fails_proves_nothing(monkeypatch):

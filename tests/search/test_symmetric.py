@@ -19,6 +19,7 @@ from tfplace.search.mirrored import mirrored_cost
 from tfplace.search.ordered import best_order
 from tfplace.search.place import placement_of
 from tfplace.search.planning import was_interrupted
+from tfplace.search.slice_starts import DATA_PARALLEL
 from tfplace.search.symmetric import cut_ways, large_box, limits_of
 from tfplace.simulation.evaluate import Simulator
 from tfplace.simulation.mirrored_replicas import simulate_mirrored
@@ -188,10 +189,11 @@ def test_a_whole_batch_that_does_not_fit_is_not_read():
     assert large.chosen.placement.problem.graph.origin is not None
 
 
-def test_wider_replicas_than_clearly_slower_ones_are_left_out():
+def test_wider_replicas_are_tried_up_to_clearly_slower_ones_and_fewer_while_they_are_faster():
     slow = planned(box(latency=0.1), compile="none")
     assert {row.replicas for row in slow.rows if row.way == "gpipe"} == {8}
     assert any(note.startswith("replicas on over 2 devices: not tried") for note in slow.notes)
+    assert {row.replicas for row in slow.rows if row.way in (DATA_PARALLEL, ALONE)} == {16, 8, 4, 2, 1}
 
 
 def test_rules_are_refused():

@@ -191,7 +191,10 @@ class _Run:
         self.failed: SplitError | None = None
 
     def try_all(self) -> None:
-        """Replicas on one device for all devices, then wider ones up to clearly worse ones, then fewer ones."""
+        """Replicas on one device for all devices, then wider ones up to clearly worse ones, then fewer ones.
+
+        Fewer are those of one host, then half as many as long as fewer were faster, then one.
+        """
         size, count = self._hosts.size, self._hosts.count * self._hosts.size
         self._on_one(count)
         widths = [width for width in (size // 4, size // 2, size) if width > 1 and size % width == 0]
@@ -204,9 +207,15 @@ class _Run:
                 times = f"{before / narrower:.2f} times as long as narrower ones"
                 self.log.append(f"replicas on over {width} devices: not tried, those on {width} take {times}")
                 break
-        for fewer in (size, 1):
-            if fewer < count:
-                self._on_one(fewer)
+        fewer, before = size, np.inf
+        if size < count:
+            before = self._best_s(count)
+            self._on_one(size)
+        while fewer > 1 and self._best_s(fewer) < before:
+            before, fewer = self._best_s(fewer), fewer // 2
+            self._on_one(fewer)
+        if fewer > 1:
+            self._on_one(1)
 
     def _best_s(self, count: int) -> float:
         """Seconds of the fastest way with so many replicas that fits."""
