@@ -108,14 +108,14 @@ def _check_node(node: Any, names: Collection[str], functions: Collection[str], f
     if EXECUTIONS in node.attr and not 0 <= node.attr[EXECUTIONS].i <= MAX_EXECUTIONS:
         raise GrapplerInputError(
             f"{EXECUTIONS} {node.attr[EXECUTIONS].i} of op {node.name!r}",
-            f"0 to {MAX_EXECUTIONS}: others end the process",
+            f"0 to {MAX_EXECUTIONS}, as others crash Grappler",
         )
 
 
 def _check_types(types: Iterable[str], functions: Collection[str], where: str) -> None:
     for kind in types:
         if kind not in functions and not _is_known(kind):
-            raise GrapplerInputError(f"{where} of type {kind!r}", "an op type this TensorFlow has")
+            raise GrapplerInputError(f"{where} of type {kind!r}", "an op type that this TensorFlow has")
 
 
 def _check_functions(node: Any, functions: Collection[str]) -> None:

@@ -60,7 +60,9 @@ class VirtualDevice:
         full_name(self.name)
         if self.type not in OPS_PER_CYCLE:
             raise GrapplerInputError(
-                f"type {self.type!r} of {where}", f"one of {', '.join(OPS_PER_CYCLE)}", "Others get made-up rates."
+                f"type {self.type!r} of {where}",
+                f"one of {', '.join(OPS_PER_CYCLE)}",
+                "Grappler makes up rates for other types.",
             )
         least = OPS_PER_CYCLE[self.type] * _MHZ
         if not least <= self.flops < 2**63:
@@ -97,7 +99,7 @@ def device_names(devices: Sequence[VirtualDevice]) -> tuple[str, ...]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise GrapplerInputError(
-            f"device {twice[0]!r} twice", "unique device names", "The last would replace the rest."
+            f"device {twice[0]!r} twice", "unique device names", "Grappler would keep only the last one."
         )
     return names
 

@@ -35,7 +35,7 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     meta = fetching(graph_def, fetches)
     if kept:
         if absent := sorted({*kept} - {node.name for node in graph_def.node}):
-            raise GrapplerInputError(f"ops to keep, absent {absent[:3]}", "names of ops of the graph")
+            raise GrapplerInputError(f"ops to keep that the graph lacks: {absent[:3]}", "names of ops of the graph")
         meta.collection_def["table_initializer"].node_list.value.extend(kept)  # Grappler leaves such ops alone
     config = tf.compat.v1.ConfigProto()
     options = config.graph_options.rewrite_options
@@ -51,6 +51,6 @@ def optimize_graph(graph_def: Any, fetches: Sequence[str], passes: Sequence[str]
     if lost := sorted({*fetched_ops(meta)} - {node.name for node in optimised.node}):
         # A graph of 2 GiB comes back empty, without a word.
         raise GrapplerError(
-            f"Grappler lost {len(lost)} ops that were to stay, such as {lost[0]!r}, by {', '.join(passes)}"
+            f"Grappler lost {len(lost)} ops that it was told to keep, such as {lost[0]!r}, by {', '.join(passes)}"
         )
     return optimised

@@ -75,7 +75,9 @@ class Link:
         if not all(0 <= s < math.inf for s in (self.latency_s, *overheads, self.receive_overhead_s_per_byte)):
             raise GrapplerInputError(f"a latency or overhead of {where}", "finite seconds of at least 0")
         if not self.channels:
-            raise GrapplerInputError(f"no channels of {where}", "at least one", "A channel of its own does not queue.")
+            raise GrapplerInputError(
+                f"no channels of {where}", "at least one", "A link with a channel of its own never queues."
+            )
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ class _Writer:
     def _tensor(self, op: str, slot: int) -> Tensor:
         if f"{op}:{slot}" not in self._tensors:
             raise GrapplerInputError(
-                f"tensor '{op}:{slot}', not described", "type and size of every tensor that is sent"
+                f"tensor '{op}:{slot}', which is not described", "type and size of every tensor that is sent"
             )
         return self._tensors[f"{op}:{slot}"]
 

@@ -320,7 +320,7 @@ def _evaluator(
     if not isinstance(made, Evaluator):
         raise InputError(
             f"evaluator={wanted!r}" + (f", which gives {made!r}" if ours else ""),
-            f"an evaluator, what makes one for a problem, or one of {', '.join(EVALUATORS)}",
+            f"an evaluator, a function that makes one for a problem, or one of {', '.join(EVALUATORS)}",
             f"Leave it out for {SIMULATED!r}; derive one of your own from tfplace.core.evaluator.Evaluator.",
         )
     if made.problem is not problem:
@@ -388,9 +388,9 @@ def simulate(problem: Problem, devices: Placement | str | Path | Mapping[str, st
     if not isinstance(devices, Mapping):
         if not isinstance(devices, Placement | str | Path):
             raise InputError(
-                f"a {type(devices).__name__} of devices to simulate",
-                "a placement, a file of one, or a dict of op name -> device name",
-                "Of [U] devices of units: tfplace.simulation.evaluate.Simulator(problem)(units).",
+                f"devices of type {type(devices).__name__} to simulate",
+                "a placement, a placement file, or a dict: op name -> device name",
+                "For devices of units, use tfplace.simulation.evaluate.Simulator(problem)(units).",
             )
         placement = Placement.load(devices, graph=problem.graph)
         by_ops = simulate_devices(problem, placement.devices, WITHOUT_PHASES, phases=placement.phases)

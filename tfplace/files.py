@@ -101,7 +101,7 @@ def read_arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
         if size > max(MOST_BYTES, 2 * sum(member.compress_size for member in members)):
             raise ValueError(f"it holds {size} bytes")
         if len({member.filename for member in members}) < len(members):
-            raise ValueError("it holds two arrays of one name")
+            raise ValueError("it holds two arrays with the same name")
         return {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
 
 
@@ -156,7 +156,7 @@ def writing(path: str | Path) -> Iterator[None]:
     except OSError as error:
         raise UnwrittenError(
             f"{path}, which could not be written ({error.strerror or error})",
-            "a place with room that you may write to",
+            "a path that you may write to, with free space",
         ) from error
 
 
@@ -229,7 +229,7 @@ def _lock(file: int, folder: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise InputError(
-                f"directory {folder}, in which another process is at work",
-                "a directory of this process's own",
-                "Wait for the other one, or name another directory.",
+                f"directory {folder}, which another process is using",
+                "a directory that no other process uses",
+                "Wait for the other process, or use another directory.",
             ) from error

@@ -163,7 +163,9 @@ class PlacementCallback(_Hooks):
         other = getattr(getattr(self.model, "train_function", None), "__self__", None)
         if isinstance(other, PlacementCallback) and other is not self and other.params is self.params:
             other.restore()
-            raise ApplyError("two PlacementCallbacks in one fit", "one", "Take one of them out of callbacks=.")
+            raise ApplyError(
+                "two PlacementCallbacks in one fit", "one PlacementCallback", "Remove one of them from callbacks."
+            )
         with contextlib.suppress(LostWorkerError):  # by the earlier fit
             self.restore()  # what a fit that failed outside of a step has left
         check_placeable(self.model, self._options.compile)
@@ -364,8 +366,8 @@ class PlacementCallback(_Hooks):
             self._say(f"reading the step for a batch of shapes {', '.join(map(str, shapes))}")
             if len(self._others) == _MANY_SHAPES:
                 warnings.warn(
-                    f"{_MANY_SHAPES + 2} shapes of batches so far, for each of which the split step is read anew and "
-                    "kept. Pad them to a few lengths, or fit without slices.",
+                    f"Batches have had {_MANY_SHAPES + 2} shapes so far; tfplace reads and keeps a split step for "
+                    "each. Pad batches to a few lengths, or fit without slices.",
                     stacklevel=5,
                 )
             whole = (batch_size(as_specs(data)),)

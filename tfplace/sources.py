@@ -267,7 +267,7 @@ def _ordered_as_run(placement: Placement) -> Placement:
 def _nothing_beside_placement(**given: Any) -> None:
     """Refuses what a placement has already."""
     if beside := [name for name, value in given.items() if value is not None]:
-        raise InputError(f"{' and '.join(beside)} beside a placement", "none: it has its own")
+        raise InputError(f"{' and '.join(beside)} beside a placement", "none, as the placement has its own")
 
 
 def _refuse_whole(source: Any) -> None:
@@ -462,7 +462,7 @@ def graph_of(
     if not isinstance(source, OpGraph):
         return extract(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
     if batch is not None:
-        raise InputError("a batch beside a graph", "none: it has the sizes of the batch it was extracted with")
+        raise InputError("a batch beside a graph", "none, as the graph has the sizes of its own batch")
     return source
 
 
@@ -472,5 +472,5 @@ def _nothing_beside(**given: Any) -> None:
         raise InputError(
             f"{' and '.join(beside)} beside a problem",
             f"none, as a problem has its {' and '.join(beside)} already",
-            "Give them to tfplace.formulate or tfplace.extract, and the problem that comes of it to tfplace.place.",
+            "Pass them to tfplace.formulate or tfplace.extract, and the resulting problem to tfplace.place.",
         )

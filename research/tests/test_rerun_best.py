@@ -133,7 +133,7 @@ def test_the_pictures_are_in_the_section_of_the_case(ran, graphs):
     assert "The best placement" in section and section.count("<img ") == page.count("<img ")
     assert "http" not in page
     none = comparison_page(found.rows, "x", {CASE: "<none> cannot"})
-    assert "No pictures: &lt;none&gt; cannot." in none and none.count("<img ") == without.count("<img ")
+    assert "No charts: &lt;none&gt; cannot." in none and none.count("<img ") == without.count("<img ")
 
 
 def test_the_fingerprint_tells_which_file_it_is(tmp_path):

@@ -58,4 +58,4 @@ def test_a_search_that_is_kept_goes_on_and_is_refused_to_others(tmp_path, capsys
     assert main([*PLACE, *kept, "--seed=1"]) == BAD_INPUT
     assert "a run with seed 1" in capsys.readouterr().err
     assert main([*PLACE, *kept, "--noresume"]) == BAD_INPUT
-    assert "in which a run was begun" in capsys.readouterr().err
+    assert "which has a run already" in capsys.readouterr().err

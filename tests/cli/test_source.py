@@ -177,5 +177,5 @@ def test_a_model_that_does_not_train_is_read_as_inference_and_that_is_told(infer
     graph = read_graph(source.Source(model, batch), ReadFlags(inference=inference), told.append)
     assert "MatMul" in graph.op_types
     assert told == ([] if inference else [untrained(model)])
-    with pytest.warns(UserWarning, match="model 'plain' is not compiled, so its inference is read"):
+    with pytest.warns(UserWarning, match="model 'plain' is not compiled, so tfplace reads its inference"):
         tfplace.extract(model, batch)

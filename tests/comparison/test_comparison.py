@@ -191,7 +191,7 @@ def test_a_placement_that_was_not_found_here_is_neither_taken_nor_written_over(p
     (tmp_path / BEST).unlink()
     compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
     (tmp_path / BEST).write_bytes(other)
-    with pytest.raises(InputError, match="Name another folder"):
+    with pytest.raises(InputError, match="Use another folder"):
         compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
 
 
@@ -215,7 +215,7 @@ def test_ops_that_cost_nothing_have_no_ratios(tmp_path):
 
 
 def test_a_folder_is_of_one_comparison_at_a_time(problem, tmp_path):
-    with alone_in(tmp_path), pytest.raises(InputError, match="another process is at work"):
+    with alone_in(tmp_path), pytest.raises(InputError, match="another process is using"):
         compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
 
 

@@ -269,7 +269,7 @@ def of_hosts(*path_and_value):
         (of_hosts("between", "bandwidth", 0), "between: bandwidth 0; expected a bandwidth above 0"),
         (of_hosts("between", "nics", "GPU:0"), "between: nics 'GPU:0'; expected a list of patterns"),
         (of_hosts("between", "nics", []), r"between: nics \[\]; expected a list"),
-        (of_hosts("between", "nics", ["GPU:0"]), "of which one matches 'GPU:1'"),
+        (of_hosts("between", "nics", ["GPU:0"]), "a pattern that matches 'GPU:1'"),
         (of_hosts("between", "nics", ["*", "TPU:0"]), "nics 'TPU:0'; expected a name or pattern among"),
     ],
 )

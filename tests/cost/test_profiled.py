@@ -102,10 +102,14 @@ def test_what_was_measured_in_different_ways_on_different_devices_counts_as_meas
 
 
 def test_a_profile_that_says_nothing_of_any_device_is_refused(graph):
-    with pytest.raises(InputError, match=f"a profile of no device; expected one of a device of .*{MODEL!r} .CPU."):
+    with pytest.raises(
+        InputError, match=f"a profile of no device; expected a profile of a device of .*{MODEL!r} .CPU."
+    ):
         profiled_costs(graph, topology(MODEL, MODEL), Profile())
     other = measured(graph, {"x": 1e-3})
-    with pytest.raises(InputError, match=f"a profile of {MODEL!r}; expected one of a device of .*'another' .CPU."):
+    with pytest.raises(
+        InputError, match=f"a profile of {MODEL!r}; expected a profile of a device of .*'another' .CPU."
+    ):
         profiled_costs(graph, topology("another"), Profile((other,)))
 
 

@@ -243,7 +243,7 @@ def test_a_cluster_without_workers_is_an_error_after_a_while(scheduler, monkeypa
         worker.kill()
         with pytest.raises(WorkersError, match="no Dask worker for 1 s"):
             waiting.result(30)
-    with pytest.raises(WorkersError, match="0 threads of Dask workers for 1 s; expected at least 1"):
+    with pytest.raises(WorkersError, match="0 threads of Dask workers within 1 s; expected at least 1"):
         DaskEngine(address).start(dict)
 
 

@@ -167,7 +167,7 @@ def test_a_call_says_what_is_wrong_with_what_it_is_given(graph):
     assert placed(x=X)["loss:0"] > 0
     for given, message in (
         ((), r"a call without 'x'; expected values for 'x'"),
-        ((X,), r"ndarray as what a graph file's step is given.*placed\({'x': ...}\)"),
+        ((X,), r"ndarray as the inputs of a graph file's step.*placed\({'x': ...}\)"),
         (({"x": X[:, :2]},), r"an array of shape \(4, 2\) for 'x'; expected shape \(None, 3\)"),
         (({"y": X},), r"a feed for 'y'"),
         (({"x": [["much"]]},), r"list for 'x' \(could not convert string.*expected float32"),

@@ -218,7 +218,7 @@ SPOILT = [
     (number_below_least, "'num_split', of 0", "at least 1"),
     (number_without_end, str(2**40), "65536"),
     (negative_dimension, "-5", "-1"),
-    (open_constant, "open shape", "known"),
+    (open_constant, "unknown shape", "known"),
     (product_over_int64, str(2**40), "2^63"),
     (too_many_dimensions, "256 dimensions", "254"),
     (content_too_short, "8 bytes", "12 bytes"),

@@ -68,7 +68,7 @@ def test_a_graph_that_comes_back_without_its_fetches_is_no_answer(monkeypatch):
     monkeypatch.setattr(
         "grappler_bridge.optimize.tf_optimizer.OptimizeGraph", lambda *_, **__: tf.compat.v1.GraphDef()
     )  # as of 2 GiB
-    with pytest.raises(GrapplerError, match="lost 1 ops that were to stay, such as 'Identity', by constfold"):
+    with pytest.raises(GrapplerError, match="lost 1 ops that it was told to keep, such as 'Identity', by constfold"):
         optimize_graph(graph_def, ["Identity"], ["constfold"])
 
 

@@ -215,7 +215,7 @@ def test_tensors_may_be_described_and_must_be():
     meta, devices = chain([0, 1]), gpus(2)
     assert infer_tensors(meta)["layer0:0"] == Tensor("float32", MATRIX_BYTES)
     assert add_transfers(meta, devices, links(devices), {"layer0:0": Tensor("float32", 5)}).moved_bytes == 5
-    with pytest.raises(GrapplerInputError, match="'layer0:0', not described"):
+    with pytest.raises(GrapplerInputError, match="'layer0:0', which is not described"):
         add_transfers(meta, devices, links(devices), {})
 
 

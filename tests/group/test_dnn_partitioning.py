@@ -83,7 +83,10 @@ def test_wrong_files(tmp_path):
     del data["nodes"]["out_ms"]
     with pytest.raises(SourceError, match="without 'out_ms'"):
         load_workload(data)
-    with pytest.raises(SourceError, match=r"an edge \[9, 8\] \(of 1 such\).*edges between ids of the workload's nodes"):
+    with pytest.raises(
+        SourceError,
+        match=r"an edge \[9, 8\] with an unknown end \(1 in all\).*edges between ids of the workload's nodes",
+    ):
         load_workload(_two_nodes() | {"edges": [[7, 9], [9, 8]]})
 
 

@@ -81,7 +81,7 @@ def test_two_memory_limits_of_one_device_have_to_agree(first):
     second = {"GPU:0": "GPU:*", "GPU:*": "GPU:0"}[first]
     same = Constraints(max_memory={first: "50B", second: 50})
     assert problem(same).memory_limit.tolist()[1:] == [50, 50]
-    with pytest.raises(ConstraintError, match=r"max_memory of .* expected one for 'GPU:0', which both name"):
+    with pytest.raises(ConstraintError, match=r"max_memory of .* expected one limit for 'GPU:0', which both name"):
         problem(Constraints(max_memory={first: 50, second: 60}))
 
 

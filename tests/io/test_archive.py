@@ -238,8 +238,8 @@ def test_a_missing_file(tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "no zip file"),
-        (b"something else entirely", "no zip file"),
+        (b"", "not a zip file"),
+        (b"something else entirely", "not a zip file"),
         (b"PK but no zip", "cut off or damaged"),
     ],
 )
@@ -251,7 +251,7 @@ def test_foreign_files(tmp_path, content, why):
 
 def test_foreign_archives(tmp_path):
     np.savez(tmp_path / "arrays.npz", x=np.arange(3))
-    with pytest.raises(SourceError, match=r"not an archive of tfplace.*tfplace extract"):
+    with pytest.raises(SourceError, match=r"not a tfplace archive.*tfplace extract"):
         OpGraph.load(tmp_path / "arrays.npz")
     np.savez(tmp_path / "pickled.npz", header=np.array([{"format": "tfplace-archive/1"}], object))
     with pytest.raises(SourceError):

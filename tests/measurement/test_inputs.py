@@ -108,5 +108,5 @@ def test_a_step_that_reads_an_iterator_is_refused():
     def step():
         return next(iterator) + 1
 
-    with pytest.raises(ApplyError, match="a resource that is no variable"):
+    with pytest.raises(ApplyError, match="a resource that is not a variable"):
         _inputs(tfplace.extract(step, ()))

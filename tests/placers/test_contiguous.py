@@ -46,7 +46,7 @@ def test_published_values(name):
     (over, load_s), placer = place(load_workload(FOLDER / "workloads" / f"{name}.json"))
     assert over == 0
     assert load_s * 1e3 == pytest.approx(REFERENCE[name]["values"]["msr_dp"]["value"], abs=1e-6)
-    assert "full programme" in placer.notes[0]
+    assert "full program" in placer.notes[0]
 
 
 def test_linearised_values():
@@ -54,7 +54,7 @@ def test_linearised_values():
     for name, published in ((LONG, 33.035), ("thr-layer-resnet-train", 78.655)):
         (_, load_s), placer = place(load_workload(FOLDER / "workloads" / f"{name}.json"), ideals=100)
         assert REFERENCE[name]["values"]["msr_dp"]["value"] - 1e-6 <= load_s * 1e3 <= published
-        assert placer.notes[0].startswith("contiguous: linearised")
+        assert placer.notes[0].startswith("contiguous: linearized")
 
 
 def contiguous_by_definition(count, pairs, devices, order_of_devices):
@@ -151,7 +151,7 @@ def test_devices_none_of_which_are_alike_are_few_kinds(devices):
     problem = problem_from_arrays(seconds, [(i, i + 1) for i in range(59)], topology, edge_bytes=1)
     (over, load_s), placer = place(problem)
     assert over == 0 and load_s < 2 * 60 / devices
-    assert "full programme" in placer.notes[0] or "linearised" in placer.notes[0]
+    assert "full program" in placer.notes[0] or "linearized" in placer.notes[0]
 
 
 def test_nothing_to_cut_is_said():

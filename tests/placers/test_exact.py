@@ -167,7 +167,7 @@ def test_an_answer_that_parts_groups_is_told_from_theirs():
     problem = load_workload(WORKLOADS / "thr-layer-bert24-inf.json")
     devices, placer, run = search(problem, THROUGHPUT, groups=4)
     groups, answer = placer.notes
-    assert "groups whole" in groups and "parts groups" in answer
+    assert "groups whole" in groups and "splits groups" in answer
     assert format_seconds(run.evaluator.key(devices)[1]) in answer
 
 
@@ -275,7 +275,7 @@ def test_nothing_that_takes_no_time_is_better_than_nothing():
 def test_a_bound_of_nothing_proves_nothing():
     placer = Exact()
     placer._say(0.5, 0.0, "CP-SAT: unknown")
-    assert placer.notes == ("exact: 500 ms, of which nothing was proven (CP-SAT: unknown)",)
+    assert placer.notes == ("exact: 500 ms; nothing was proven (CP-SAT: unknown)",)
 
 
 def test_a_missing_solver_is_told_before_anything_is_evaluated(monkeypatch):

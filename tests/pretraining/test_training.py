@@ -188,7 +188,9 @@ def test_weights_are_examined_anew_as_their_training_did(entries, tmp_path):
 def test_weights_are_examined_only_on_what_they_were_trained_with(entries, tmp_path):
     course = dataclasses.replace(COURSE, imitate=1, reinforce=0)
     learned = training(entries, tmp_path / "run", course=course).go()
-    with pytest.raises(InputError, match=r"other graphs than in training \(small on 4xP100\); expected the same"):
+    with pytest.raises(
+        InputError, match=r"graphs that differ from those of training \(small on 4xP100\); expected the same"
+    ):
         examined(learned, [e for e in entries if e.case.topology == "2xP100"], tmp_path / "known")
     wider = dataclasses.replace(SETTINGS, hidden=7)
     with pytest.raises(InputError, match=r"'hidden': 7.*the weights' own, .*'hidden': 6"):

@@ -59,7 +59,7 @@ def test_with_enough_memory_nothing_is_computed_again():
 
 def test_what_cannot_fit_tells_what_the_best_needs():
     trials = one_device(problem(layers()))
-    with pytest.raises(InfeasibleError, match="to compute again") as caught:
+    with pytest.raises(InfeasibleError, match="to recompute") as caught:
         with_less_memory(trials, None, 3 * SIZE)
     (short,) = caught.value.shortages
     assert short.limit_bytes == 3 * SIZE < short.need_bytes < trials(()).cost.peak_bytes[0]
@@ -117,7 +117,7 @@ def test_a_compiled_placement_costs_what_its_clusters_take():
         ({"segments": "layers"}, "a list of patterns"),
         ({"segments": 5}, "a list of patterns"),
         ({"segments": ["x", ["a0", None]]}, "a list of patterns"),
-        ({"segments": ["x"]}, "nothing can be computed again"),
+        ({"segments": ["x"]}, "nothing can be recomputed"),
         ({"segments": ["a[12]", "a[123]"]}, "in two segments"),
         ({"max_memory": 1.5}, "between 0 and 1"),
     ],
@@ -129,7 +129,7 @@ def test_wrong_options_are_refused(options, match):
 
 def test_a_step_is_rematerialized_once():
     less = tfplace.rematerialize(layers(), segments="sqrt", topology="2xP100")
-    with pytest.raises(InputError, match="again already"):
+    with pytest.raises(InputError, match="recomputes ops already"):
         tfplace.rematerialize(less, segments="sqrt", topology="2xP100")
 
 

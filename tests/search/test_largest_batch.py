@@ -54,7 +54,7 @@ def test_large_sizes_are_found_up_to_a_sixteenth():
 
 
 def test_not_even_one_example_is_an_error_with_bytes():
-    with pytest.raises(InfeasibleError, match="not even of 1") as told:
+    with pytest.raises(InfeasibleError, match="not even one of 1") as told:
         found(0, 8)
     (shortage,) = told.value.shortages
     assert shortage.device == "GPU:0" and shortage.need_bytes > shortage.limit_bytes

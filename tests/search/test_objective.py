@@ -43,7 +43,7 @@ def test_a_load_is_never_called_a_step_time(placement):
     for text in (placement.summary(), placement._repr_html_()):
         assert "throughput" in text and "argest load" in text
         assert "step time" not in text.lower() and "(simulated)" not in text
-        assert "contiguous: full programme" in text
+        assert "contiguous: full program" in text
 
 
 def test_facts(placement):

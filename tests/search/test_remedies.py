@@ -113,7 +113,7 @@ def test_a_row_tells_its_remedies_and_costs_what_its_placement_does():
 def test_remedies_are_taken_together_where_none_alone_suffices():
     plan = tight_plan(256, LARGE, 0.4)
     assert plan.chosen.remedies == ("slots on the host", "recomputing")
-    assert "fits by slots on the host and recomputing; costs 1." in plan.summary()
+    assert "fits with slots on the host and recomputing; takes 1." in plan.summary()
     assert not any(row.cost.feasible for row in plan.rows if row.way == ALONE and len(row.remedies) == 1)
 
 
@@ -137,4 +137,4 @@ def test_what_comes_nearest_is_told_with_its_bytes_where_nothing_fits():
     nearest = plan.rows[0]
     assert plan.chosen is None and nearest.recomputes
     assert nearest.cost.excess_bytes < min(row.cost.excess_bytes for row in plan.rows[1:])
-    assert f"needs {format_bytes(int(nearest.cost.peak_bytes[0]))} of GPU:0" in verdict(plan)
+    assert f"needs {format_bytes(int(nearest.cost.peak_bytes[0]))} on GPU:0" in verdict(plan)

@@ -127,7 +127,7 @@ def test_a_placer_without_warm_starts_is_refused(problem, good):
 
 
 def test_a_name_that_is_neither_placer_nor_file(problem):
-    with pytest.raises(InputError, match=r"init='heftt'.*a file of one.*heft"):
+    with pytest.raises(InputError, match=r"init='heftt'.*a placement file.*heft"):
         place(problem, init="heftt")
 
 

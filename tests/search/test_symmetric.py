@@ -171,7 +171,7 @@ def test_a_plan_of_replicas_is_saved_and_loaded(plan, tmp_path):
 def test_there_are_no_more_replicas_than_examples():
     few = planned(examples=8, compile="none")
     assert max(row.replicas for row in few.rows) == 8
-    assert any("16 replicas: not tried, a batch has 8 examples" in note for note in few.notes)
+    assert any("16 replicas: not tried, as a batch has 8 examples" in note for note in few.notes)
 
 
 def test_what_does_not_fit_one_device_is_told():
@@ -183,7 +183,7 @@ def test_what_does_not_fit_one_device_is_told():
 def test_a_whole_batch_that_does_not_fit_is_not_read():
     large = planned(examples=64 * 1024, max_memory={"*GPU:*": "512MiB"}, compile="none")
     whole = next(row for row in large.rows if row.way == ALONE and len(row.slices) == 1)
-    assert any("does not fit by its sizes" in note for note in large.notes)
+    assert any("does not fit, judged by the sizes" in note for note in large.notes)
     assert not whole.cost.feasible and whole.slices == (64 * 1024,)
     assert whole.placement.problem.graph.origin is None
     assert large.chosen.placement.problem.graph.origin is not None
@@ -211,7 +211,7 @@ def test_limits_are_those_of_every_host():
     hosts = large_box(box())
     limits = limits_of(hosts.part(4), hosts, {"*GPU:*": "8GiB", "*GPU:3": "4GiB"})
     assert limits["/job:worker/task:0/device:GPU:3"] == "4GiB" and len(limits) == 4
-    with pytest.raises(InputError, match="like on other hosts"):
+    with pytest.raises(InputError, match="and its counterparts"):
         limits_of(hosts.part(1), hosts, {"/job:worker/task:1/device:GPU:3": "4GiB"})
 
 

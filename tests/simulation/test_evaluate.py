@@ -61,7 +61,7 @@ def test_what_a_rule_keeps_together_is_not_split():
     ("change", "error", "message"),
     [
         ({"matmull": "CPU:0"}, PlacementError, "received a device for 'matmull'.*Near names: matmul"),
-        ({"matmul": "GPU:0"}, PlacementError, "matmul on GPU:0.*a device it may be on: CPU:0"),
+        ({"matmul": "GPU:0"}, PlacementError, "matmul on GPU:0.*a device that it may be on: CPU:0"),
         ({"read": "CPU:0"}, PlacementError, "w on GPU:0 and read on CPU:0.*one resource, or .* on one device"),
         ({"matmul": "TPU:0"}, UnknownNameError, "device 'TPU:0'.*CPU:0, GPU:0"),
     ],

@@ -99,7 +99,7 @@ def output_directory(name: str, text: str | None) -> Path | None:
     if text is None:
         return None
     if not text:
-        raise InputError(f"--{name}= with nothing", f"--{name}=DIRECTORY, or none", "An unset variable, perhaps.")
+        raise InputError(f"--{name}= with nothing", f"--{name}=DIRECTORY, or none", "Is a variable unset?")
     out = Path(text)
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -67,9 +67,9 @@ def _infeasible(comparison: Comparison) -> InfeasibleError:
     """What to say when nothing fits, from how much each run is over."""
     case = comparison.results.facts.case
     over = [(run.over_bytes, name) for name, runs in comparison.results.runs.items() for run in runs if run.over_bytes]
-    nearest = f" The nearest is {format_bytes(min(over)[0])} over in all, by {min(over)[1]}." if over else ""
+    nearest = f" The nearest is {format_bytes(min(over)[0])} over in total, by {min(over)[1]}." if over else ""
     ways = [
-        "`tfplace place` with the same flags says which device is short by how much, and because of which tensors.",
+        "`tfplace place` with the same flags shows which device lacks how much memory, and its largest tensors.",
         "Give the placers a larger budget, or try others: those that were run may have missed a placement.",
     ]
     return InfeasibleError(f"No placement of {case} that fits was found.{nearest}", [], ways)

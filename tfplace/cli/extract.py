@@ -50,7 +50,9 @@ def extract_command(flags: ExtractFlags, models: Sequence[str]) -> None:
       InputError: see the exit codes in docs/reference/cli.md.
     """
     if len(models) != 1:
-        raise InputError(f"{NAME} with {len(models)} models", f"one, such as `{NAME} rnnlm_2 --output=rnnlm_2.npz`")
+        raise InputError(
+            f"{NAME} with {len(models)} models", f"one model, such as `{NAME} rnnlm_2 --output=rnnlm_2.npz`"
+        )
     output = None if flags.layers and flags.output is None else _output(flags)
     params = flags.param or {}
     source.refuse_workload(models[0], NAME)

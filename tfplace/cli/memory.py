@@ -50,7 +50,7 @@ def memory_command(flags: MemoryFlags, models: Sequence[str]) -> None:
       InputError: see the exit codes in docs/reference/cli.md.
     """
     if len(models) != 1:
-        raise InputError(f"{NAME} with {len(models)} models", f"one, such as `{NAME} gpt --topology=4xP100`")
+        raise InputError(f"{NAME} with {len(models)} models", f"one model, such as `{NAME} gpt --topology=4xP100`")
     source.refuse_workload(models[0], NAME)
     flags = checked_split(flags)
     source.refuse_slices(models[0], flags.slices)

@@ -71,7 +71,7 @@ def _missing(module: str) -> SourceError:
     return SourceError(
         f"module {module!r}, which cannot be found",
         "an importable module",
-        f"It is looked for in {Path.cwd()}, then where Python looks.",
+        f"tfplace looks in {Path.cwd()}, then on Python's path.",
     )
 
 

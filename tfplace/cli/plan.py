@@ -90,9 +90,7 @@ def _largest_batch(flags: PlanFlags, out: Path | None) -> None:
         raise InputError(f"--largest_batch and {flags.spelled(beside[0])}", "one of the two")
     model, files = flags.required_model(), dict[str, str]()
     if source.is_file(model):
-        raise SplitError(
-            f"the largest batch of the file {model!r}", "a model that is built here, to read it for others"
-        )
+        raise SplitError(f"the largest batch of the file {model!r}", "a model that tfplace can build for other batches")
     with Stages(flags.quiet) as stages, contextlib.redirect_stdout(sys.stderr):
         stages.stage("building the model")
         load_tensorflow(gpus=flags.topology is None)
@@ -153,7 +151,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         nonlocal batch
         model = flags.required_model()
         if sizes is not None and source.is_file(model):
-            raise SplitError(f"slices of the file {model!r}", "a model that is built here, to read it for slices too")
+            raise SplitError(f"slices of the file {model!r}", "a model that tfplace can build for slices")
         stages.stage("the whole step" if sizes is None else f"slices {sizes}{', packed' * pack}")
         problem, batch = read_problem(replace(flags, slices=sizes, pack=pack), stages, gpus=here, some_slices=True)
         stages.stage("searching")
@@ -162,7 +160,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     def larger(sizes: tuple[int, ...] | None) -> Problem:
         model = flags.required_model()
         if source.is_file(model):
-            raise SplitError(f"a larger batch of the file {model!r}", "a model that is built here, to build it for one")
+            raise SplitError(f"a larger batch of the file {model!r}", "a model that tfplace can build for one")
         stages.stage("a larger batch")
         from tfplace.extraction.batch import as_specs
         from tfplace.transforms.batch_specs import batch_size

@@ -69,7 +69,7 @@ def read_problem(flags: ProblemFlags, stages: Stages, *, gpus: bool, some_slices
     if not (topology is None and flags.profile is None and rules in (None, Constraints()) and not limits):
         raise InputError(
             f"flags that change the problem in {flags.model!r}",
-            "none of --topology, --profile and the rules, which the file holds already",
+            "no --topology, --profile or rules, which the file has already",
             _elsewhere(flags.required_model()),
         )
     return read, None
@@ -110,7 +110,7 @@ def _read(flags: ProblemFlags, stages: Stages, *, gpus: bool) -> tuple[OpGraph |
     if graph.unknown:
         first = graph.unknown[0]
         stages.note(
-            f"{len(graph.unknown)} tensors of unknown size are counted by rule, first of them that of {first.op}: "
+            f"{len(graph.unknown)} tensors have unknown sizes, which are estimated; the first is of {first.op}: "
             f"{first.rule}"
         )
     return graph, built.batch

@@ -95,7 +95,7 @@ def _refuse_archive(model: str) -> None:
     if is_archive(model):
         raise SourceError(
             f"{model!r} for `{NAME}`",
-            "a model or a TensorFlow graph: such a file has nothing that runs",
+            "a model or a TensorFlow graph: this file has no ops that run",
             "Profile the model it was read from.",
         )
 
@@ -136,13 +136,13 @@ def _profile(flags: ProfileFlags, stages: Stages, model: str, cache: Path | None
         progress=stages.stage,
     )
     if outcome.unrun:
-        stages.note(f"{model}: {outcome.unrun} ops did not run by themselves: merged into others, or not taken")
+        stages.note(f"{model}: {outcome.unrun} ops did not run on their own: TensorFlow merged or skipped them")
     if outcome.miscounted:
         stages.note(f"{model}: {outcome.miscounted} ops ran more or less often than the graph says")
     if outcome.disturbed:
         stages.note(
-            f"{model}: something else used the processor in {outcome.disturbed} of the steps that count, so that times "
-            "are too long; --again measures anew"
+            f"{model}: something else used the processor in {outcome.disturbed} of the measured steps, so their times "
+            "are too long; use --again to measure again"
         )
     return graph, outcome
 

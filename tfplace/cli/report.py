@@ -37,7 +37,7 @@ def report_command(flags: PageFlags, directories: Sequence[str]) -> None:
       UnwrittenError: the report cannot be written.
     """
     if len(directories) != 1:
-        raise InputError(f"{NAME} with {len(directories)} directories", f"one, such as `{NAME} out/plan`")
+        raise InputError(f"{NAME} with {len(directories)} directories", f"one directory, such as `{NAME} out/plan`")
     from tfplace.report.page.directory import write_report  # with numba, which --help can do without
 
     with Stages(flags.quiet) as stages:

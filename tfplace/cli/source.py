@@ -54,7 +54,7 @@ def find(model: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Bui
         raise SourceError(
             f"--shape for {model!r}",
             "--shape for files only",
-            "A function returns the shapes with its model, as a batch; the zoo's models have parameters (--param).",
+            "A function returns a batch, and so the shapes, with its model; zoo models have parameters (--param).",
         )
     if model in zoo.names():
         return lambda batch, params: _from_zoo(model, batch, params)
@@ -82,7 +82,7 @@ def _refuse_python_file(model: str) -> None:
     expected = f"--model={'.'.join(inside.with_suffix('').parts)}:{function or 'build'}"
     where = "" if inside.parts == path.parts else f", in {path.parent}"
     hint = "" if function else "Write the name of your function instead of `build`."
-    raise SourceError(f"--model={model}, a file of Python", f"{expected}{where}", hint)
+    raise SourceError(f"--model={model}, a Python file", f"{expected}{where}", hint)
 
 
 def _refuse_keras_file(path: Path) -> None:
@@ -128,7 +128,7 @@ def refuse_workload(model: str, command: str) -> None:
     if is_workload(model):
         raise SourceError(
             f"{model!r} for `{command}`",
-            "a model or a graph: a workload has costs and devices, and nothing that runs",
+            "a model or a graph: a workload has costs and devices, but no ops that run",
             f"`tfplace place --model={model}` places it.",
         )
 

@@ -70,7 +70,7 @@ def worker_command(flags: WorkerFlags) -> None:
             complain(f"the worker ended with exit status {status}; starting it again")
             quick_ends = quick_ends + 1 if time.monotonic() - start < _SOON_S else 0
             worker = worker.respawn(processes)
-        raise ClusterError(f"a worker that ended {_RESTARTS} times within {_SOON_S:g} s", "one that stays")
+        raise ClusterError(f"a worker that ended {_RESTARTS} times within {_SOON_S:g} s", "a worker that keeps running")
     except KeyboardInterrupt:
         return
     finally:
@@ -95,5 +95,5 @@ def _cores(text: str) -> list[int]:
         raise InputError(f"--cores={text}", "numbers of cores, such as 0 or 2,3") from error
     own = own_cores()
     if not {*cores} <= {*own}:
-        raise InputError(f"--cores={text}", f"some of the cores {', '.join(map(str, own))}, which there are")
+        raise InputError(f"--cores={text}", f"cores among {', '.join(map(str, own))}")
     return cores

@@ -37,7 +37,7 @@ from tfplace.search.search import Search
 RUNS, BEST = "runs.jsonl", "placement.json"
 """Files of a comparison that is kept."""
 
-_ELSEWHERE = "Name another folder."
+_ELSEWHERE = "Use another folder."
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +356,9 @@ class _Kept:
         except PlacementError as error:
             raise InputError(f"{path}: {error}", "the best placement of this comparison", _ELSEWHERE) from error
         if not self._is_ours(found):
-            raise InputError(f"{path}, by {found.placer}", "the best placement of this comparison", _ELSEWHERE)
+            raise InputError(
+                f"{path}, a placement by {found.placer}", "the best placement of this comparison", _ELSEWHERE
+            )
         return found
 
     def _is_ours(self, found: Placement) -> bool:

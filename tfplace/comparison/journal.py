@@ -96,13 +96,13 @@ class Journal:
             return
         header = first.get("header") if isinstance(first, dict) else None
         if not isinstance(header, dict):
-            raise InputError(f"{self.path.name}, which is not a file of results", "results", "Name another file.")
+            raise InputError(f"{self.path.name}, which is not a results file", "a results file", "Use another file.")
         if differ := [k for k in {**header, **self.header} if header.get(k) != self.header.get(k)]:
             what = differ[0]
             raise InputError(
                 f"{self.path} with results of {what} {header.get(what)!r}",
                 f"{what} {self.header.get(what)!r}",
-                "Name another place for results, or the settings with which these were begun.",
+                "Use another file, or the settings with which this one was begun.",
             )
         for line in lines:
             try:
@@ -114,7 +114,7 @@ class Journal:
                     self._take(Run.from_dict(line["run"]))
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"{json.dumps(line)[:60]} in {self.path.name} ({error})", "facts or a run", "Name another file."
+                    f"{json.dumps(line)[:60]} in {self.path.name} ({error})", "facts or a run", "Use another file."
                 ) from error
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -122,9 +122,9 @@ class Journal:
         try:
             whole, torn = self._log.read()
         except OSError as error:
-            raise InputError(f"{self.path} ({error.strerror})", "a file of results") from error
+            raise InputError(f"{self.path} ({error.strerror})", "a results file") from error
         if not whole and not b'{"header": '.startswith(torn[:11]):
-            raise InputError(f"{torn[:40]!r} in {self.path.name}", "results", "Name another file.")
+            raise InputError(f"{torn[:40]!r} in {self.path.name}", "a results file", "Use another file.")
         for line in whole.splitlines():
             try:
                 yield parse_json(line)

@@ -102,7 +102,7 @@ def _best(placement: Placement | str | None) -> str:
     if placement is None:
         return ""
     if isinstance(placement, str):
-        return f"<h3>The best placement</h3><p>No pictures: {escape(placement)}.</p>"
+        return f"<h3>The best placement</h3><p>No charts: {escape(placement)}.</p>"
     facts, pictures = placement_html(placement, style=False), figures(placement_pictures(placement))
     return f"<h3>The best placement</h3>{facts}{pictures}"
 

@@ -51,7 +51,9 @@ class Constraints:
             raise ConstraintError(f"headroom {self.headroom}", "a fraction of at least 0 and below 1")
         for patterns in (self.colocate, *self.colocate):
             if isinstance(patterns, str):
-                raise ConstraintError(f"colocate with the text {patterns!r}", "lists of patterns", "[[...], [...]].")
+                raise ConstraintError(
+                    f"colocate with the text {patterns!r}", "lists of patterns", "Write colocate=[[...], [...]]."
+                )
         for device, size in self.max_memory.items():
             parse_bytes(size)
             if parse_bytes(size) == 0:
@@ -140,7 +142,7 @@ def match_layers(pattern: str, graph: OpGraph) -> list[str]:
     raise ConstraintError(
         f"a constraint on {pattern!r}, which matches no layer",
         f"a layer of {graph.name!r}",
-        hint if known else "Its names tell of no layers: use patterns of op names.",
+        hint if known else "Op names show no layers: use patterns of op names.",
     )
 
 

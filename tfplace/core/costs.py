@@ -32,7 +32,7 @@ class CostTable:
             raise GraphError(f"compute_s of shape {self.compute_s.shape}", f"[{len(self.provenance)}, D]")
         if not np.all((self.compute_s >= 0) & (self.compute_s <= _MOST_S)):  # no number neither
             raise GraphError(
-                "negative, non-finite or endless op seconds", f"finite seconds of at least 0, at most {_MOST_S:g}"
+                "negative, non-finite or too large op seconds", f"finite seconds of at least 0, at most {_MOST_S:g}"
             )
         object.__setattr__(self, "compute_s", freeze(np.ascontiguousarray(self.compute_s)))  # kernels take no other
 

@@ -103,9 +103,9 @@ class Explanation:
         if best is None:
             return "no change could be simulated"
         if self.chosen is None:
-            return f"{best.change}: {best.row} fits" if best.gain > 0 else "nothing that was changed makes it fit"
+            return f"{best.change}: {best.row} fits" if best.gain > 0 else "no change makes it fit"
         if best.gain < LITTLE:
-            return f"nothing that was changed helps more than {100 * max(best.gain, 0.0):.1f} %"
+            return f"no change helps more than {100 * max(best.gain, 0.0):.1f} %"
         return f"{best.change} would help most: {100 * best.gain:.0f} % less time for each example"
 
     def summary(self) -> str:

@@ -203,7 +203,7 @@ class OpGraph:
         if np.any(np.diff(self.tensor_op) < 0):
             raise GraphError("tensors out of order", "tensors sorted by producing op")
         if self.slices is not None and len(self.slices.slice_of) != v:
-            raise GraphError(f"slices of {len(self.slices.slice_of)} ops", f"those of {v} ops")
+            raise GraphError(f"slices of {len(self.slices.slice_of)} ops", f"slices of {v} ops")
         if self.recomputes is not None:
             self._check_recomputes(self.recomputes)
         data = self.edge_tensor >= 0
@@ -239,16 +239,14 @@ class OpGraph:
         if recomputes.shape != (self.num_ops,):
             raise GraphError(f"recomputed ops of shape {recomputes.shape}", f"shape ({self.num_ops},)")
         if recomputes.min() < -1 or recomputes.max() >= self.num_ops:
-            raise GraphError(
-                "an op that computes again what there is not", f"an op index in 0..{self.num_ops - 1}, or -1"
-            )
+            raise GraphError("an op that recomputes an unknown op", f"an op index in 0..{self.num_ops - 1}, or -1")
         for v in np.flatnonzero(recomputes >= 0).tolist():
             u = int(recomputes[v])
             if recomputes[u] >= 0 or self.op_types[u] != self.op_types[v]:
                 raise GraphError(
-                    f"{self.op_names[v]!r} ({self.op_types[v]}), which computes {self.op_names[u]!r} again "
+                    f"{self.op_names[v]!r} ({self.op_types[v]}), which recomputes {self.op_names[u]!r} "
                     f"({self.op_types[u]})",
-                    "an op of the same type, which is no such copy itself",
+                    "an original op of the same type",
                 )
 
     @property
@@ -374,7 +372,7 @@ class OpGraph:
             raise GraphError(
                 "a graph made from plain arrays or loaded from a file",
                 "a graph read from TensorFlow in this process",
-                "Use tfplace.extract(model, batch) again: a placement fits if it shows the fingerprint "
+                "Use tfplace.extract(model, batch) again: a placement fits if the graph has fingerprint "
                 f"{self.fingerprint}.",
             )
         return self.origin.metagraph(devices)

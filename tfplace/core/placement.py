@@ -91,11 +91,13 @@ class Placement:
 
     def __post_init__(self) -> None:
         if self.op_device.shape != (len(self.op_names),):
-            raise PlacementError(f"{self.op_device.shape} devices", f"one device for each of {len(self.op_names)} ops")
+            raise PlacementError(
+                f"devices of shape {self.op_device.shape}", f"one device for each of {len(self.op_names)} ops"
+            )
         if self.op_device.size and (self.op_device.min() < 0 or self.op_device.max() >= len(self.device_names)):
             raise PlacementError("a device index out of range", f"0..{len(self.device_names) - 1}")
         if len(set(self.device_names)) < len(self.device_names):
-            raise PlacementError(f"devices {', '.join(self.device_names)}", "every device once")
+            raise PlacementError(f"devices {', '.join(self.device_names)}", "unique device names")
         if not 0 <= self.bound_s < math.inf:
             raise PlacementError(f"a bound of {self.bound_s!r} s", "finite seconds of at least 0")
         if self.compile not in COMPILATIONS:
@@ -106,7 +108,9 @@ class Placement:
     def _check_phases(self) -> None:
         if (self.phases is None) != (self.order == FREE):
             what = "without" if self.phases is None else "with"
-            raise PlacementError(f"order {self.order!r} {what} phases", f"order {FREE!r} exactly where there are none")
+            raise PlacementError(
+                f"order {self.order!r} {what} phases", f"order {FREE!r} without phases, or another order with phases"
+            )
         if self.phases is None:
             return
         if self.phases.shape != self.op_device.shape or self.phases.dtype.kind != "i":
@@ -167,7 +171,7 @@ class Placement:
                 f"{', '.join(placement.device_names)})",
                 f"one on {problem.topology.name} ({problem.topology.fingerprint}, devices "
                 f"{', '.join(problem.topology.device_names)})",
-                "Their devices differ in names, speed, memory or links. Less memory alone is a matter of max_memory.",
+                "Their devices differ in names, speed, memory or links. If only memory differs, set max_memory.",
             )
         if problem is not None and placement.problem_fingerprint not in ("", problem.fingerprint):
             return replace(placement, notes=tuple(dict.fromkeys((*placement.notes, _OF_ANOTHER))))

@@ -279,14 +279,14 @@ class Plan:
     @property
     def batch(self) -> str:
         """The examples of a step, in words."""
-        return f"{self.examples} examples a step" if self.examples else "of a batch that was not split"
+        return f"{self.examples} examples a step" if self.examples else "unsplit batch"
 
     def _check_graph(self, fingerprint: str, what: str) -> None:
         if self.graph_fingerprint and fingerprint and self.graph_fingerprint != fingerprint:
             raise PlacementError(
                 f"a plan of graph {self.graph_fingerprint} ({self.model}, {self.batch})",
                 f"one of graph {fingerprint} ({what})",
-                "Another batch or optimizer makes another graph; so do names, as Keras counts a process's layers.",
+                "Another batch or optimizer makes another graph. So do layer names: Keras numbers them in a process.",
             )
 
     def measure(self, batch: Any, *, top: int = 3, steps: int = 10, devices: Mapping[str, str] | None = None) -> Plan:

@@ -77,7 +77,7 @@ class Slices:
         if len(self.slice_of) != len(self.original):
             raise GraphError(f"slices of {len(self.slice_of)} ops that copy {len(self.original)}", "one for each op")
         if self.slice_of.size and not -1 <= self.slice_of.min() <= self.slice_of.max() < len(self.sizes):
-            raise GraphError("an op of a slice that there is not", f"-1 to {len(self.sizes) - 1}")
+            raise GraphError("an op of an unknown slice", f"slice numbers -1 to {len(self.sizes) - 1}")
         freeze(self.slice_of)
 
     @property
@@ -118,7 +118,7 @@ def checked_slices(slices: int | str | Sequence[int] | IntArray | None) -> int |
     numbers: Sequence[object] = given if isinstance(given, Sequence) else [1 if given is None else given]
     counts = [int(n) for n in numbers if isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1]
     if not counts or len(counts) < len(numbers):
-        raise SplitError(f"slices={slices!r}", "how many slices, or the number of examples of each")
+        raise SplitError(f"slices={slices!r}", "how many slices, or the examples of each slice")
     if isinstance(given, Sequence):
         return tuple(counts)
     return None if counts == [1] else counts[0]

@@ -81,7 +81,9 @@ class Samples:
         if self.step_s.ndim != 1 or not len(self.step_s):
             raise GraphError(f"step seconds of shape {self.step_s.shape}", "[N] seconds of at least one step")
         if len(self.reference_s) not in (0, len(self.step_s)):
-            raise GraphError(f"{len(self.reference_s)} reference steps", f"none, or one for each of {len(self.step_s)}")
+            raise GraphError(
+                f"{len(self.reference_s)} reference steps", f"none, or one for each of {len(self.step_s)} steps"
+            )
         for array in (self.step_s, self.reference_s):
             freeze(array)
 

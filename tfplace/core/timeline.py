@@ -57,7 +57,7 @@ class Timeline:
 
     def __post_init__(self) -> None:
         if np.any(self.finish_s < self.start_s) or np.any(self.moved_finish_s < self.moved_start_s):
-            raise GraphError("an op or transfer that ends before it starts", "finish of at least start")
+            raise GraphError("an op or transfer that ends before it starts", "a finish no earlier than the start")
         for device in range(len(self.device_names)) if self.source == SIMULATED else ():
             mine = np.flatnonzero((self.op_device == device) & ~self.replicated)
             begun = mine[np.argsort(self.start_s[mine], kind="stable")]

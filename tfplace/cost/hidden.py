@@ -88,11 +88,11 @@ def refuse_hidden(graph: OpGraph, costs: CostTable) -> None:
     part = hidden_part(graph, costs)
     if part is not None and max(part.seconds, part.variable_bytes) > MOST:
         raise InputError(
-            f"graph {graph.name!r}, of which {_shares(part)} are inside functions that {_names(graph, part)}",
+            f"graph {graph.name!r}, with {_shares(part)} inside functions that {_names(graph, part)}",
             "a step whose ops are in the graph itself",
             "Such an op runs on one device with all that is in its function. Pass what the function calls, one step on "
-            "one batch: tfplace.extract(train_step, batch), and loop over the data outside of it. What a Python "
-            "function computes has to be TensorFlow ops instead.",
+            "one batch: tfplace.extract(train_step, batch), and loop over the data outside of it. A Python "
+            "function has to become TensorFlow ops.",
         )
 
 
@@ -101,8 +101,8 @@ def hidden_notes(graph: OpGraph, costs: CostTable) -> tuple[str, ...]:
     part = hidden_part(graph, costs)
     if part is None:
         return ()
-    note = f"inside functions that {_names(graph, part)}, nothing is placed by itself: {_shares(part)}"
-    return (f"{note}; what Python functions take is not known" if part.python else note,)
+    note = f"inside functions that {_names(graph, part)}, no op is placed on its own: {_shares(part)}"
+    return (f"{note}; the time of Python functions is not known" if part.python else note,)
 
 
 def _shares(part: HiddenPart) -> str:

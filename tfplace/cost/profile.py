@@ -127,10 +127,10 @@ class Profile:
         if not any(self.of(device) for device in topology.devices):
             raise InputError(
                 f"a profile of {', '.join(sorted({repr(p.model) for p in self.devices})) or 'no device'}",
-                f"one of a device of {topology.name!r}: "
+                f"a profile of a device of {topology.name!r}: "
                 + ", ".join(sorted({f"{device.model!r} ({device.type})" for device in topology.devices})),
-                "A device's `model` in the topology says of which product its measurements are; a profile of one core "
-                "goes with a topology of `tfplace calibrate --workers=N`.",
+                "A profile applies to devices with the same `model` in the topology. A profile of one core fits "
+                "topologies of `tfplace calibrate --workers=N`.",
             )
 
     def find(self, key: tuple[str, str, str, str]) -> DeviceProfile:

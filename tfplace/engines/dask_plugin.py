@@ -152,7 +152,7 @@ def refuse_other_versions(needed: Mapping[str, str], dask_worker: Worker) -> Non
         if version != needed[package]:
             raise WorkersError(
                 f"the Dask worker {dask_worker.address} with {package} {version}",
-                f"{package} {needed[package]}, as where the search was started",
+                f"{package} {needed[package]}, as in the process that started the search",
                 f"Install that there, or start the search with {package} {version}.",
             )
 

@@ -152,7 +152,9 @@ class DaskEngine:
         while (there := _threads(client)) < wanted:
             if time.monotonic() > until:
                 raise WorkersError(
-                    f"{there} threads of Dask workers for {_JOIN_S:g} s", f"at least {wanted}", f"Start some: {_START}"
+                    f"{there} threads of Dask workers within {_JOIN_S:g} s",
+                    f"at least {wanted}",
+                    f"Start some: {_START}",
                 )
             time.sleep(0.1)
 
@@ -189,8 +191,8 @@ class DaskWorkers:
         except Exception as error:
             here = ", ".join(f"{package} {version}" for package, version in needed.items())
             raise WorkersError(
-                f"a Dask worker that cannot do tasks of tfplace ({type(error).__name__}: {error})",
-                f"workers with {here}, as here",
+                f"a Dask worker that cannot run tfplace tasks ({type(error).__name__}: {error})",
+                f"workers with {here}, as in this process",
                 "pip install 'tfplace[dask]' on every worker and on the scheduler.",
             ) from error
         self._look()
@@ -216,7 +218,7 @@ class DaskWorkers:
         message = packed((task, arguments))
         with self._changes:
             if self._closed.is_set():
-                raise WorkersError("something for workers that are closed", "workers that are at work")
+                raise WorkersError("a task for workers that are closed", "open workers")
             if self._lost is not None:
                 raise self._lost
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
@@ -275,17 +277,19 @@ class DaskWorkers:
 
         if isinstance(error, ChildEndedError):
             times = f"{_TRIES} times in one task, the last time"
-            return WorkerLostError(f"a worker that ended {times} {error}", "one that finishes it")
+            return WorkerLostError(f"a worker that ended {times} {error}", "a worker that finishes the task")
         if isinstance(error, KilledWorker):
             return WorkerLostError(f"a task during which Dask workers ended ({error})", "workers that finish it")
         if isinstance(error, WorkersError):
             return error
         if isinstance(error, CancelledError):
             self._lost = WorkersError(
-                "a Dask scheduler that is lost, or has canceled the task", "one that stays", "Look at its log."
+                "a Dask scheduler that is lost or has canceled the task", "a running scheduler", "See its log."
             )
             return self._lost
-        return WorkersError(f"a Dask worker that failed ({type(error).__name__}: {error})", "one that does its tasks")
+        return WorkersError(
+            f"a Dask worker that failed ({type(error).__name__}: {error})", "a worker that finishes its tasks"
+        )
 
     def _watch(self) -> None:
         """Gives everything up if there has been no worker for long: Dask would wait for ever."""

@@ -137,7 +137,7 @@ class ProcessWorkers:
 
     def _open(self) -> None:
         if self._closed:
-            raise WorkersError("something for workers that are closed", "workers that are at work")
+            raise WorkersError("a task for workers that are closed", "open workers")
 
     def _serve(self, number: int, process: Process) -> None:
         """Does tasks until there is a None among them; when everything is closed, cancels those that are left."""
@@ -166,12 +166,12 @@ class ProcessWorkers:
                 answer = process.ask(task)
             except ChildEndedError as error:
                 if self._closed:
-                    raise WorkersError("a worker that was closed meanwhile", "one that is at work") from None
+                    raise WorkersError("a worker that was closed during a task", "an open worker") from None
                 ends.append(str(error))
                 continue
             return opened(answer)
         times = f"{self._tries} times in one task, the last time" if self._tries > 1 else "in a task"
-        raise WorkerLostError(f"a worker that ended {times} {ends[-1]}", "one that finishes it")
+        raise WorkerLostError(f"a worker that ended {times} {ends[-1]}", "a worker that finishes the task")
 
 
 class _Task(NamedTuple):

@@ -85,5 +85,5 @@ class Process:
             try:
                 self._child = ChildProcess(serve, _ENVIRONMENT)
             except OSError as error:
-                raise WorkersError(f"a worker that cannot be started ({error})", "a process more") from error
+                raise WorkersError(f"a worker that cannot be started ({error})", "room for one more process") from error
             return True, self._child

@@ -59,8 +59,7 @@ def is_compiled(graph: OpGraph, wanted: str, devices: Iterable[str], found: str 
     asked = wants_xla(found if wanted == AUTO else wanted, graph)
     if asked and missing:
         warnings.warn(
-            f"{graph.name} runs op by op, though it is to be compiled: this TensorFlow has no XLA for "
-            f"{', '.join(missing)}.",
+            f"{graph.name} runs op by op instead of compiled: this TensorFlow has no XLA for {', '.join(missing)}.",
             stacklevel=5,
         )
     return asked and not missing

@@ -22,8 +22,8 @@ from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
 from tfplace.extraction.tracing import is_binding
 
-_NO_VARIABLE = "bound to a resource that is no variable and cannot be moved"
-_PIPED = "bound to a variable that an input pipeline reads, which would go on reading where it was"
+_NO_VARIABLE = "bound to a resource that is not a variable and cannot be moved"
+_PIPED = "bound to a variable that an input pipeline reads, which would keep reading the old storage"
 
 
 class FunctionProgram:
@@ -120,7 +120,7 @@ class FunctionProgram:
         """
         if not tf.executing_eagerly():
             raise ApplyError(
-                "a call of a placed program inside a tf.function, which would be optimised as a part of that",
+                "a call of a placed program inside a tf.function, which would optimize it as a part of its own",
                 "a call from Python",
                 "Place the outer function instead.",
             )
@@ -177,7 +177,7 @@ class FunctionProgram:
             raise ApplyError(
                 f"a call with {_kinds((args, kwargs))}",
                 f"what the step was traced with, {_kinds((expected, keywords))}",
-                "Extract and place it anew for batches of another structure, or with open dimensions (None).",
+                "Extract and place it again for batches of another structure, or with open dimensions (None).",
             ) from error
 
     def ran(self) -> Mapping[str, str] | None:

@@ -230,9 +230,9 @@ class _Runtime:
                 # A connection to a worker that was lost is tried again after a while only.
                 if not isinstance(error, tf.errors.UnavailableError) or time.monotonic() > deadline:
                     raise ClusterError(
-                        f"workers at {', '.join(addresses)} that make no cluster ({said})",
+                        f"workers at {', '.join(addresses)} that do not form a cluster ({said})",
                         "workers with the same TensorFlow that find one another at these addresses",
-                        "Start them with `tfplace worker --host=HOST`, HOST being what the others call them.",
+                        "Start them with `tfplace worker --host=HOST`, where HOST is its name for the others.",
                     ) from error
                 time.sleep(_PAUSE_S)
             else:
@@ -244,9 +244,9 @@ class _Runtime:
         host = own_address(far[0]) if far else _LOOPBACK
         if self._own is None and tf_internals.is_in_cluster():
             raise ClusterError(
-                f"workers at {', '.join(addresses)} for a process that is in a cluster of TensorFlow's already",
+                f"workers at {', '.join(addresses)} for a process that is already in a TensorFlow cluster",
                 "a process that has not called tf.config.experimental_connect_to_cluster",
-                "Start a new one.",
+                "Start a new process.",
             )
         if self._own is None or self._own[0] != host:
             with socket.create_server(("", 0)) as server:

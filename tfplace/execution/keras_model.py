@@ -28,9 +28,9 @@ def check_placeable(model: Any, compile: str) -> None:
     check_model(model, training=True)
     if not tf.compat.v1.executing_eagerly_outside_functions():
         raise SourceError(
-            f"model {model.name!r} without eager execution, which `fit` trains in a session",
-            "TensorFlow 2 as it is",
-            "Leave tf.compat.v1.disable_eager_execution() out.",
+            f"model {model.name!r} without eager execution, which `fit` would train in a session",
+            "eager execution, TensorFlow's default",
+            "Remove tf.compat.v1.disable_eager_execution().",
         )
     if is_own(model.make_train_function):
         raise SourceError(

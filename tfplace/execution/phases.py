@@ -126,8 +126,8 @@ def _check_acyclic(
             before = np.concatenate([b.last for b in borders[: i + 1] if b.device == border.device])
             v, u = int(waiting[0]), int(before[round_trip[before]][-1])
             raise ApplyError(
-                f"phases by which {graph.op_names[v]!r} (phase {phases[v]} on {devices[border.device]}) waits for "
+                f"phases in which {graph.op_names[v]!r} (phase {phases[v]} on {devices[border.device]}) waits for "
                 f"{graph.op_names[u]!r} (phase {phases[u]}), which needs it",
-                "phases in which every op comes after those that it reads, also by way of other devices",
-                'Take the phases off: dataclasses.replace(placement, phases=None, order="free").',
+                "phases in which every op comes after the ops that it reads, also across devices",
+                'Remove the phases: dataclasses.replace(placement, phases=None, order="free").',
             )

@@ -163,8 +163,8 @@ class Placed:
         self._shapes.add(shapes)
         if len(self._shapes) > MOST_SHAPES:
             warnings.warn(
-                f"{self.graph.name} runs op by op from now on: it was given data of {len(self._shapes)} shapes, for "
-                f"each of which XLA compiles it anew. Pad them to at most {MOST_SHAPES}. Ops that keep a random state "
+                f"{self.graph.name} runs op by op from now on: its data had {len(self._shapes)} shapes, and XLA "
+                f"compiles it again for each. Pad data to at most {MOST_SHAPES} shapes. Ops that keep a random state "
                 "start over.",
                 stacklevel=4,
             )
@@ -216,8 +216,8 @@ class Placed:
         if ran is None:
             raise ApplyError(
                 "a placed program that has not run yet",
-                "one that has run at least once",
-                "TensorFlow decides at the first call: call it, then ask.",
+                "a program that has run at least once",
+                "TensorFlow places ops at the first call: call the program, then ask.",
             )
         return compare(
             self.graph,
@@ -274,7 +274,7 @@ def _program(graph: OpGraph, hosts: Hosts | None) -> Program:
         raise ApplyError(
             f"cluster={','.join(hosts.addresses)!r} for a graph file",
             "a Keras model or a function",
-            "Of graph files, steps on a cluster can be measured: tfplace place --evaluator=measured.",
+            "To measure a graph file on a cluster, use `tfplace place --evaluator=measured`.",
         )
     if isinstance(origin, GraphOrigin):
         from tfplace.execution.session import SessionProgram

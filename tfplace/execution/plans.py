@@ -26,15 +26,15 @@ def apply_plan(plan: Plan, *, devices: Mapping[str, str] | None = None) -> Place
     if plan.chosen is not None and plan.chosen.replicas > 1:
         raise InputError(
             f"a plan that takes {plan.chosen.name}",
-            "one whose chosen row has a single replica, on the devices of this process",
-            f"Each replica runs its part of the batch, gradients are added up: tf.distribute.{MULTI_WORKER} does that.",
+            "a plan whose chosen row has one replica, on the devices of this process",
+            f"For several replicas, use tf.distribute.{MULTI_WORKER}.",
         )
     if plan.placement is None:
         raise InfeasibleError(f"No row of the plan of {plan.model!r} may be taken.", [], ("See plan.summary().",))
     if plan.placement.problem is None:
         raise InputError(
             "a plan that was loaded from files",
-            "one made in this process, which has the program",
+            "a plan made in this process, which has the program",
             "tfplace.apply(model, plan.placement, batch) runs it.",
         )
     return apply_placement(plan.placement.problem.graph, plan.placement, devices=devices)
@@ -55,7 +55,7 @@ def measure_plan(
             raise InputError(f"{name}={number!r}", "a whole number of at least 1")
     runs = [number for number, row in enumerate(plan.rows) if _can_be_run(row, plan.exact)]
     if not runs:
-        raise InputError("a plan of which no row can be run here", "a plan with a placement that fits")
+        raise InputError("a plan in which no row can be run here", "a plan with a placement that fits")
 
     def measured(row: PlanRow) -> float:
         assert isinstance(row.placement, Placement)

@@ -35,9 +35,9 @@ def renewed() -> Iterator[None]:
     lost += [f"a {type(thing).__name__}" for thing in tf_internals.live(*_NAMED)]
     if lost:
         raise ClusterError(
-            f"{', '.join(dict.fromkeys(lost))} in a process that connects to a cluster, by which TensorFlow loses them",
+            f"{', '.join(dict.fromkeys(lost))} in a process that connects to a cluster, which loses them",
             "a process that connects before it makes them",
-            "Make PlacementCallback(..., cluster=...), or call tfplace.execution.hosts.listen_for(cluster), at first.",
+            "First create PlacementCallback(..., cluster=...), or call tfplace.execution.hosts.listen_for(cluster).",
         )
     yield
     old = [variable.handle for variable in variables]

@@ -164,7 +164,7 @@ class SessionProgram:
         if feeds is not None and not isinstance(feeds, Mapping):
             names = self._origin.inputs or ("name",)
             raise ApplyError(
-                f"{type(feeds).__name__} as what a graph file's step is given",
+                f"{type(feeds).__name__} as the inputs of a graph file's step",
                 f"a dict of placeholders: placed({{{', '.join(f'{name!r}: ...' for name in names)}}})",
             )
         feed = {}

@@ -39,7 +39,9 @@ def median_step_s(placement: Placement, batch: Any, steps: int, devices: Mapping
       SourceError: the batch has what is no array or tensor.
     """
     if placement.problem is None:
-        raise InputError("a placement that was loaded from a file", "one made in this process, which has its graph")
+        raise InputError(
+            "a placement that was loaded from a file", "a placement made in this process, which has its graph"
+        )
     graph = placement.problem.graph
     arguments = _arguments(graph, batch)
     placed = apply_placement(graph, placement, devices=devices, compile=AUTO)
@@ -74,7 +76,7 @@ def _arguments(graph: OpGraph, batch: Any) -> tuple[Any, ...]:
     def value(leaf: Any, spec: Any) -> Any:
         if isinstance(leaf, tf.TensorSpec):
             if not leaf.shape.is_fully_defined():
-                raise InputError(f"the spec {leaf} in a batch to measure", "one of a known shape, or an array")
+                raise InputError(f"the spec {leaf} in a batch to measure", "a spec with a known shape, or an array")
             leaf = made_up(leaf.dtype, leaf.shape.as_list(), rng)
         return tf.cast(leaf, spec.dtype) if isinstance(spec, tf.TensorSpec) else leaf
 

@@ -99,9 +99,9 @@ class Variables:
         """
         for variable in piped(self._moving(devices)).values():
             raise ApplyError(
-                f"a move of variable {variable.name!r}, which an input pipeline reads that was made where it is now",
-                "variables that no input pipeline reads: it would go on reading the old storage",
-                "Delete the pipeline before, and make it anew after; or apply the placement anew, which leaves such "
+                f"a move of variable {variable.name!r}, which an input pipeline reads",
+                "variables that no input pipeline reads, as the pipeline would keep reading the old storage",
+                "Delete the pipeline and create it again afterwards; or apply the placement again, which leaves such "
                 "variables where they are.",
             )
         return self._move(devices)
@@ -134,8 +134,8 @@ class Variables:
         for variable in stay.values():
             device = short(canonical(variable.handle.device))
             warnings.warn(
-                f"Variable {variable.name!r} stays on {device}: an input pipeline reads it that was made while it was "
-                "there, and would go on reading the old storage.",
+                f"Variable {variable.name!r} stays on {device}: an input pipeline reads it there, and would "
+                "keep reading the old storage.",
                 stacklevel=4,
             )
         return self._move(self._home | {op: variable.handle.device for op, variable in stay.items()})
@@ -166,8 +166,8 @@ class Variables:
         if (op := self.astray()) is not None:
             variable = self._variables[op]
             raise ApplyError(
-                f"a call of a placed program whose variable {variable.name!r} has been moved since, to "
-                f"{short(canonical(variable.handle.device))}, by another placed program of the same variables",
+                f"a call of a placed program whose variable {variable.name!r} has since been moved to "
+                f"{short(canonical(variable.handle.device))} by another placed program of the same variables",
                 f"the variable on {short(self._asked[op])}, where this program's placement has it",
                 "Move them back with .replace(placed.placement), or call the other program.",
             )

@@ -48,8 +48,8 @@ def warn_of_xla(graph: OpGraph, aside: Iterable[Any] = ()) -> None:
         told.add(name)
         warnings.warn(
             f"tf.function {name} {how} variables that the placement has moved. "
-            "XLA reads variables of one device only, so calling it fails until they are back. "
-            "Make it with jit_compile=False to call it meanwhile.",
+            "XLA reads variables of one device only, so calls fail until the variables are back. "
+            "To call it before, use jit_compile=False.",
             stacklevel=3,
         )
 

@@ -33,7 +33,7 @@ def _spec(leaf: Any, float_dtype: str | None) -> Any:
         return leaf
     if isinstance(leaf, tf.data.Dataset):
         raise SourceError(
-            "a dataset as the batch of a step", "one batch", "dataset.element_spec, or next(iter(dataset))."
+            "a dataset as the batch of a step", "one batch", "Pass dataset.element_spec, or next(iter(dataset))."
         )
     if isinstance(leaf, tf.Tensor | tf.Variable):
         return tf.TensorSpec(leaf.shape, leaf.dtype)
@@ -47,7 +47,7 @@ def _spec(leaf: Any, float_dtype: str | None) -> Any:
         if array.dtype == object and array.size and all(isinstance(item, str | bytes) for item in array.flat):
             return tf.TensorSpec(array.shape, tf.string)
         if array.dtype == object:
-            raise SourceError("a batch with an array of Python objects", "arrays of numbers or texts")
+            raise SourceError("a batch with an array of Python objects", "arrays of numbers or strings")
         return tf.TensorSpec(array.shape, _cast(tf.as_dtype(array.dtype), float_dtype))
     raise SourceError(
         f"a batch with {type(leaf).__name__} {str(leaf)[:40]!r}",
@@ -108,8 +108,8 @@ def check_shape(name: str, given: Any, declared: tf.TensorShape) -> None:
     if given is not None and not declared.is_compatible_with(given):
         raise SourceError(
             f"a batch with shape {tuple(given)} for input {name!r}",
-            f"one of {tuple(declared)}, with which the program was made",
-            "A batch fills dimensions that are open (None), and changes no others.",
+            f"shape {tuple(declared)}, as when the program was made",
+            "A batch can only fill unknown dimensions (None).",
         )
 
 
@@ -126,7 +126,7 @@ def shapes_by_name(names: Sequence[str], shapes: Sequence[tuple[int, ...] | None
     if shapes and len(shapes) != len(names):
         raise SourceError(
             f"a batch of {len(shapes)} tensors",
-            f"one for each of the {len(names)} inputs: {', '.join(names) or 'none'}",
+            f"one tensor for each of the {len(names)} inputs: {', '.join(names) or 'none'}",
         )
     return {name: shape for name, shape in zip(names, shapes, strict=bool(shapes)) if shape is not None}
 

@@ -89,7 +89,7 @@ class FileReader:
         except ChildEndedError as error:
             self._child = None
             raise SourceError(
-                f"{path.name}, at which TensorFlow's native code ended its process {error}",
+                f"{path.name}, which TensorFlow failed to read: its process ended {error}",
                 "a file that TensorFlow can read",
                 "The file may be damaged: write it again.",
             ) from error

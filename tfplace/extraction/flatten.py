@@ -129,7 +129,7 @@ def shorten(graph_def: Any, fetches: Sequence[str]) -> Any:
         take_exact_constants(flat, folded)
         return optimize_graph(flat, fetches, ("dependency", "pruning"))
     except GrapplerError as error:
-        warnings.warn(f"The graph has ops that could be left out: {error}.", stacklevel=2)
+        warnings.warn(f"Grappler could not simplify the graph, so unneeded ops stay in it: {error}.", stacklevel=2)
         return flat
 
 

@@ -76,7 +76,7 @@ def check_graph_def(graph_def: Any, results: Iterable[str] = ()) -> None:
     functions = {function.signature.name: function.signature for function in graph_def.library.function}
     _check_names(node.name for node in graph_def.node)
     if len(functions) != len(graph_def.library.function):
-        raise _damaged("two functions of one name", "unique names of functions")
+        raise _damaged("two functions with the same name", "unique function names")
     definitions = {node.name: _definition(node, functions) for node in graph_def.node}
     for node in graph_def.node:
         _check_attributes(node, definitions[node.name], f"op {node.name!r}", placeholders=False)
@@ -98,7 +98,9 @@ def check_shape_proto(shape: Any, where: str) -> None:
     """
     sizes = [dim.size for dim in shape.dim]
     if shape.unknown_rank and sizes:
-        raise _damaged(f"{where} with a shape of unknown rank and {len(sizes)} dimensions", "one of the two")
+        raise _damaged(
+            f"{where} with a shape of unknown rank and {len(sizes)} dimensions", "an unknown rank, or known dimensions"
+        )
     if len(sizes) > _MOST_DIMENSIONS:
         raise _damaged(f"{where} with a shape of {len(sizes)} dimensions", f"at most {_MOST_DIMENSIONS}")
     if min(sizes, default=0) < -1:
@@ -144,7 +146,7 @@ def _check_attributes(node: Any, definition: Any, where: str, *, placeholders: b
     if unknown := [name for name in node.attr if name not in declared and not name.startswith("_")]:
         raise _damaged(
             f"{where} of type {node.op} with attribute {min(unknown)!r}",
-            f"those that this TensorFlow knows: {', '.join(declared) or 'none'}",
+            f"attributes that this TensorFlow knows: {', '.join(declared) or 'none'}",
         )
 
 
@@ -235,7 +237,7 @@ def _check_tensor(tensor: Any, where: str) -> None:
     check_shape_proto(tensor.tensor_shape, where)
     sizes = [dim.size for dim in tensor.tensor_shape.dim]
     if tensor.tensor_shape.unknown_rank or -1 in sizes:
-        raise _damaged(f"{where} with a tensor of an open shape", "a known shape")
+        raise _damaged(f"{where} with a tensor of unknown shape", "a known shape")
     elements, element_bytes = math.prod(sizes), max(dtype.size or 1, 1)
     if elements * element_bytes > _MOST_CONSTANT_BYTES:
         raise _damaged(
@@ -334,7 +336,7 @@ def _check_function(function: Any, functions: Mapping[str, Any]) -> None:
     _check_names_of_inputs(function.ret.values(), known, inside)
     _check_names_of_inputs(function.control_ret.values(), known, inside)
     if missing := {argument.name for argument in signature.output_arg} - set(function.ret):
-        raise _damaged(f"{inside} without a value for its result {min(missing)!r}", "one for each result")
+        raise _damaged(f"{inside} without a value for its result {min(missing)!r}", "a value for each result")
 
 
 def _check_signature(signature: Any, where: str) -> None:
@@ -344,7 +346,9 @@ def _check_signature(signature: Any, where: str) -> None:
             name for name in (argument.type_attr, argument.number_attr, argument.type_list_attr) if name
         ]
         if absent := [name for name in named if name not in declared]:
-            raise _damaged(f"{where} with an argument of attribute {absent[0]!r}", "an attribute of the function")
+            raise _damaged(
+                f"{where} with an argument whose type is attribute {absent[0]!r}", "an attribute of the function"
+            )
         if not argument.type_attr and not argument.type_list_attr:
             _check_type(argument.type, f"{where}, argument {argument.name!r},")
 

@@ -49,7 +49,9 @@ def trains(model: Any) -> bool:
 
 def untrained(model: Any) -> str:
     """What is to be said of a model that does not train, where nothing said that inference is wanted."""
-    return f"model {model.name!r} is not compiled, so its inference is read; compile it to have its training step read"
+    return (
+        f"model {model.name!r} is not compiled, so tfplace reads its inference; compile it to place its training step"
+    )
 
 
 def trace_keras_step(model: Any, data_spec: Any, *, training: bool = True) -> Any:

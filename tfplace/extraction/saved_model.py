@@ -38,7 +38,7 @@ def load_saved_model(path: Path, expected: str) -> Any:
     except Exception as error:  # it raises whatever its parts stumble over
         raise SourceError(
             f"SavedModel {path.name!r}, which TensorFlow cannot load ({describe_error(error)})",
-            "one that tf.saved_model.load takes",
+            "a SavedModel that tf.saved_model.load accepts",
             "It may be damaged: save it again.",
         ) from error
 

@@ -108,7 +108,7 @@ def _keras_step(model: Any, batch: Any, training: bool | None, name: str | None)
     if training is None:
         training = trains(model)
         if not training:
-            warnings.warn(f"{untrained(model)}; `training=False` says that this is meant.", stacklevel=5)
+            warnings.warn(f"{untrained(model)}; pass training=False to silence this warning.", stacklevel=5)
     if batch is None:
         raise SourceError(
             f"model {model.name!r} without a batch",
@@ -137,10 +137,10 @@ def _function_step(function: Any, batch: Any, name: str | None) -> Step:
             except Exception as error:
                 if any(isinstance(leaf, tf.Variable) for leaf in tf.nest.flatten(arguments)):
                     raise SourceError(
-                        f"a tf.Variable as an argument of {where}, which fails with its value "
+                        f"a tf.Variable as an argument of {where}, which cannot be traced with its value "
                         f"({describe_error(error)})",
-                        "variables that the function uses from outside",
-                        "Use it in the function by its name, or as an attribute, and leave the argument out.",
+                        "variables that the function captures from outside",
+                        "Use the variable in the function by its name, or as an attribute, and drop the argument.",
                     ) from error
                 if is_binding(error):
                     raise SourceError(_given(batch, where), arguments_of(function)) from error
@@ -330,7 +330,7 @@ def _from_saved_model(
     chosen = fetches[0] if fetches else DEFAULT_SIGNATURE
     if chosen not in signatures:
         raise SourceError(
-            f"SavedModel {path.name!r} and signature {chosen!r}",
+            f"signature {chosen!r} of SavedModel {path.name!r}",
             f"one of its signatures: {', '.join(signatures) or 'none'}",
             "Name one with fetches=(name,), or pass a function of the loaded object.",
         )

@@ -145,7 +145,7 @@ def numbers(values: ArrayLike, what: str) -> NDArray[Any]:
     try:
         given = np.asarray(values)
     except ValueError as error:
-        raise GraphError(f"{what} of rows of unequal lengths ({error})", "an array of numbers") from error
+        raise GraphError(f"{what} with rows of unequal lengths ({error})", "an array of numbers") from error
     if given.dtype.kind not in "buif":
         raise GraphError(f"{what} of type {given.dtype}", "an array of numbers of at most 64 bits")
     return given
@@ -240,7 +240,7 @@ def _pairs(edges: ArrayLike, count: int) -> NDArray[np.int64]:
         raise GraphError(f"edges of shape {given.shape}", "[E, 2]: producing and consuming op")
     pairs = given.reshape(-1, 2).astype(np.int64)
     if not np.array_equal(pairs, given.reshape(-1, 2)):
-        raise GraphError("edges between ops that are no whole numbers", f"op indices 0 to {count - 1}")
+        raise GraphError("edges with ends that are not whole numbers", f"op indices 0 to {count - 1}")
     if pairs.size and (pairs.min() < 0 or pairs.max() >= count):
         raise GraphError(f"edges between ops {pairs.min()} to {pairs.max()}", f"op indices 0 to {count - 1}")
     return pairs
@@ -256,7 +256,7 @@ def _same_shape(allowed: ArrayLike, seconds: FloatArray) -> BoolArray:
 def _finite(seconds: FloatArray) -> FloatArray:
     """The seconds; where they are infinite, and nothing is ever run, the least of the op's, so that sums stay fair."""
     if np.any(np.isnan(seconds)) or np.any(seconds < 0):
-        raise GraphError("negative seconds, or seconds that are no numbers", "compute_s of at least 0, or infinite")
+        raise GraphError("compute_s with negative seconds or NaN", "compute_s of at least 0, or infinite")
     least = seconds.min(axis=1, keepdims=True)
     return np.where(np.isfinite(seconds), seconds, np.where(np.isfinite(least), least, 0.0))
 

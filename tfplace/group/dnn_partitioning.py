@@ -70,10 +70,12 @@ def _problem(data: Mapping[str, Any]) -> Problem:
     node = {field: data["nodes"][field] for field in _FIELDS}
     accelerators = int(data["n_accelerators"])
     if accelerators < 0 or len(set(node["id"])) < len(node["id"]):
-        raise SourceError(f"{accelerators} accelerators and nodes {node['id'][:5]}...", "at least 0, and ids only once")
+        raise SourceError(f"{accelerators} accelerators and nodes {node['id'][:5]}...", "at least 0, and unique ids")
     index = {number: i for i, number in enumerate(node["id"])}
     if loose := [edge for edge in data["edges"] if not set(edge) <= index.keys()]:
-        raise SourceError(f"an edge {loose[0]} (of {len(loose)} such)", "edges between ids of the workload's nodes")
+        raise SourceError(
+            f"an edge {loose[0]} with an unknown end ({len(loose)} in all)", "edges between ids of the workload's nodes"
+        )
     seconds = np.stack([node["cpu_ms"]] + [node["acc_ms"]] * accelerators, axis=1) * MS
     return problem_from_arrays(
         seconds,

@@ -34,7 +34,7 @@ def merge_units(problem: Problem, label: IntArray) -> Problem:
     if label.shape != (problem.num_units,):
         raise PlacementError(f"groups of shape {label.shape}", f"one group for each of {problem.num_units} units")
     if not np.array_equal(label, renumber(label)):
-        raise PlacementError("groups in another order", "groups numbered from 0 by their first unit; see renumber()")
+        raise PlacementError("groups in the wrong order", "groups numbered from 0 by their first unit; see renumber()")
     count = int(label.max(initial=-1)) + 1
     allowed: BoolArray = np.ones((count, problem.num_devices), bool)
     np.logical_and.at(allowed, label, problem.allowed)

@@ -137,7 +137,7 @@ class _Bonds:
     def between(self, first: Sequence[int], last: Sequence[int]) -> str:
         """Ops of both, and what binds them to one device; empty if nothing does or they have an op in common."""
         bond = binding(self.graph, self.together, first, last)
-        return "" if bond is None else f"{bond.first} and {bond.last}, which {bond.by} binds"
+        return "" if bond is None else f"{bond.first} and {bond.last}, which {bond.by} binds together"
 
     def shown(self, ops: Sequence[int]) -> str:
         """Some of the ops, and their types."""
@@ -152,7 +152,7 @@ def _require_kernels(allowed: BoolArray, bonds: _Bonds) -> None:
         rare = min(members, key=lambda v: bonds.kernels[v].sum())
         apart = [v for v in members if not (bonds.kernels[v] & bonds.kernels[rare]).any()]
         raise _no_kernel(
-            "ops whose kernels share no device of the topology", bonds.shown(members), bonds.between([rare], apart)
+            "no device of the topology that has all kernels", bonds.shown(members), bonds.between([rare], apart)
         )
 
 
@@ -197,7 +197,7 @@ def _contradiction(
     return ConstraintError(
         f"the rules {' and '.join(r.text for r in (*against, rule))}, which leave no device for "
         f"{bound or bonds.shown(ours)}",
-        "rules that leave a device which they all allow",
+        "rules that all allow at least one device",
         "Ops of one variable stay on one device: let the rules agree, or drop one.",
     )
 
@@ -211,7 +211,7 @@ def _memory_limit(topology: Topology, constraints: Constraints) -> LongArray:
             if parse_bytes(other) != parse_bytes(size):
                 raise ConstraintError(
                     f"max_memory of {size} for {name!r} and {other} for {said[i]!r}",
-                    f"one for {topology.device_names[i]!r}, which both name",
+                    f"one limit for {topology.device_names[i]!r}, which both name",
                 )
             limit[i] = parse_bytes(size)
     workspace = np.array([d.workspace_bytes for d in topology.devices], np.int64)

@@ -29,7 +29,7 @@ def split_slices(graph: OpGraph, placer: str) -> Slices:
     """
     if graph.slices is None:
         raise InputError(
-            f"{placer} for {graph.name!r}, whose batch is not split", "a step in slices", "Say slices=K (--slices=K)."
+            f"{placer} for {graph.name!r}, whose batch is not split", "a step in slices", "Set slices=K (--slices=K)."
         )
     return graph.slices
 

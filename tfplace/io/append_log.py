@@ -92,8 +92,8 @@ class AppendLog:
                 raise InputError(
                     f"{self.path.name}, {'which has lost results' if shorter else 'to which another process has added'}"
                     " since it was read",
-                    "a file of this process's own",
-                    "Wait for the other one, or name another file, and begin again.",
+                    "a file that only this process writes",
+                    "Wait for the other process or use another file, and start again.",
                 )
             file.truncate(self.length)
             rest = memoryview(bytes(self._added))

@@ -164,7 +164,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Packed]:
     try:
         with path.open("rb") as file:
             if file.read(2) != b"PK":
-                raise _foreign(path, "no zip file")
+                raise _foreign(path, "it is not a zip file")
             file.seek(0)
             return _read_parts(path, file)
     except SourceError:
@@ -188,7 +188,7 @@ def _read_parts(path: Path, file: BinaryIO) -> tuple[dict[str, Any], Packed]:
 def _check_format(path: Path, header: Any) -> None:
     kind, _, version = str(header.get("format") if isinstance(header, dict) else None).partition("/")
     if kind != FORMAT or not version.isdecimal():
-        raise _foreign(path, "no header of one")
+        raise _foreign(path, "it has no header")
     if int(version) > FORMAT_VERSION:
         raise SourceError(
             f"{path.name!r} in format {kind}/{version}, written by tfplace {header.get('tfplace')}",
@@ -199,14 +199,14 @@ def _check_format(path: Path, header: Any) -> None:
 
 def _foreign(path: Path, why: str) -> SourceError:
     return SourceError(
-        f"{path.name!r}, which is not an archive of tfplace: {why}", "a file written by save() or `tfplace extract`"
+        f"{path.name!r}, which is not a tfplace archive: {why}", "a file written by save() or `tfplace extract`"
     )
 
 
 def _damaged(path: Path, why: str) -> SourceError:
     return SourceError(
         f"{path.name!r}, which is cut off or damaged ({why})",
-        "a whole archive of tfplace",
+        "a whole tfplace archive",
         "Extract the model again, and save it.",
     )
 
@@ -298,7 +298,7 @@ def _unpack_slices(described: Mapping[str, Any], parts: Packed) -> Slices:
     if slice_of.dtype != np.int32:
         raise TypeError(f"slices.slice_of of type {slice_of.dtype}")
     if wrong := [size for size in described["sizes"] if type(size) is not int]:
-        raise TypeError(f"no number of examples: {wrong[0]!r:.80}")
+        raise TypeError(f"not a number of examples: {wrong[0]!r:.80}")
     differences = tuple(Difference(one["kind"], _texts(one["ops"])) for one in described["differences"])
     original = unpack_texts(parts, "slices.original")
     return Slices(tuple(described["sizes"]), slice_of, original, _texts(described["gathered"]), differences)
@@ -323,7 +323,7 @@ def _texts(values: Any) -> tuple[str, ...]:
       TypeError: it is something else.
     """
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise TypeError(f"no texts: {values!r:.80}")
+        raise TypeError(f"not texts: {values!r:.80}")
     return tuple(values)
 
 
@@ -336,13 +336,13 @@ def _check_kinds(described: Mapping[str, Any], parts: Packed) -> None:
     texts = (described["name"], *described["kernel_types"], *described["fetches"])
     texts = (*texts, *set(unpack_values(parts, "op_types")), *set(unpack_values(parts, "tensor_dtype")))
     if wrong := [text for text in texts if not isinstance(text, str)]:
-        raise TypeError(f"no text: {wrong[0]!r:.80}")
+        raise TypeError(f"not text: {wrong[0]!r:.80}")
     for shape in unpack_values(parts, "tensor_shape"):
         if shape is not None and not all(type(size) is int and size >= 0 for size in shape):
-            raise TypeError(f"no shape: {shape!r:.80}")
+            raise TypeError(f"not a shape: {shape!r:.80}")
     for attributes in unpack_values(parts, "op_attrs"):
         if not isinstance(attributes, dict):
-            raise TypeError(f"no attributes: {attributes!r:.80}")
+            raise TypeError(f"not attributes: {attributes!r:.80}")
 
 
 def _unpack_body(i: int, described: Mapping[str, Any], parts: Packed) -> Body:

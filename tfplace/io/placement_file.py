@@ -60,7 +60,7 @@ def load(source: str | Path) -> Placement:
       PlacementError: no such file, or not a placement.
     """
     if not isinstance(source, str | Path):
-        raise PlacementError(f"a {type(source).__name__} for a placement", "a Placement, or a file of one")
+        raise PlacementError(f"a {type(source).__name__} for a placement", "a Placement, or a placement file")
     path = Path(source)
     try:
         text = path.read_text(encoding="utf-8")
@@ -134,25 +134,25 @@ def _read_phases(phases: Any, ops: Any) -> IntArray:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"no text: {value!r:.80}")
+        raise TypeError(f"not text: {value!r:.80}")
     return value
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool):
-        raise TypeError(f"no number: {value!r}")
+        raise TypeError(f"not a number: {value!r}")
     return index(value)
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"no number: {value!r:.80}")
+        raise TypeError(f"not a number: {value!r:.80}")
     return float(value)
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise TypeError(f"no list: {value!r:.80}")
+        raise TypeError(f"not a list: {value!r:.80}")
     return value
 
 

@@ -130,7 +130,7 @@ def _seconds(path: Path, rows: int) -> list[float | None]:
 def _row(data: Any, directory: Path, found_s: float | None) -> PlanRow:
     way = str(data["way"])
     if data["placement"] is None and way not in STRATEGIES:
-        needs_one = f"one for every way but {' and '.join(STRATEGIES)}"
+        needs_one = f"a placement for every row but {' and '.join(STRATEGIES)}"
         raise PlacementError(f"a plan whose row {way!r} has no placement", needs_one)
     return PlanRow(
         way=way,

@@ -115,7 +115,7 @@ def _between(given: Any, names: Sequence[str], where: str) -> Between:
         raise TopologyError(f"{where}: nics {unknown[0]!r}", f"a name or pattern among {', '.join(names)}")
     nic_of = [next((i for i, one in enumerate(patterns) if fnmatch.fnmatchcase(name, one)), -1) for name in names]
     if -1 in nic_of:
-        raise TopologyError(f"{where}: nics {patterns}", f"patterns of which one matches {names[nic_of.index(-1)]!r}")
+        raise TopologyError(f"{where}: nics {patterns}", f"a pattern that matches {names[nic_of.index(-1)]!r}")
     return Between(tuple(nic_of), **_rates({"port": "nic"} | given, where))
 
 

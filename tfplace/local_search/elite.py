@@ -28,7 +28,7 @@ def fit_elite(
       InputError: arrays of other shapes, or numbers that are no fractions.
     """
     if probability.ndim != 2 or blind.shape != probability.shape:
-        raise InputError(f"distributions of shapes {probability.shape} and {blind.shape}", "[G, D] twice")
+        raise InputError(f"distributions of shapes {probability.shape} and {blind.shape}", "two arrays of shape [G, D]")
     if elite.ndim != 2 or not len(elite) or elite.shape[1] != len(probability):
         raise InputError(f"elite of shape {elite.shape}", f"[K, {len(probability)}] with K of at least 1")
     if not (0 <= smoothing <= 1 and 0 <= mixing <= 1):

@@ -97,7 +97,7 @@ class GrapplerProcess:
         except BaseException as error:
             self.close()
             if isinstance(error, ChildTimeoutError):
-                raise GrapplerTimeOutError(f"Grappler had {error}") from error
+                raise GrapplerTimeOutError(f"Grappler gave {error}") from error
             if isinstance(error, ChildEndedError):
                 raise GrapplerLostError(f"the process in which Grappler ran ended {error}") from error
             raise

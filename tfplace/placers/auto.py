@@ -273,13 +273,13 @@ class Portfolio:
         lines = ["constructed: " + ", ".join(shown)] if ranked else []
         lines += [_skipped(self.missing)] if self.missing else []
         lines += [
-            f"{f.name}, which has learned on other graphs, is number {i + 1} of {len(ranked)} with {shown_key(f.key)}"
+            f"{f.name}, pretrained on other graphs, is number {i + 1} of {len(ranked)} with {shown_key(f.key)}"
             for i, f in enumerate(ranked)
             if f.name == POLICY
         ]
         lines += self.log
         lines += [f"the answer goes back to {self.best_found().origin}"] if self.searched else []
-        lines += ["stopped early: the bound is reached"] if self.settled() else []
+        lines += ["stopped early: the lower bound is reached"] if self.settled() else []
         return tuple(f"auto: {line}" for line in lines)
 
 

@@ -87,14 +87,14 @@ class Contiguous(Placer):
         limit = min(self.ideals, _CELLS // (blocks + 16 * states))
         ideals = None if order.joined else all_ideals(blocks, order.before, limit)
         if order.joined:
-            self.notes = (f"contiguous: linearised, {order.joined:,} blocks as {blocks:,} stretches of one order",)
+            self.notes = (f"contiguous: linearized, {order.joined:,} blocks as {blocks:,} stretches of one order",)
         elif ideals is None:
-            self.notes = (f"contiguous: linearised, as {blocks} blocks have more than {limit:,} ideals",)
+            self.notes = (f"contiguous: linearized, as {blocks} blocks have more than {limit:,} ideals",)
         else:
             full = _Solution(context, order, pieces, ideals, home)
             better = full.best(line.value_s)
-            done = "" if full.done else ", of which the budget sufficed for a part"
-            self.notes = (f"contiguous: full programme, {len(ideals.member):,} ideals of {blocks} blocks{done}",)
+            done = "" if full.done else ", stopped early by the budget"
+            self.notes = (f"contiguous: full program, {len(ideals.member):,} ideals of {blocks} blocks{done}",)
             if better is not None:
                 best = better
                 context.key(best)

@@ -100,7 +100,7 @@ class Exact(Placer):
                     self._say(_best_s(context), self.proven_s, "all placements were evaluated")
                 else:
                     self.notes = (
-                        "exact: all placements were evaluated; nothing was proven, as only simulated steps repeat",
+                        "exact: all placements were evaluated; nothing was proven, as step times are not simulated",
                     )
             else:
                 self._search(context)
@@ -114,11 +114,11 @@ class Exact(Placer):
         grouped = GroupedContext(context, label)
         _start(context, grouped, label)
         if grouped.best is None or grouped.best_key is None or grouped.best_key[0]:
-            self.notes = ("exact: no placement that fits to start from, so nothing was proven",)
+            self.notes = ("exact: found no placement that fits to start from, so nothing was proven",)
         elif not context.plain:
-            self.notes = ("exact: only simulated steps have a model; nothing was proven of what was evaluated here",)
+            self.notes = ("exact: only simulated steps have a model, so nothing was proven",)
         elif context.objective == STEP_TIME and problem.graph.num_ops > _OPS:
-            self.notes = (f"exact: more than {_OPS:,} ops are too many for a model of steps; nothing was proven",)
+            self.notes = (f"exact: more than {_OPS:,} ops are too many for a model of steps, so nothing was proven",)
         else:
             self._prove(context, grouped, grouped.best, grouped.best_key[1])
         if not self._settled(context):
@@ -126,7 +126,9 @@ class Exact(Placer):
         if self.proven_s:
             self._say(_best_s(context), self.proven_s, self._how)
         elif _best_s(context) < _best_s(grouped):
-            parted = f"exact: the answer, {format_seconds(_best_s(context))}, parts groups; of it nothing was proven"
+            parted = (
+                f"exact: the answer, {format_seconds(_best_s(context))}, splits groups, so nothing was proven of it"
+            )
             self.notes += (parted,)
 
     def _prove(self, context: SearchContext, grouped: GroupedContext, start: IntArray, start_s: float) -> None:
@@ -162,11 +164,11 @@ class Exact(Placer):
             self.notes = (f"exact: nothing fits ({how})",)
             return
         if bound_s <= 0 < best_s:
-            self.notes = (f"exact: {format_seconds(best_s)}, of which nothing was proven ({how})",)
+            self.notes = (f"exact: {format_seconds(best_s)}; nothing was proven ({how})",)
             return
         gap = 100 * (best_s / bound_s - 1) if bound_s > 0 else 0.0
         near = f"at most {gap:.{2 if gap >= 0.005 else 3}f} % from the best" if gap > 1e-3 else "proven to be the best"
-        self.notes = (f"exact: {format_seconds(best_s)}, {near}, whose bound is {format_seconds(bound_s)} ({how})",)
+        self.notes = (f"exact: {format_seconds(best_s)}, {near}; lower bound {format_seconds(bound_s)} ({how})",)
 
 
 def _best_s(context: SearchContext) -> float:

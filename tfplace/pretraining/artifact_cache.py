@@ -36,7 +36,7 @@ def kept(path: Path, of: str, find: Callable[[], Arrays], names: tuple[str, ...]
         except (OSError, *UNREADABLE) as error:
             raise InputError(f"{path}, which is damaged", f"{', '.join(names)} as written", "Delete it.") from error
         if said != of:
-            raise InputError(f"{path}, of {said}", f"one of {of}", "Name another directory.")
+            raise InputError(f"{path}, made for {said}", f"a file made for {of}", "Use another directory.")
         return arrays
     found = find()
     data = io.BytesIO()

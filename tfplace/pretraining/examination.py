@@ -110,10 +110,12 @@ def examined_anew(
     """
     ours, theirs = counts(entries), trained.card.get("graphs", {})
     if other := [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]:
-        raise InputError(f"other graphs than in training ({', '.join(other)})", "the same", _SAME_FLAGS)
+        raise InputError(
+            f"graphs that differ from those of training ({', '.join(other)})", "the same graphs", _SAME_FLAGS
+        )
     examination, pupil = Examination(entries, shown), make()
     if not examination.held_out:
-        raise InputError(f"{len(entries)} graphs, none held out", "some to examine with")
+        raise InputError(f"{len(entries)} graphs, none held out", "some held-out graphs")
     if dict(pupil.settings) != dict(trained.settings):
         raise InputError(f"settings {dict(pupil.settings)}", f"the weights' own, {trained.settings}", _SAME_FLAGS)
     trained.give(pupil.variables)  # refuses those of another network, before anything takes long

@@ -71,7 +71,7 @@ def train(
     learned = [n for n, entry in enumerate(entries) if not entry.held_out]
     held = [n for n, entry in enumerate(entries) if entry.held_out]
     if not learned:
-        raise InputError(f"{len(entries)} graphs, all held out", "some to learn from")
+        raise InputError(f"{len(entries)} graphs, all held out", "some graphs to learn from")
     searches = _Searches(workers, shown)
     lessons: list[Lessons] = []
     values: Values | None = None

@@ -125,7 +125,7 @@ class Training:
         self._student = functools.partial(Student, entries, teaching, make)
         self._learned = [n for n, entry in enumerate(entries) if not entry.held_out]
         if not self._learned:
-            raise InputError(f"{len(entries)} graphs, all held out", "some to learn from")
+            raise InputError(f"{len(entries)} graphs, all held out", "some graphs to learn from")
         self._topologies = list(dict.fromkeys(entries[n].case.topology for n in self._learned))
         self._pupil = make()
         self.parameters = Parameters(self._pupil.variables, course.imitate_rate)

@@ -34,12 +34,12 @@ def named_segments(graph: OpGraph, segments: Sequence[str | Sequence[str]]) -> l
         ops = without_boundary(graph, (v for v in sorted(matched) if possible[v]))
         if not ops:
             raise InputError(
-                f"segment {patterns!r}, of which nothing can be computed again",
+                f"segment {patterns!r}, in which nothing can be recomputed",
                 "forward ops that read one another's results, outside of loops and branches",
             )
         for v in ops:
             if seen.setdefault(v, i) != i:
-                raise InputError(f"{graph.op_names[v]!r} in two segments", "every op in one segment at most")
+                raise InputError(f"{graph.op_names[v]!r} in two segments", "every op in at most one segment")
         out.append(ops)
     return out
 

@@ -44,7 +44,7 @@ def with_less_memory(trials: Trials, segments: Segments | None, max_memory: MaxM
     """
     graph = trials.problem.graph
     if graph.recomputes is not None:
-        raise InputError(f"{graph.name!r}, in which ops are computed again already", "a graph in which none is")
+        raise InputError(f"{graph.name!r}, which recomputes ops already", "a graph without recomputation")
     if (segments is None) == (max_memory is None):
         given = "neither segments nor max_memory" if segments is None else "segments and max_memory"
         raise InputError(given, 'one of the two, such as max_memory=0.5 or segments="sqrt"')
@@ -59,7 +59,7 @@ def with_less_memory(trials: Trials, segments: Segments | None, max_memory: MaxM
     if over:
         names = trials.problem.topology.device_names
         raise InfeasibleError(
-            f"No choice of ops to compute again was found with which a step of {graph.name!r} fits.",
+            f"No choice of ops to recompute was found with which a step of {graph.name!r} fits.",
             [Shortage(names[d], int(trial.cost.peak_bytes[d]), int(limit[d])) for d in over],
             ["Allow more memory.", "Split the batch: tfplace.split(model, slices).", "Place it on more devices."],
         )
@@ -120,8 +120,8 @@ def of_placement(placement: Placement) -> Trials:
     if placement.problem is None:
         raise InputError(
             "a placement that was loaded without its problem",
-            "one that was found in this process",
-            "tfplace.Placement.load(path, problem=problem) knows it.",
+            "a placement that was found in this process",
+            "Load it with its problem: tfplace.Placement.load(path, problem=problem).",
         )
     return Trials(placement.problem, placement.op_device, placement.order)
 

@@ -51,7 +51,7 @@ def blank(height: float) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError("pictures without matplotlib", "matplotlib", "pip install 'tfplace[plots]'") from error
+        raise MissingExtraError("charts without matplotlib", "matplotlib", "pip install 'tfplace[plots]'") from error
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     axis = figure.add_subplot()
     axis.spines[["top", "right"]].set_visible(False)

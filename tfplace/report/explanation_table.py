@@ -42,7 +42,7 @@ def explanation_tables(explanation: Explanation) -> RenderableType:
 def why(chosen: Side, against: Side | None) -> list[str]:
     """What makes the difference to another row, in words."""
     if against is None:
-        return [f"{chosen.name}: nothing else that needs no search fits"]
+        return [f"{chosen.name}: no other way fits without a search"]
     less_s = against.step_s - chosen.step_s
     first = f"{chosen.name} against {against.name}: {format_seconds(abs(less_s))} {'less' if less_s >= 0 else 'more'}"
     if not (chosen.waits and against.waits):

@@ -157,7 +157,7 @@ def order_line(placement: Placement) -> str:
         for d in range(len(placement.device_names))
     ]
     each = ", ".join(f"{n} on {name}" for name, n in zip(placement.device_names, counts, strict=True) if n)
-    return f"order {placement.order}, phases one after the other: {each or 'none'}"
+    return f"order {placement.order}, phases run one after another: {each or 'none'}"
 
 
 def step_line(placement: Placement) -> str:
@@ -212,7 +212,7 @@ def _evaluated(cost: StepCost) -> str:
         return line
     line += f" (median of {len(samples.step_s)} steps, interquartile range {format_seconds(samples.spread_s)}"
     line += f", {samples.rejected} disturbed steps left out" if samples.rejected else ""
-    line += f", {samples.disturbed} of those that count disturbed too" if samples.disturbed else ""
+    line += f", {samples.disturbed} disturbed steps kept" if samples.disturbed else ""
     return line + (f", {samples.ratio:.3f} of the reference)" if samples.ratio is not None else ")")
 
 

@@ -23,14 +23,14 @@ def remedy_line(plan: Plan) -> str:
         return ""
     needed = _needed(row, ample) or ["another way"]
     times = row.cost.step_s / ample.cost.step_s
-    price = f"costs {times:.2f} times the step" if times > _ALIKE else "costs nothing"
-    over = ", ".join(f"{format_bytes(one.need_bytes)} of {one.device}" for one in ample.shortages[:1])
-    return f"fits by {' and '.join(needed)}; {price} of {ample.name}, which needs {over or _most(ample)}"
+    price = f"takes {times:.2f} times as long as" if times > _ALIKE else "is as fast as"
+    over = ", ".join(f"{format_bytes(one.need_bytes)} on {one.device}" for one in ample.shortages[:1])
+    return f"fits with {' and '.join(needed)}; {price} {ample.name}, which needs {over or _most(ample)}"
 
 
 def _most(row: PlanRow) -> str:
     """What a way needs of each device that it is not known to have a name for."""
-    return f"{format_bytes(int(np.max(row.cost.peak_bytes)))} of a device"
+    return f"{format_bytes(int(np.max(row.cost.peak_bytes)))} on a device"
 
 
 def _needed(row: PlanRow, ample: PlanRow) -> list[str]:

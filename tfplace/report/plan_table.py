@@ -35,7 +35,7 @@ def plan_tables(plan: Plan) -> RenderableType:
         shown.add_column(heading, justify="left" if heading in ("way", "numbers") else "right")
     for row in plan.rows:
         shown.add_row(*map(Text, _cells(plan, row)), style="bold" if row is plan.chosen else "")
-    untaken = "; not taken, as exact is asked for" if plan.exact else ""
+    untaken = "; not taken, as exact=True forbids it" if plan.exact else ""
     said = [Text(line) for line in said_of_chosen(plan)]
     said += [Text(f"* {text}{untaken}") for text in differing(plan.rows)]
     said += [Text(f"** {text}") for text in obstacles(plan.rows)]
@@ -106,10 +106,10 @@ def _misfit(plan: Plan) -> str:
     if nearest is None:
         return "nothing could be tried"
     needs = [
-        f"{format_bytes(s.need_bytes)} of {s.device}, {format_bytes(s.over_bytes)} more than it may use"
+        f"{format_bytes(s.need_bytes)} on {s.device}, {format_bytes(s.over_bytes)} more than it may use"
         for s in nearest.shortages
     ]
-    return f"nothing fits: what comes nearest, {nearest.name}, needs {'; '.join(needs) or 'more memory'}"
+    return f"nothing fits: the nearest, {nearest.name}, needs {'; '.join(needs) or 'more memory'}"
 
 
 def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def load_trail(path: Path) -> tuple[Progress, ...]:
         )
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise PlacementError(
-            f"{str(path)!r}, which says nothing of a search ({type(error).__name__}: {error})",
-            "what `tfplace place --out` writes there",
-            "Delete the file: the report then leaves out how the search went.",
+            f"{str(path)!r}, which is not the log of a search ({type(error).__name__}: {error})",
+            "a log that `tfplace place --out` wrote",
+            "Delete the file: the report then omits the search.",
         ) from error

@@ -88,7 +88,7 @@ def waits_line(placement: Placement) -> str:
     found, step_s = waits(placement), placement.predicted.step_s
     if not found or step_s <= 0:
         return ""
-    shown = [f"{one.what} ({100 * one.seconds / step_s:.0f} %)" for one in found[:_TOLD]]
+    shown = [f"{one.what} {100 * one.seconds / step_s:.0f} %" for one in found[:_TOLD]]
     rest = sum(one.seconds for one in found[_TOLD:])
-    shown += [f"{len(found) - _TOLD} more ({100 * rest / step_s:.0f} %)"] if rest else []
-    return "it waits for " + ", ".join(shown)
+    shown += [f"{len(found) - _TOLD} others {100 * rest / step_s:.0f} %"] if rest else []
+    return "critical path: " + ", ".join(shown)

@@ -20,7 +20,7 @@ def check_init(init: str | Path) -> None:
     """
     if isinstance(init, str) and init in PLACERS:
         return
-    expected = "a placement, a file of one, or a placer"
+    expected = "a placement, a placement file, or a placer"
     hint = "Placement.save() and `tfplace place --out` write files."
     if not isinstance(init, str | Path):
         raise InputError(f"init={init!r}", expected, hint)
@@ -110,7 +110,7 @@ def _refuse_measured(source: str, who: str) -> None:
     if source == MEASURED:
         raise InputError(
             f"{who} with measured steps",
-            "an evaluator that computes them, simulated or by Grappler",
+            "an evaluator that computes step times: 'simulated' or 'grappler'",
             "Processes that measure on the same devices at once disturb one another.",
         )
 
@@ -135,7 +135,7 @@ def check_pretrained(placer: str, weights: str | Path | None, fine_tune: int | N
             f"These placers have pretrained weights: {able}.",
         )
     if weights is not None and not path_of("weights", weights).is_file():
-        raise InputError(f"weights {str(weights)!r}, which is not a file", "one that scripts/train_policy.py wrote")
+        raise InputError(f"weights {str(weights)!r}, which is not a file", "a file that scripts/train_policy.py wrote")
     if fine_tune is not None and fine_tune < 0:
         raise InputError(f"fine_tune={fine_tune}", "a number of updates, at least 0")
 

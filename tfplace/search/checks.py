@@ -72,7 +72,9 @@ def checked_comparison(options: CompareOptions) -> CompareOptions:
     check_objective(options.objective, SIMULATED)
     _check_names(options, "placers")
     if options.placers is not None and not options.placers:
-        raise InputError(options.spelled("placers"), "at least one placer", "Leave it out for those that always run.")
+        raise InputError(
+            options.spelled("placers"), "at least one placer", "Leave it out to compare the default placers."
+        )
     if options.folder is not None:
         path_of("folder", options.folder)
     seeds = _whole(options, "seeds", 1)
@@ -172,7 +174,7 @@ def _check_slices(options: SearchOptions) -> None:
     for name in ("run_dir", "init", "placement"):  # the last is of `FitOptions`
         if getattr(options, name, None) is not None:
             raise InputError(
-                f"{options.spelled(name)} with {options.spelled('slices')}", "a number of slices, or neither"
+                f"{options.spelled(name)} with {options.spelled('slices')}", f"a number of slices, or no {name}"
             )
     if options.evaluator != SIMULATED:
         raise InputError(
@@ -211,7 +213,7 @@ def _check_evaluator(options: SearchOptions) -> None:
     check_objective(options.objective, SIMULATED)  # the evaluator decides, but an objective has a name
     given: object = options.evaluator
     if not callable(given):
-        expected = f"an evaluator, what makes one for a problem, or one of {', '.join(EVALUATORS)}"
+        expected = f"an evaluator, a function that makes one for a problem, or one of {', '.join(EVALUATORS)}"
         raise InputError(options.spelled("evaluator"), expected, f"Leave it out for {SIMULATED!r}.")
 
 
@@ -235,7 +237,7 @@ def _check_controllers(options: SearchOptions) -> None:
         check_controllers(options.placer, evaluator)
     elif options.asynchronous:
         received = f"{options.spelled('asynchronous')} without controllers"
-        raise InputError(received, "both", "Such as 2 controllers.")
+        raise InputError(received, "at least 1 controller")
     elif options.engine is not None:
         check_workers(options.placer, evaluator)
 
@@ -245,7 +247,7 @@ def _check_files(options: SearchOptions) -> None:
         if path is not None:
             path_of(name, path)
     if not options.resume and options.run_dir is None:
-        raise InputError(f"{options.spelled('resume')} without a run_dir", "both", "Give a run_dir.")
+        raise InputError(f"{options.spelled('resume')} without a run_dir", "a run_dir")
     if options.tensorboard is not None:
         SERVICES["tensorboard_writer"]()
 

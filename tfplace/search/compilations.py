@@ -75,7 +75,7 @@ def decided(placement: Placement, asked: str, evaluator: Evaluator) -> Placement
         return replace(placement, compile=own)
     if asked == AUTO and own == XLA and _is_clearly_faster(other.cost, placement.cost):
         return replace(other, compile=NONE, notes=(*placement.notes, _note(NONE, other.cost, placement.cost)))
-    hint = " (compile=xla runs it so)" if own == NONE and _is_clearly_faster(other.cost, placement.cost) else ""
+    hint = " (use compile=xla)" if own == NONE and _is_clearly_faster(other.cost, placement.cost) else ""
     return replace(placement, compile=own, notes=(*placement.notes, _note(own, placement.cost, other.cost) + hint))
 
 
@@ -88,9 +88,9 @@ def _note(how: str, own: StepCost, other: StepCost) -> str:
     """How a step is run, and what it would take the other way."""
     ways = ("op by op", "compiled by XLA") if how == NONE else ("compiled by XLA", "op by op")
     if not other.feasible:
-        return f"{ways[0]}: {ways[1]} it does not fit"
+        return f"runs {ways[0]}; {ways[1]} it would not fit"
     times = f", {other.step_s / own.step_s:.2f} times as long" if own.step_s > 0 else ""
-    return f"{ways[0]}: {ways[1]} it takes {format_seconds(other.step_s)}{times}"
+    return f"runs {ways[0]}; {ways[1]} it would take {format_seconds(other.step_s)}{times}"
 
 
 def run_otherwise(placement: Placement, evaluator: Evaluator) -> Placement | None:

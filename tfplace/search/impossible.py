@@ -86,14 +86,14 @@ def _no_device(problem: Problem, nowhere: Sequence[int]) -> InfeasibleError:
             reason += f", which shares a device with {len(variables) - 1} more, {format_bytes(stuck.held)} in all"
     else:
         reason = (
-            f"No device has room for {graph.op_types[stuck.op]} {graph.op_names[stuck.op]!r}: what it reads and makes "
-            f"takes {format_bytes(stuck.op_bytes)} at once"
+            f"No device has room for {graph.op_types[stuck.op]} {graph.op_names[stuck.op]!r}: its inputs and results "
+            f"take {format_bytes(stuck.op_bytes)} at once"
         )
         if stuck.held:
-            reason += f", beside {format_bytes(stuck.held)} of variables that must be with it"
+            reason += f", beside {format_bytes(stuck.held)} of variables that must be on the same device"
     largest = [*variables]
     if stuck.op_bytes:
-        largest.append((f"{graph.op_names[stuck.op]} (reads and makes)", stuck.op_bytes))
+        largest.append((f"{graph.op_names[stuck.op]} (inputs and results)", stuck.op_bytes))
     largest = sorted(largest, key=lambda held: -held[1])[:_LARGEST]
     limits, names = problem.memory_limit.tolist(), problem.topology.device_names
     may = np.flatnonzero(problem.allowed[unit]).tolist()
@@ -122,9 +122,9 @@ def _ways_out(problem: Problem, stuck: _Stuck) -> list[str]:
         ways.append(_raised(problem, {topology.device_names[d]: stuck.need[d] for d in raised}))
     ways += _rules_to_drop(problem, stuck, what)
     if not stuck.alone:
-        ways.append(f"Make the batch smaller, if what {what} reads and makes grows with it.")
+        ways.append(f"Make the batch smaller, if the inputs and results of {what} grow with it.")
     elif stuck.variables[0][1] > problem.memory_limit[allowed].max():
-        ways.append(f"Split {what} by hand over several variables, such as one for some of its rows each.")
+        ways.append(f"Split {what} by hand over several variables, such as one for each block of rows.")
     ways.append(f"Use a smaller dtype for {what}, such as bfloat16.")
     least = format_bytes(min(stuck.need[d] for d in allowed))
     ways.append(f"Use a topology with a device that may use {least} or more.")
@@ -163,7 +163,7 @@ def _rules_to_drop(problem: Problem, stuck: _Stuck, what: str) -> list[str]:
     ]
     where = [problem.topology.device_names[d] for d in np.flatnonzero(room.all(axis=0)).tolist()]
     there = f"; {what} fits on {', '.join(where)}" if where else ""
-    return [f"Drop what keeps it where it does not fit: {', '.join(named)}{there}."]
+    return [f"Drop the rules that keep it where it does not fit: {', '.join(named)}{there}."]
 
 
 def _no_room_for_variables(problem: Problem, held: int, total: int) -> InfeasibleError:
@@ -176,7 +176,7 @@ def _no_room_for_variables(problem: Problem, held: int, total: int) -> Infeasibl
     ways = []
     own = sum(device.memory_bytes - device.workspace_bytes for device in topology.devices)
     if own >= held:
-        ways.append(_raised(problem, {"the devices, which have more": held}))
+        ways.append(_raised(problem, {"all devices together": held}))
     ways.append("Use a smaller dtype for variables, or an optimizer with fewer slots.")
     ways.append("Use a topology with more memory: more devices, or larger ones.")
     if not any(device.type == "CPU" for device in topology.devices):

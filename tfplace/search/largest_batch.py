@@ -168,7 +168,7 @@ def _missing(plan: Plan) -> str:
 def _misfit(plan: Plan, examples: int) -> InfeasibleError:
     row = _nearest(plan)
     return InfeasibleError(
-        f"No batch of {plan.model!r} fits {plan.topology_name!r}, not even of {examples}."
+        f"No batch of {plan.model!r} fits {plan.topology_name!r}, not even one of {examples}."
         + (f" The nearest is {row.name}:" if row is not None else ""),
         () if row is None else row.shortages,
         ("Allow more memory.", "Use a topology with more memory, or with a CPU for variables and optimizer slots."),

@@ -21,5 +21,5 @@ def check_objective(objective: str, evaluator: str) -> None:
         raise InputError(
             f"objective {objective!r} with evaluator {evaluator!r}",
             f"evaluator {SIMULATED!r}",
-            f"Only steps are {evaluator}, one at a time: a pipeline that is full never runs there.",
+            f"The evaluator {evaluator!r} takes one step at a time, and never fills a pipeline.",
         )

@@ -40,7 +40,7 @@ _TO_FIT = (2, 4, 8)
 _LEAST_S = 1e-3
 """Seconds of a search for which there is no time any more: it evaluates what it starts from."""
 
-_STOPPED = "interrupted before all of the budget was spent; this is the best until then"
+_STOPPED = "interrupted before all of the budget was spent; this is the best placement found"
 
 _OF_DEVICES = ("op_device", "phases", "order", "cost")
 _OF_COMPILATION = ("problem", "problem_fingerprint", "bound_s", "compile", "notes")

@@ -49,7 +49,7 @@ _INTERRUPTED = "interrupted after"
 
 _REMEDIES = (
     "Look at the failure above: it names the device and what TensorFlow said.",
-    "Search with the simulator first (evaluator='simulated'), which knows kernels and memory.",
+    "Search with evaluator='simulated' first: the simulator knows kernels and memory.",
     "Give the measurement a longer time-out, or the workers more memory.",
 )
 
@@ -250,12 +250,12 @@ def _stopped(search: Search) -> tuple[str, ...]:
     """What there is to say of a search that was interrupted, or of an evaluator or controllers that could not go on."""
     if search.interrupted:
         done = f"{search.evaluations} evaluations, {search.seconds:.1f} seconds"
-        return (f"{_INTERRUPTED} {done}, of a budget of {search.budget}; this is the best until then",)
+        return (f"{_INTERRUPTED} {done}, of a budget of {search.budget}; this is the best placement found",)
     if search.broken is None:
         return ()
     why = str(search.broken).rstrip(".")
     who = next((name for kind, name in _HELPERS.items() if isinstance(search.broken, kind)), "the evaluator")
-    return (f"after {search.evaluations} evaluations {who} stopped ({why}); this is the best placement until then",)
+    return (f"after {search.evaluations} evaluations {who} stopped ({why}); this is the best placement found",)
 
 
 def _final_cost(search: Search, chosen: IntArray) -> StepCost:

@@ -32,14 +32,13 @@ from tfplace.simulation.bounds import lower_bound
 from tfplace.simulation.evaluate import Simulator
 
 _NOT_COMPILED = (
-    "Keras has XLA off under a strategy; asked for it, fit failed where it was tried, on two CPUs "
-    "(TensorFlow 2.21, Keras 3.15)"
+    "Keras turns XLA off under a strategy; with jit_compile=True, fit failed on two CPUs (TensorFlow 2.21, Keras 3.15)"
 )
 """XLA: "Trying to access resource ... located in device CPU:1 from device CPU:0"."""
 
-_NOT_IN_FIT = "a strategy has to be entered before the model is made"
+_NOT_IN_FIT = "a model has to be made in the scope of the strategy"
 
-_NOT_ASKED = "the model does not ask for jit_compile; compile='xla' takes it"
+_NOT_ASKED = "the model does not ask for jit_compile; compile='xla' allows it"
 
 STOPPED = "interrupted before all was tried"
 
@@ -60,7 +59,7 @@ _LESS = 0.9
 _MOST_OPS = 100_000
 """Ops of a step in slices that are still read in some tens of seconds."""
 
-_NO_RULES = "the strategy knows no rules that pin, forbid or colocate ops"
+_NO_RULES = "the strategy does not support rules that pin, forbid or colocate ops"
 
 
 def make_plan(

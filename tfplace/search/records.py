@@ -60,9 +60,9 @@ class Records:
         checks = _checksums(unit_devices[: len(records)])
         if wrong := np.flatnonzero(checks != records["check"]).tolist():
             raise InputError(
-                f"another placement as evaluation {self.position + wrong[0] + 1:,} than {self._path} has recorded",
-                "the same placements in the same order as when the run was begun",
-                "The program or a package has changed since, or the placer is not deterministic. Begin another run; "
+                f"evaluation {self.position + wrong[0] + 1:,} with another placement than {self._path} has recorded",
+                "the same placements in the same order as when the run began",
+                "The program or a package has changed since, or the placer is not deterministic. Start a new run; "
                 f"the best placement of this one stays in {self._path.parent}.",
             )
         self.position += len(records)
@@ -109,7 +109,7 @@ class Lines:
             lines = [parse_json(line) for line in self._log.read()[0].splitlines()]
             self.last = max((int(line["evaluations"]) for line in lines), default=-1)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise InputError(f"{path}, which is damaged", "lines of JSON that say their evaluations") from error
+            raise InputError(f"{path}, which is damaged", "JSON lines with a number of evaluations") from error
         self._log.cut()
 
     def add(self, evaluations: int, facts: Mapping[str, Any]) -> None:

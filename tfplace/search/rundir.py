@@ -102,15 +102,15 @@ class RunDirectory:
             others = [p.name for p in self.path.iterdir() if p.name != LOCK and p.suffix != ".part"]
             if others:
                 raise InputError(
-                    f"run directory {self.path} with {others[0]!r} and no config.json",
-                    "a new directory, or that of a run",
+                    f"directory {self.path}, which has {others[0]!r} but no config.json",
+                    "an empty directory, or the directory of a run",
                 )
             with writing(path):
                 write_whole(path, json.dumps(config, indent=1) + "\n")
             return
         if not resume:
             raise InputError(
-                f"run directory {self.path}, in which a run was begun", "another directory", "Or resume that run."
+                f"run directory {self.path}, which has a run already", "an empty directory", "Or resume that run."
             )
         before = _read_config(path)
         if differ := [k for k in {**before, **config} if k != "versions" and before.get(k) != config.get(k)]:
@@ -120,8 +120,8 @@ class RunDirectory:
                 asked, begun = f"other {what}", f"the {what}"
             raise InputError(
                 f"a run with {asked} in {self.path}",
-                f"{begun}, with which it was begun",
-                "Name another directory for another run.",
+                f"{begun}, as when the run began",
+                "Use another directory for another run.",
             )
 
     def add(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray, seconds: float, *, now: bool) -> None:
@@ -243,7 +243,7 @@ class RunDirectory:
             with path.open("rb") as file:
                 return read_arrays(file)
         except (OSError, *UNREADABLE) as error:
-            raise InputError(f"{path}, which is damaged", "a file of arrays as it was written", "Delete it.") from error
+            raise InputError(f"{path}, which is damaged", "a file as tfplace wrote it", "Delete it.") from error
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ class Search(SearchState):
                 return chosen
             if context.best is None:  # though the first evaluation is always allowed
                 raise InputError(
-                    f"a budget of {self.budget}, in which {stage} placed nothing", "enough for one placement"
+                    f"a budget of {self.budget}, in which {stage} placed nothing", "a budget for at least one placement"
                 )
             self._end(stage)
             return context.best
@@ -82,7 +82,7 @@ class Search(SearchState):
         try:
             return self.problem.check(chosen)
         except PlacementError as error:
-            raise PlacementError(error.received, error.expected, f"It is what {stage!r} chose.") from error
+            raise PlacementError(error.received, error.expected, f"{stage!r} chose this placement.") from error
 
     def _look_back(self, context: BudgetedContext) -> None:
         """What the run has found counts, also where a search that does it again has not come as far."""

@@ -43,8 +43,8 @@ def infeasible(problem: Problem, op_device: IntArray, cost: StepCost, tried: int
         for d in over
     ]
     reason = (
-        f"No placement of {problem.graph.name!r} on {problem.topology.name!r} that fits was found among {tried} tried. "
-        f"The nearest is {format_bytes(cost.excess_bytes)} over in all:"
+        f"None of {tried} tried placements of {problem.graph.name!r} on {problem.topology.name!r} fits. "
+        f"The nearest is {format_bytes(cost.excess_bytes)} over in total:"
     )
     return InfeasibleError(reason, shortages, _ways_out(problem, shortages, cost))
 
@@ -77,20 +77,22 @@ def _ways_out(problem: Problem, shortages: Sequence[Shortage], cost: StepCost) -
             for s in lowered
         )
         others = [s.device for s in shortages if s not in lowered]
-        rest = f"; {', '.join(others)} would stay over all the same" if others else ""
+        rest = f"; {', '.join(others)} would still be over" if others else ""
         headroom = " or lower the headroom" if problem.constraints.headroom else ""
         ways.append(f"Raise max_memory{headroom}: {needs}{rest}.")
     weights = int(problem.graph.persistent_bytes.sum())
-    batch = "Make the batch smaller: what a step computes shrinks with it, the weights do not."
+    batch = "Make the batch smaller: activations shrink with it, weights do not."
     ways.insert(0 if len(lowered) < len(shortages) else len(ways), batch)
     if problem.constraints.pin or problem.constraints.forbid or problem.constraints.colocate:
         ways.append("Drop pin, forbid or colocate rules that keep ops on the devices above.")
     ways.append(
-        f"Use a topology with more memory: the devices have {format_bytes(total)} in all; variables and optimizer "
+        f"Use a topology with more memory: the devices have {format_bytes(total)} in total; variables and optimizer "
         f"slots alone take {format_bytes(weights)}."
     )
     if not any(d.type == "CPU" for d in problem.topology.devices):
         ways.append("Add the host's CPU to the topology, so that variables can stay in its memory.")
     if (problem.allowed.sum(axis=1) > 1).any():
-        ways.append("Give the search a larger budget, or another placer: the ones tried may have missed a placement.")
+        ways.append(
+            "Give the search a larger budget, or another placer: those tried may have missed a placement that fits."
+        )
     return ways

@@ -50,14 +50,15 @@ ones have many ops."""
 _STRETCHES = (12, 48)
 """Clusters into which a device's ops of a compiled replica are cut, so that gradients are sent before all are made."""
 
-_TOO_EARLY = "compiled replicas on several devices are simulated to send gradients earlier than XLA may let them"
+_TOO_EARLY = "in the simulation, compiled replicas on several devices send gradients earlier than XLA may let them"
 
 _TO_FIT = (2, 4, 8)
 """Slices that a replica on one device accumulates gradients over, where its whole part of the batch does not fit."""
 
 _NOTE = (
-    "replicas: equal, each with its part of the batch; one is simulated, and all that they send. A row's placement is "
-    "that of one replica; tfplace runs one process, so several hosts need tf.distribute.MultiWorkerMirroredStrategy"
+    "replicas are equal, and each computes its part of the batch; one replica and all transfers are simulated. A row's "
+    "placement is that of one replica. tfplace runs one process: several hosts need "
+    "tf.distribute.MultiWorkerMirroredStrategy"
 )
 
 Read = Callable[[int, int], OpGraph]
@@ -104,8 +105,8 @@ def limits_of(part: Topology, hosts: Hosts, limits: Mapping[str, int | str]) -> 
         sizes = {str(given.get(topology.device_names[hosts.beside(d, h)])) for h in range(hosts.count)}
         if len(sizes) > 1:
             raise InputError(
-                f"limits of {' and '.join(sorted(sizes))} for {topology.device_names[d]} and its like on other hosts",
-                "one limit for the same device of every host, such as '*GPU:*'",
+                f"limits of {' and '.join(sorted(sizes))} for {topology.device_names[d]} and its counterparts",
+                "one limit for the same device of every host, with a pattern such as '*GPU:*'",
             )
     return {name: given[name] for name in part.device_names if name in given}
 
@@ -141,7 +142,7 @@ def make_symmetric_plan(
     if options.constraints is not None and options.constraints.patterns:
         raise InputError(
             f"rules that pin, forbid or colocate ops on {hosts.topology.name!r}",
-            f"none on more than {FEW} accelerators, where one replica is placed and stands for all",
+            f"no such rules on more than {FEW} accelerators, where all replicas are placed like the first",
         )
     run = _Run(StepReader(read), pose, search, options, hosts, examples=examples)
     stopped: tuple[str, ...] = ()
@@ -205,7 +206,7 @@ class _Run:
             worse = _WORSE if self._steps.ops(2 * width) > _MANY_OPS // 2 else _CLEARLY_WORSE
             if np.isfinite(before) and before > worse * narrower and width < size:
                 times = f"{before / narrower:.2f} times as long as narrower ones"
-                self.log.append(f"replicas on over {width} devices: not tried, those on {width} take {times}")
+                self.log.append(f"replicas on over {width} devices: not tried, as those on {width} take {times}")
                 break
         fewer, before = size, np.inf
         if size < count:
@@ -229,12 +230,12 @@ class _Run:
         what += f" on {width} devices" if width > 1 else ""
         what += f" in {slices} slices" if slices > 1 else ""
         if self._examples < count:
-            self.log.append(f"{what}: not tried, a batch has {self._examples} examples")
+            self.log.append(f"{what}: not tried, as a batch has {self._examples} examples")
             return None
         fits = any(row.cost.feasible for row in self.rows)
         most = _MANY_OPS if slices > 1 and fits else _MOST_OPS
         if self._steps.ops(slices) > most:
-            self.log.append(f"{what}: not tried, with over {most:,} ops")
+            self.log.append(f"{what}: not tried, as it has over {most:,} ops")
             return None
         try:
             problem = self._pose(self._steps.read(part, slices), self._hosts.part(width))
@@ -253,7 +254,7 @@ class _Run:
         problem = self._pose(graph, self._hosts.part(1))
         if Simulator(problem)(single_device(problem, int(compute_devices(problem)[0]))).feasible:
             return None
-        self.log.append(f"{ALONE}: does not fit by its sizes, which are taken from steps of fewer examples")
+        self.log.append(f"{ALONE}: does not fit, judged by the sizes of smaller batches")
         return problem
 
     def _on_one(self, count: int) -> None:
@@ -278,7 +279,7 @@ class _Run:
                 return
             most = _least_slices(whole) if slices == 1 else most
         if most > _TO_FIT[-1]:
-            self.log.append(f"{count} replicas: does not fit in {_TO_FIT[-1]} slices either")
+            self.log.append(f"{count} replicas on one device each: not even {_TO_FIT[-1]} slices fit")
 
     def _on_several(self, width: int, searches: int) -> None:
         count = self._hosts.count * (self._hosts.size // width)
@@ -307,7 +308,7 @@ class _Run:
         rows = self._exchanged(placement, count)
         if alike and min(row.cost.key for row in rows) >= min(alike):
             self.rows = [row for row in self.rows if row not in rows]
-            self.log.append(f"{rows[0].name}: the search found nothing faster than what it began with")
+            self.log.append(f"{rows[0].name}: the search found nothing faster than its start")
 
     def _searched(self, problem: Problem, init: Placement | None, searches: int) -> Placement:
         budget = Budget.parse(self._options.budget)

@@ -64,7 +64,7 @@ def problem_of(plan: Plan, row: PlanRow) -> Problem:
     """
     if row.replicas > 1:
         raise InputError(
-            f"row {row.name!r}, of which one replica was placed",
+            f"row {row.name!r}, which has several replicas",
             "a row with one replica",
             "See docs/concepts/large_boxes.md.",
         )
@@ -73,9 +73,9 @@ def problem_of(plan: Plan, row: PlanRow) -> Problem:
         if found is not None and (one.slices, one.compile, one.recomputes) == (row.slices, row.compile, row.recomputes):
             return found
     raise InputError(
-        f"row {row.name!r} of a plan without its problems",
+        f"row {row.name!r} of a plan that was loaded from files",
         "a plan made in this process",
-        "Make it again: tfplace.plan().",
+        "Make the plan again with tfplace.plan().",
     )
 
 
@@ -182,7 +182,7 @@ def _with_batch(plan: Plan, row: PlanRow) -> WhatIf | str:
     if plan.larger is None:
         return "this source has one batch size"
     if row.recomputes:
-        return "what is computed again was chosen for this batch"
+        return "recomputation was chosen for this batch"
     try:
         problem = plan.larger(tuple(TIMES * size for size in row.slices) or None)
     except SourceError as error:
@@ -190,7 +190,7 @@ def _with_batch(plan: Plan, row: PlanRow) -> WhatIf | str:
     if problem.compile != row.compile:
         problem = problem.otherwise or problem
     if not _are_alike(problem_of(plan, row).graph, problem.graph) or problem.compile != row.compile:
-        return "the step for it has other ops"
+        return "its step has other ops"
     cost = simulated(row, problem)
     if not cost.feasible:
         return "it does not fit where the ops are"

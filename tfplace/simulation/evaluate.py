@@ -284,7 +284,7 @@ def _check_allowed(problem: Problem, op_device: IntArray) -> None:
             continue
         if not problem.allowed[unit, device]:
             may = ", ".join(names[d] for d in np.flatnonzero(problem.allowed[unit]))
-            raise PlacementError(f"{graph.op_names[v]} on {names[device]}", f"a device it may be on: {may}")
+            raise PlacementError(f"{graph.op_names[v]} on {names[device]}", f"a device that it may be on: {may}")
         first = first_of_unit.setdefault(unit, v)
         if op_device[first] != device:
             raise PlacementError(

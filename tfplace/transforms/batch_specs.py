@@ -49,7 +49,7 @@ def resized(specs: Any, old: int, new: int, axes: Axes = 0) -> Any:
             raise SplitError(
                 f"{named} of shape {tuple(shape) if shape is not None and shape.rank is not None else shape}",
                 f"{old} examples along axis {axis}",
-                f"Say batch_axis={{{number}: AXIS}}, or {{{number}: None}} if every slice is to have all of it.",
+                f"Set batch_axis={{{number}: AXIS}}, or {{{number}: None}} to give every slice all of it.",
             )
         return _with_shape(spec, number, [*shape[:axis], new, *shape[axis + 1 :]])
 
@@ -72,7 +72,7 @@ def _check_axes(axes: Any, inputs: int) -> None:
     if not numbers or any(not isinstance(axis, int) or isinstance(axis, bool) or axis < 0 for axis in whole):
         raise SplitError(
             f"batch_axis={axes!r} for {inputs} inputs",
-            "an axis, from 0 on, or a dict of an input's number, from 0 on, and its axis or None",
+            "an axis of at least 0, or a dict: number of an input, counted from 0 -> axis or None",
         )
 
 

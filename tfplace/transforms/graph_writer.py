@@ -53,7 +53,7 @@ class GraphWriter:
           SplitError: the name is taken.
         """
         if name in self.original:
-            raise SplitError(f"a step that has an op {name!r} of its own", "no names that copies would have")
+            raise SplitError(f"a step with an op named {name!r}", "no op whose name tfplace needs for a copy")
         self.original[name] = original
         self.outputs[name] = list(outputs)
         if element is not None:

@@ -54,12 +54,12 @@ def mirrored(graph: OpGraph, replica_of: Sequence[int] | None = None) -> OpGraph
         raise InputError(
             f"replicas of {graph.name!r}, which has {f'{count} slice' if count else 'no slices'}",
             "a step in at least two slices",
-            "Say slices=K (--slices=K).",
+            "Set slices=K (--slices=K).",
         )
     numbers = np.arange(count) if replica_of is None else np.asarray(replica_of)
     if len(numbers) != count or not np.array_equal(np.unique(numbers), np.arange(len({*numbers.tolist()}))):
         raise InputError(
-            f"replicas {numbers.tolist()} of {count} slices", "one from 0 on for each slice, none left out"
+            f"replicas {numbers.tolist()} of {count} slices", "a number for each slice, counted from 0 without gaps"
         )
     copied = _copied(graph, slices.slice_of)
     sums = {v: s for v, s in _sums(graph, slices.slice_of, count).items() if copied[v]}

@@ -128,7 +128,9 @@ class _Propagation:
                 self._decided[v] = decision
             if not changed:
                 return
-        raise SplitError(f"a loop with {self._nodes.names[ops[0]]!r}, of which no division is stable", "another loop")
+        raise SplitError(
+            f"a loop with {self._nodes.names[ops[0]]!r}, which tfplace cannot split", "a loop that can be split"
+        )
 
     def _average_early(self) -> None:
         """Puts slices' own values together before the linear ops that lead to nothing but what stands once.
@@ -378,5 +380,6 @@ def _regions(nodes: Nodes, frame: Sequence[str]) -> Iterator[tuple[str, list[int
                 heapq.heappush(ready, reader)
     if members:
         raise SplitError(
-            f"a loop that {nodes.names[min(members)]!r} enters with its own result", "loops after one another"
+            f"a loop that reads its own result through {nodes.names[min(members)]!r}",
+            "loops that run one after another",
         )

@@ -71,16 +71,16 @@ def recompute(graph: OpGraph, segments: Sequence[Iterable[int]]) -> OpGraph:
 def _checked(graph: OpGraph, segments: Sequence[Iterable[int]]) -> IntArray:
     """[V] the segment of each op, or -1."""
     if graph.recomputes is not None:
-        raise GraphError(f"{graph.name!r}, in which ops are computed again already", "a graph in which none is")
+        raise GraphError(f"{graph.name!r}, which recomputes ops already", "a graph without recomputation")
     segment = np.full(graph.num_ops, -1, np.int32)
     possible = recomputable_ops(graph)
     for i, ops in enumerate(segments):
         for v in ops:
             if segment[v] not in (-1, i):
-                raise GraphError(f"{graph.op_names[v]!r} in two segments", "every op in one segment at most")
+                raise GraphError(f"{graph.op_names[v]!r} in two segments", "every op in at most one segment")
             if not possible[v]:
                 raise GraphError(
-                    f"{graph.op_names[v]!r} ({graph.op_types[v]}) as an op to compute again",
+                    f"{graph.op_names[v]!r} ({graph.op_types[v]}) as an op to recompute",
                     "forward ops whose results depend on their inputs alone, outside of loops and branches",
                     "Leave it out: its results are kept.",
                 )

@@ -96,13 +96,15 @@ class Resharding:
             return self._whole_size(u, slot)
         dtype, name = self._dtype(u, slot), self._nodes.names[u]
         if dtype in (tf.variant, tf.resource):
-            raise SplitError(f"a list of {name!r} that slices fill and one op reads", "lists that slices read")
+            raise SplitError(
+                f"a tensor list of {name!r} that slices fill and an unsplit op reads", "tensor lists that slices read"
+            )
         parts = [tensor(self.copy_name(u, k), slot) for k in range(len(self._sizes))]
         if held.is_rows:
             return self._gathered(u, slot, held, parts)
         mean = held.mean or (held.kind is Kind.LOCAL and not held.extensive)
         if mean and not (dtype.is_floating or dtype.is_complex):
-            raise SplitError(f"{name!r}, a mean of {dtype.name}", "means of floating-point numbers")
+            raise SplitError(f"{name!r}, which averages {dtype.name}", "averages of floating-point numbers")
         return self._mean(u, slot, parts) if mean else self._sum(self._free(u, slot, "combined"), u, slot, parts)
 
     def _whole_size(self, u: int, slot: int) -> str:
@@ -195,7 +197,9 @@ class Resharding:
 
     def _known(self, u: int, shape: tuple[int, ...] | None) -> tuple[int, ...]:
         if shape is None or min(shape, default=0) < 0:
-            raise SplitError(f"{self._nodes.names[u]!r} of unknown shape, whose rows are to be told", "a known shape")
+            raise SplitError(
+                f"{self._nodes.names[u]!r} of unknown shape, whose rows have to be counted", "a known shape"
+            )
         return shape
 
     def _free(self, u: int, slot: int, what: str) -> str:

@@ -74,7 +74,9 @@ def _split(step: Step, slices: int | Sequence[int], batch_axis: Axes, batch_norm
     whole = _trace(step, specs)
     two = _compared(step, specs, whole, batch_axis, (examples, sizes))
     if not any(two.varying(two.nodes.index[op], 0)[0] for op in argument_ops(whole)):
-        raise SplitError(f"{step.description}, of which no input depends on the batch size", "a step over a batch")
+        raise SplitError(
+            f"{step.description}, which has no input that depends on the batch size", "a step over a batch"
+        )
     division, scopes = _divided(two, batch_norm, whole)
     sliced = slice_step(two, division, sizes, whole.output_names, whole.control_outputs, pack=pack)
     origin = FunctionOrigin(

@@ -130,7 +130,8 @@ class TwoSizes:
             )
         power = self.power(v)
         if power is None:
-            raise SplitError(f"constant {name!r}, which depends on the batch size in an unknown way", "1 / examples")
+            expected = "a constant that is a power of the batch size, such as 1 / examples"
+            raise SplitError(f"constant {name!r}, which depends on the batch size in an unknown way", expected)
         scale = (batch / self.batches[0]) ** power
         return np.asarray(whole * scale, whole.dtype)
 
@@ -188,8 +189,8 @@ class TwoSizes:
         )
         if size.denominator != 1 or size < 0:
             raise SplitError(
-                f"{name!r}, where {whole} and {other} stand with {self.batches[0]} and {self.batches[1]} examples",
-                f"a size that is linear in them, for {batch} examples",
+                f"{name!r}, which has {whole} for {self.batches[0]} examples and {other} for {self.batches[1]}",
+                f"a size that is linear in the number of examples, for {batch} examples",
             )
         return int(size)
 
@@ -222,7 +223,8 @@ class TwoSizes:
             elif value.WhichOneof("value") == "i":
                 node.attr[key].i = self._size(node.name, mine.i, value.i, batch)
             elif key not in ("container", "shared_name"):
-                raise SplitError(f"op {node.name!r}, whose attribute {key!r} depends on the batch size", "a size")
+                expected = "an attribute that is a size, or the same for all batches"
+                raise SplitError(f"op {node.name!r}, whose attribute {key!r} depends on the batch size", expected)
 
 
 def _concat_offset(given: Sequence[NDArray[Any]], slot: int) -> NDArray[Any]:
@@ -338,6 +340,6 @@ def _terms(nodes: Nodes, v: int) -> list[tuple[int, int]]:
 
 def _unlike(nodes: Nodes, v: int) -> SplitError:
     return SplitError(
-        f"a step that is another program for another batch size: only one has {nodes.types[v]} {nodes.names[v]!r}",
+        f"a step whose ops depend on the batch size: only one size has {nodes.types[v]} {nodes.names[v]!r}",
         "the same ops for every batch size",
     )

@@ -306,7 +306,7 @@ def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
     whole = place(here, budget=200, **asked)
     assert whole.notes == ()
     part = place(here, budget=AT_ONCE + 3 * DRAWS, run_dir=tmp_path / "part", **asked)
-    assert part.notes == ("3 of 6 updates of fine-tuning were made, as the budget was used up",)
+    assert part.notes == ("fine-tuning made 3 of 6 updates before the budget was spent",)
     with pytest.raises(InputError, match="budget"):
         place(here, budget=200, run_dir=tmp_path / "part", **asked)
     other = weights(tmp_path / "other.npz", seed=1)
@@ -327,7 +327,7 @@ def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
         (lambda path: weights(path, hidden=6.0), "another version"),
         (lambda path: weights(path, depth=3), "another version"),
         (lambda path: changed(path, lambda values: [*values, values[0]]), "1 arrays of weights too many"),
-        (lambda path: changed(path, lambda values: [values[0] * np.nan, *values[1:]]), "no finite numbers"),
+        (lambda path: changed(path, lambda values: [values[0] * np.nan, *values[1:]]), "not finite float32 numbers"),
         (lambda path: Pretrained("gdp", {}, [], {}).save(path), "for 'gdp'"),
     ],
 )
@@ -353,7 +353,7 @@ def test_only_those_with_weights_have_weights(file):
 
 
 def test_there_are_weights_only_of_what_was_trained():
-    with pytest.raises(InputError, match="post with the package's weights, of which there are none"):
+    with pytest.raises(InputError, match="post without weights, which the package does not have"):
         Pretrained.shipped("post")
 
 
@@ -366,7 +366,7 @@ def test_a_head_that_is_none_is_refused(tmp_path):
     for head in ([], {"settings": 3}):
         with path.open("wb") as opened:
             np.savez(opened, head=np.array(json.dumps(head)))
-        with pytest.raises(InputError, match="its head is none"):
+        with pytest.raises(InputError, match="it has no header"):
             Pretrained.load(path, "placeto")
 
 

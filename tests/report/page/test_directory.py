@@ -96,5 +96,5 @@ def test_a_trail_has_what_got_better_and_the_end(tmp_path):
     assert load_trail(tmp_path / "search.json") == tuple(trail.points)
     assert load_trail(tmp_path / "none.json") == ()
     (tmp_path / "search.json").write_text(json.dumps([{"evaluations": 1}]))
-    with pytest.raises(tfplace.TfplaceError, match="says nothing of a search"):
+    with pytest.raises(tfplace.TfplaceError, match="is not the log of a search"):
         load_trail(tmp_path / "search.json")

@@ -74,11 +74,13 @@ class GdpSettings:
         above = ("hidden", "heads", "layers", "segment", "epochs", "coarse", "draws", "together", "clip", "temperature")
         wrong = [f"{name} {getattr(self, name)}" for name in above if not getattr(self, name) > 0]
         if wrong or self.rounds < 0:
-            raise InputError(", ".join(wrong) or f"rounds {self.rounds}", "numbers above 0; of rounds at least 0")
+            raise InputError(", ".join(wrong) or f"rounds {self.rounds}", "numbers above 0, and rounds of at least 0")
         if self.temperature > HOTTEST:
             raise InputError(f"temperature {self.temperature}", f"at most {HOTTEST:g}")
         if self.hidden % self.heads:
-            raise InputError(f"hidden {self.hidden} with {self.heads} heads", "a multiple of the heads")
+            raise InputError(
+                f"hidden {self.hidden} with {self.heads} heads", "a hidden that is a multiple of the heads"
+            )
 
 
 class GdpScratch(Placer):

@@ -52,7 +52,7 @@ def by_step(returns: FloatArray, last: int) -> FloatArray:
     """
     _rank("returns", returns, 2)
     if not len(returns) or last < 1:
-        raise InputError(f"the last {last} of {len(returns)} episodes", "at least one of at least one")
+        raise InputError(f"the last {last} of {len(returns)} episodes", "at least the last 1 of at least 1 episode")
     mean: FloatArray = returns[-last:].mean(axis=0)
     return mean
 

@@ -53,7 +53,8 @@ class HierarchicalSettings:
             raise InputError(f"lean {self.lean}", "at least 0 and below 1")
         if self.groupings < 1 or self.train.batch % self.groupings:
             raise InputError(
-                f"a batch of {self.train.batch} with {self.groupings} groupings", "a multiple of at least 1 grouping"
+                f"a batch of {self.train.batch} with {self.groupings} groupings",
+                "a batch that is a multiple of the groupings, which are at least 1",
             )
 
     @classmethod

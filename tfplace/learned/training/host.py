@@ -25,7 +25,7 @@ def on_host() -> Iterator[None]:
         raise InputError(
             "a placer that learns, in a tf.Graph or tf.function, or with eager execution disabled",
             "eager execution",
-            "Place outside of the graph; or by `auto`, which needs none.",
+            "Place outside of the graph, or with `auto`, which works without it.",
         )
     with tf.device("CPU:0"):
         yield

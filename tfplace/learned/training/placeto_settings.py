@@ -73,7 +73,7 @@ class PlacetoSettings:
         wrong = [f"{name} {getattr(self, name)}" for name in above if not getattr(self, name) > 0]
         wrong += [f"{name} {getattr(self, name)}" for name in least if not getattr(self, name) >= 0]
         if wrong:
-            raise InputError(", ".join(wrong), f"numbers above 0; of {', '.join(least)} at least 0")
+            raise InputError(", ".join(wrong), f"numbers above 0, but at least 0 for {', '.join(least)}")
         if not (math.isfinite(self.clip) and self.temperature <= HOTTEST):
             raise InputError(
                 f"clip {self.clip} and temperature {self.temperature}",

@@ -24,7 +24,7 @@ SHIPPED = "shipped"
 """Stands for the weights that come with the package."""
 
 _FOLDER = "weights"
-_OTHER_VERSION = "They are of another version of tfplace; train anew with scripts/train_policy.py."
+_OTHER_VERSION = "They come from another version of tfplace: train again with scripts/train_policy.py."
 
 Settings = TypeVar("Settings", bound=Any)
 """Of a policy: a dataclass."""
@@ -76,9 +76,9 @@ class Pretrained:
         file = resources.files("tfplace.learned").joinpath(_FOLDER, f"{policy}.npz")
         if not file.is_file():
             raise InputError(
-                f"{policy} with the package's weights, of which there are none",
+                f"{policy} without weights, which the package does not have",
                 "weights, a file that scripts/train_policy.py wrote",
-                f"Or a policy that learns from nothing, such as {policy}_scratch.",
+                f"Or use a policy that starts untrained, such as {policy}_scratch.",
             )
         with file.open("rb") as opened:
             return _read(opened, policy, f"the package's weights of {policy}")
@@ -142,8 +142,8 @@ class Pretrained:
         ours, theirs = ([tuple(x.shape) for x in each] for each in (variables, self.values))
         if ours != theirs:
             raise InputError(
-                f"weights of {self.policy} of {len(theirs)} arrays of shapes {theirs[:3]}...",
-                f"{len(ours)} of shapes {ours[:3]}...",
+                f"weights of {self.policy} with {len(theirs)} arrays of shapes {theirs[:3]}...",
+                f"{len(ours)} arrays of shapes {ours[:3]}...",
                 _OTHER_VERSION,
             )
         for variable, value in zip(variables, self.values, strict=True):
@@ -156,7 +156,7 @@ def _read(file: IO[bytes], policy: str, name: str) -> Pretrained:
         head = parse_json(str(data["head"]))
         values = [data[f"value{i}"] for i in range(len(data) - 1)]
         if not isinstance(head, dict) or not all(isinstance(head.get(key, {}), dict) for key in ("settings", "card")):
-            raise ValueError("its head is none")
+            raise ValueError("it has no header")
     except (*UNREADABLE, OSError) as error:
         raise InputError(
             f"{name}, which cannot be read ({error})", "a file that scripts/train_policy.py wrote"
@@ -166,7 +166,7 @@ def _read(file: IO[bytes], policy: str, name: str) -> Pretrained:
             f"{name}, of format {head.get('format')!r} for {head.get('policy')!r}", f"{FORMAT!r} for {policy!r}"
         )
     if not all(value.dtype == np.float32 and np.isfinite(value).all() for value in values):
-        raise InputError(f"{name}, with weights that are no finite numbers of float32", "a policy that was trained")
+        raise InputError(f"{name}, with weights that are not finite float32 numbers", "trained weights")
     return Pretrained(policy, head.get("settings", {}), values, head.get("card", {}))
 
 
@@ -174,4 +174,4 @@ def cut_short(updates: int, wanted: int) -> tuple[str, ...]:
     """What there is to say of fine-tuning that the budget ended early."""
     if updates >= wanted:
         return ()
-    return (f"{updates} of {wanted} updates of fine-tuning were made, as the budget was used up",)
+    return (f"fine-tuning made {updates} of {wanted} updates before the budget was spent",)

@@ -77,7 +77,7 @@ class Reward:
           InputError: arrays of other shapes.
         """
         if over.ndim != 1 or over.shape != step_s.shape:
-            raise InputError(f"bytes and seconds of shapes {over.shape} and {step_s.shape}", "[B] twice")
+            raise InputError(f"bytes and seconds of shapes {over.shape} and {step_s.shape}", "two arrays of shape [B]")
         units = np.maximum(self._price.rows(over, step_s) / self.unit_s, _LEAST)
         fails = ~np.isfinite(step_s) if self.settings.graded else failed(over, step_s)
         units[fails] = max(self.settings.failing, float(units[~fails].max(initial=0.0)))

@@ -91,7 +91,7 @@ class Cluster:
         pinned = _cores(workers, cores)
         visible = list(gpus) if gpus is not None else [""] * workers
         if len(visible) != workers:
-            raise ClusterError(f"gpus for {len(visible)} workers", f"one text for each of {workers}")
+            raise ClusterError(f"gpus for {len(visible)} workers", f"gpus for each of {workers} workers")
         settings = [
             Settings("127.0.0.1", 0, own, memory_limit, inter_op, intra_op, seen)
             for own, seen in zip(pinned, visible, strict=True)
@@ -205,9 +205,9 @@ class Cluster:
                     raise
                 if failure.kind is not FailureKind.WORKER_LOST or self._ended() or time.monotonic() > deadline:
                     raise ClusterError(
-                        f"workers at {', '.join(self._addresses)} that make no cluster ({failure})",
+                        f"workers at {', '.join(self._addresses)} that do not form a cluster ({failure})",
                         "workers with the same TensorFlow that find one another at these addresses",
-                        "Start them with `tfplace worker --host=HOST`, HOST being what the others call them.",
+                        "Start them with `tfplace worker --host=HOST`, where HOST is its name for the others.",
                     ) from error
                 time.sleep(_PAUSE_S)
             finally:
@@ -233,7 +233,7 @@ class Cluster:
             return failure
         silent = self.health()
         limited = any(worker.settings.memory_limit is not None for worker in self._workers)
-        hint = " (perhaps for want of memory: TensorFlow tries for 10 s and more)" if limited and not silent else ""
+        hint = " (perhaps out of memory: TensorFlow retries for 10 s or more)" if limited and not silent else ""
         return Failure(failure.kind, failure.message + hint, _device(silent[0]) if silent else failure.device)
 
     def _lost(self, failure: Failure) -> Failure:
@@ -273,7 +273,7 @@ class Cluster:
           ClusterError: a worker does not come back.
         """
         if not self._end.alive:
-            raise ClusterError("a closed cluster", "an open one")
+            raise ClusterError("a closed cluster", "an open cluster")
         if self._processes is None:
             if self._suspects or self.health():
                 await_answers(self._addresses, RETURN_S)
@@ -368,9 +368,9 @@ def _cores(workers: int, cores: Sequence[Sequence[int]] | None) -> list[tuple[in
             raise ClusterError(
                 f"{workers} workers on {len(own)} cores",
                 "a core for each worker",
-                "Say which may share one with cores=[[0], [1], [1]]; what is measured then is their contention.",
+                "To share cores, set cores=[[0], [1], [1]]; the measurement then includes their contention.",
             )
         return [(core,) for core in own[:workers]]
     if len(cores) != workers or not all(set(each) <= set(own) for each in cores):
-        raise ClusterError(f"cores={cores}", f"for each of {workers} workers some of {own}")
+        raise ClusterError(f"cores={cores}", f"cores among {own} for each of {workers} workers")
     return [tuple(each) for each in cores]

@@ -55,7 +55,7 @@ def _refuse_resources(graph: OpGraph, nodes: Mapping[str, Any]) -> None:
         node = nodes.get(name)
         if node is not None and node.op == _REQUIRED and node.attr["dtype"].type == tf.resource.as_datatype_enum:
             raise ApplyError(
-                f"a step that reads {name!r}, a resource that is no variable",
+                f"a step that reads {name!r}, a resource that is not a variable",
                 "a step of variables and plain arguments",
                 "Measure a step that takes its batch as an argument, not from an iterator or a table.",
             )

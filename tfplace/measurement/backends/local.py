@@ -104,7 +104,9 @@ class ChainedLogicalDevices:
     ) -> None:
         chosen = cores_apart()[:count] if cores is None else tuple(cores)
         if not 1 <= count <= len(chosen):
-            raise ClusterError(f"{count} chained devices on {len(chosen)} cores", "at least one, and a core for each")
+            raise ClusterError(
+                f"{count} chained devices on {len(chosen)} cores", "at least one device, and a core for each"
+            )
         settings = Settings(cores=chosen, memory_limit=memory_limit, inter_op=2 * count, intra_op=1, cpus=count)
         processes = WorkerProcesses()
         try:

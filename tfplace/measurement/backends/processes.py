@@ -83,7 +83,7 @@ class WorkerProcesses:
         if self.ended(pid) is not None:
             return
         self._send({"kill": pid})
-        self._wait(lambda: self.ended(pid) is not None, _END_TIMEOUT_S, f"worker process {pid} to end")
+        self._wait(lambda: self.ended(pid) is not None, _END_TIMEOUT_S, f"killed worker process {pid}")
 
     def ended(self, pid: int) -> int | None:
         """How a worker ended: its exit code, or minus the signal that killed it. None while it runs."""
@@ -183,10 +183,10 @@ class WorkerProcesses:
             self._changed.wait_for(lambda: condition() or self._gone, deadline - time.monotonic())
             if condition():
                 return
-        raise self._error(f"{what}, which has ended" if self._gone else f"{what}, which it has not in {timeout_s:g} s")
+        raise self._error(f"{what}, which has ended" if self._gone else f"{what}, which took over {timeout_s:g} s")
 
     def _error(self, what: str) -> ClusterError:
-        return ClusterError(what, "a worker that serves", self.last_words().strip())
+        return ClusterError(what, "a worker that runs", self.last_words().strip())
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class StepGraph:
             held = [name for name in self._state.names if name not in self._fed.values()]
             known = initial_values(origin, tuple(held))
             return {name: known[name] if name in known else _zeros(self.op(name)) for name in held}
-        raise ApplyError("a graph without a TensorFlow program", "a graph from tfplace.extraction(model)")
+        raise ApplyError("a graph without a TensorFlow program", "a graph from tfplace.extract(model, batch)")
 
     def twin(self) -> StepGraph:
         """Another step of the same values, on devices of its own."""

@@ -108,7 +108,7 @@ def _check_memory(memory_bytes: int, workspace_bytes: int, devices: int) -> None
     if workspace_bytes >= memory_bytes:
         raise InputError(
             f"{devices} devices with {format_bytes(memory_bytes)} each, of which a process needs "
-            f"{format_bytes(workspace_bytes)} beside tensors",
+            f"{format_bytes(workspace_bytes)} besides tensors",
             "fewer devices, or a machine with more memory",
         )
 

@@ -117,8 +117,8 @@ def _per_op(backend: Backend, chain: Any, few: int, many: int) -> float:
         if long_s >= 2 * short_s:
             return timings.extra_s() / (length - few)
     raise ApplyError(
-        f"a step of {lengths[-1]} ops that takes {long_s:.3g} s, one of {few} of them {short_s:.3g} s",
-        "at least twice as long",
+        f"a step of {lengths[-1]} ops that takes {long_s:.3g} s, and one of {few} ops that takes {short_s:.3g} s",
+        "a longer step that takes at least twice as long",
         "Keep the machine free of other work while it is calibrated.",
     )
 

@@ -101,7 +101,7 @@ class MeasuredEvaluator(Evaluator):
         if self._simulator is not None and compile == AUTO:
             self._compiled = False
         if self._compiled and self._simulator is not None:
-            raise InputError(f"compile={compile!r} on {self.backend!r}, which runs op after op", f"compile={NONE!r}")
+            raise InputError(f"compile={compile!r} on {self.backend!r}, which runs op by op", f"compile={NONE!r}")
         self._refused: dict[str, str] = {}  # op -> why XLA could not compile it
         self._program = StepGraph(problem.graph, batch)
         self._reference_units = self._units(reference)
@@ -177,7 +177,7 @@ class MeasuredEvaluator(Evaluator):
                 return run.traced()
         except Exception as error:
             failure = self._failure(error)
-            raise ApplyError(f"a placement that failed ({failure})", "one that runs, to trace it") from error
+            raise ApplyError(f"a placement that failed ({failure})", "a placement that runs") from error
 
     def timeline(self, unit_device: ArrayLike) -> Timeline:
         """When each op ran and each tensor moved in one traced step under a placement.
@@ -271,8 +271,8 @@ class MeasuredEvaluator(Evaluator):
                 failure = self._failure(error)
         raise ApplyError(
             f"a reference placement that failed ({failure})",
-            "one that runs",
-            "Give another with reference=[a device for each unit], or none with reference=None.",
+            "a reference placement that runs",
+            "Set another with reference=[a device for each unit], or none with reference=None.",
         )
 
     def _failure(self, error: Exception) -> Failure:

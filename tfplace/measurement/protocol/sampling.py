@@ -63,7 +63,7 @@ def take_samples(
       InputError: no repeats, or a negative number of warm-up steps.
     """
     if repeats < 1 or warmup < 0:
-        raise InputError(f"repeats={repeats}, warmup={warmup}", "at least 1 and at least 0")
+        raise InputError(f"repeats={repeats}, warmup={warmup}", "repeats of at least 1, and warmup of at least 0")
     for _ in range(warmup):
         _turn(run_candidate, run_reference, None)
     turns: list[_Turn] = []

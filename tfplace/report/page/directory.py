@@ -36,9 +36,9 @@ def _page(directory: Path) -> str:
         return plan_page(_bound_plan(Plan.load(directory), directory))
     if (directory / RUNS).exists():
         raise InputError(
-            f"{str(directory)!r}, which is of `tfplace compare`",
+            f"{str(directory)!r}, which `tfplace compare` wrote",
             "a directory of `tfplace plan --out` or `tfplace place --out`",
-            "Run the same `tfplace compare` again: it makes the report of the runs that it kept.",
+            "Run the same `tfplace compare` again: it rebuilds the report from the runs that it kept.",
         )
     if (directory / PLACEMENT).exists():
         placement = _bound(Placement.load(directory / PLACEMENT), directory)

@@ -38,7 +38,7 @@ def search_of_placement(points: Sequence[Progress], bound_s: float, notes: Seque
     )
     bound = f" No placement can be faster than {format_seconds(bound_s)}." if bound_s > 0 else ""
     listed = table(
-        f"The last {len(rows)} times that it got better, and the end",
+        f"The last {len(rows)} improvements, and the end",
         ("after", "placements", "best so far", "by"),
         rows,
     )
