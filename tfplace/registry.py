@@ -80,7 +80,7 @@ class Registry:
         try:
             found = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise InputError(f"{self.kind} {target!r}: {error}", "a module and what is in it") from error
+            raise InputError(f"{self.kind} {target!r}: {error}", "an importable module and a name in it") from error
         found = self._made_by(name, found)
         if name in self._targets:
             self._objects[name] = found

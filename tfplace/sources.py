@@ -267,7 +267,7 @@ def _ordered_as_run(placement: Placement) -> Placement:
 def _nothing_beside_placement(**given: Any) -> None:
     """Refuses what a placement has already."""
     if beside := [name for name, value in given.items() if value is not None]:
-        raise InputError(f"{' and '.join(beside)} beside a placement", "none, as the placement has its own")
+        raise InputError(f"{' and '.join(beside)} with a placement", "none, as the placement has its own")
 
 
 def _refuse_whole(source: Any) -> None:
@@ -462,7 +462,7 @@ def graph_of(
     if not isinstance(source, OpGraph):
         return extract(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
     if batch is not None:
-        raise InputError("a batch beside a graph", "none, as the graph has the sizes of its own batch")
+        raise InputError("a batch with a graph", "none, as the graph has the sizes of its own batch")
     return source
 
 
@@ -470,7 +470,7 @@ def _nothing_beside(**given: Any) -> None:
     """Refuses what would have no effect on a problem, which has its topology, sizes, costs and rules already."""
     if beside := [name for name, value in given.items() if value is not None]:
         raise InputError(
-            f"{' and '.join(beside)} beside a problem",
+            f"{' and '.join(beside)} with a problem",
             f"none, as a problem has its {' and '.join(beside)} already",
             "Pass them to tfplace.formulate or tfplace.extract, and the resulting problem to tfplace.place.",
         )

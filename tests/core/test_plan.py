@@ -145,7 +145,7 @@ def test_a_plan_of_another_graph_or_box_is_refused(plan, tmp_path):
     assert Plan.load(tmp_path, graph=graph, topology=topology).chosen is not None
     with pytest.raises(PlacementError, match=r"\(net, 32 examples a step\).*Another batch"):
         Plan.load(tmp_path, graph=make_graph({"a": 8}))
-    with pytest.raises(PlacementError, match="plan anew"):
+    with pytest.raises(PlacementError, match="plan again"):
         Plan.load(tmp_path, topology=make_topology(3))
 
 

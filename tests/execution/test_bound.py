@@ -113,9 +113,9 @@ def test_what_python_runs_meanwhile_is_not_the_placed_program():
 
 def test_a_batch_beside_a_graph_is_refused():
     graph = tfplace.extract(tf.function(lambda x: x @ tf.ones((3, 3))), (X,))
-    with pytest.raises(InputError, match="a batch beside a graph"):
+    with pytest.raises(InputError, match="a batch with a graph"):
         tfplace.place(graph, "2xP100", batch=(X,), budget=5, progress=False)
-    with pytest.raises(InputError, match="a batch beside a graph"):
+    with pytest.raises(InputError, match="a batch with a graph"):
         tfplace.apply(graph, random_placement(graph, DEVICES), (X,))
 
 

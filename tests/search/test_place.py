@@ -176,12 +176,12 @@ def test_what_would_have_no_effect_on_a_problem_is_refused(name, tmp_path):
     problem.save(tmp_path / "problem.npz")
     sources = [problem, tmp_path / "problem.npz", WORKLOAD]
     for source in sources if name != "batch" else [problem, WORKLOAD]:  # extract refuses it beside any ".npz"
-        with pytest.raises(InputError, match=f"{name} beside a problem; .* has its {name} already"):
+        with pytest.raises(InputError, match=f"{name} with a problem; .* has its {name} already"):
             place(source, **{name: BESIDE[name]})
         if name != "profile":
-            with pytest.raises(InputError, match=f"{name} beside a problem"):
+            with pytest.raises(InputError, match=f"{name} with a problem"):
                 compare(source, **{name: BESIDE[name]})
-    with pytest.raises(InputError, match="topology and max_memory beside a problem"):
+    with pytest.raises(InputError, match="topology and max_memory with a problem"):
         place(problem, "4xP100", max_memory={"GPU:0": "4GiB"})
 
 

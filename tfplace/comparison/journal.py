@@ -102,7 +102,7 @@ class Journal:
             raise InputError(
                 f"{self.path} with results of {what} {header.get(what)!r}",
                 f"{what} {self.header.get(what)!r}",
-                "Use another file, or the settings with which this one was begun.",
+                "Use another file, or the settings with which this one was started.",
             )
         for line in lines:
             try:

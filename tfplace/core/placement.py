@@ -31,8 +31,8 @@ CRITICAL_PATH = "critical_path"
 """The order in which ops with the longest way to the end go first; see `tfplace.simulation.stretches`."""
 
 _OF_ANOTHER = (
-    "step time, memory, bound and baselines are as they were found, with other costs, limits or rules than those it is "
-    "loaded for; tfplace.simulate(problem, placement) tells them anew"
+    "step time, memory, bound and baselines are from another problem, with other costs, limits or rules; "
+    "tfplace.simulate(problem, placement) computes them again"
 )
 
 COMPILED = ", compiled"

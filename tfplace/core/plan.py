@@ -352,7 +352,7 @@ class Plan:
             raise PlacementError(
                 f"a plan on topology {plan.topology_name} ({plan.topology_fingerprint})",
                 f"one on {topology.name} ({topology.fingerprint})",
-                "Their devices differ in names, speed, memory or links: plan anew.",
+                "Their devices differ in names, speed, memory or links: plan again.",
             )
         return plan
 

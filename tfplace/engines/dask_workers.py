@@ -137,7 +137,7 @@ class DaskEngine:
             except (OSError, ValueError, TypeError) as error:
                 raise WorkersError(
                     f"no Dask scheduler at {cluster} ({error})",
-                    "the address of one that runs",
+                    "the address of a running scheduler",
                     f"Start one: dask scheduler --host {LOOPBACK} --dashboard-address {LOOPBACK}:8787",
                 ) from error
             yield stack.enter_context(client)

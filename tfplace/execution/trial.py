@@ -70,7 +70,7 @@ class Trial:
         how = "compiled" if chosen == XLA else "op by op"
         self.told = (
             f"a step takes {format_seconds(compiled_s)} compiled by XLA and {format_seconds(plain_s)} op by op: "
-            f"goes on {how}"
+            f"continues {how}"
         )
 
 

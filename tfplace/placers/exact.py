@@ -99,9 +99,7 @@ class Exact(Placer):
                     self.proven_s = _best_s(context) if math.isfinite(_best_s(context)) else 0.0
                     self._say(_best_s(context), self.proven_s, "all placements were evaluated")
                 else:
-                    self.notes = (
-                        "exact: all placements were evaluated; nothing was proven, as step times are not simulated",
-                    )
+                    self.notes = ("exact: all placements were evaluated; nothing was proven with this evaluator",)
             else:
                 self._search(context)
         return single_devices(context.problem)[0] if context.best is None else context.best
@@ -116,7 +114,7 @@ class Exact(Placer):
         if grouped.best is None or grouped.best_key is None or grouped.best_key[0]:
             self.notes = ("exact: found no placement that fits to start from, so nothing was proven",)
         elif not context.plain:
-            self.notes = ("exact: only simulated steps have a model, so nothing was proven",)
+            self.notes = ("exact: this evaluator has no model, so nothing was proven",)
         elif context.objective == STEP_TIME and problem.graph.num_ops > _OPS:
             self.notes = (f"exact: more than {_OPS:,} ops are too many for a model of steps, so nothing was proven",)
         else:

@@ -90,7 +90,7 @@ def _no_device(problem: Problem, nowhere: Sequence[int]) -> InfeasibleError:
             f"take {format_bytes(stuck.op_bytes)} at once"
         )
         if stuck.held:
-            reason += f", beside {format_bytes(stuck.held)} of variables that must be on the same device"
+            reason += f", besides {format_bytes(stuck.held)} of variables that must be on the same device"
     largest = [*variables]
     if stuck.op_bytes:
         largest.append((f"{graph.op_names[stuck.op]} (inputs and results)", stuck.op_bytes))

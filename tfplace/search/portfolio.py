@@ -70,7 +70,7 @@ class PortfolioOnWorkers(Portfolio):
             if not self.settled():
                 self.improve()
             return
-        self.log.append("went on with the last search of the run directory")
+        self.log.append("resumed the last search of the run directory")
         if self.pipelined:
             self._search_loads("the best")
         else:

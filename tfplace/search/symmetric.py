@@ -279,7 +279,7 @@ class _Run:
                 return
             most = _least_slices(whole) if slices == 1 else most
         if most > _TO_FIT[-1]:
-            self.log.append(f"{count} replicas on one device each: not even {_TO_FIT[-1]} slices fit")
+            self.log.append(f"replicas on one device ({count} in all): not even {_TO_FIT[-1]} slices fit")
 
     def _on_several(self, width: int, searches: int) -> None:
         count = self._hosts.count * (self._hosts.size // width)

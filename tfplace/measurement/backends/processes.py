@@ -170,7 +170,7 @@ class WorkerProcesses:
             said = any((kind, number) in self._facts for kind in ("serving", "refused"))
             return pid is not None and (said or ("ended", pid) in self._facts)
 
-        self._wait(settled, SERVE_TIMEOUT_S, "a worker that starts")
+        self._wait(settled, SERVE_TIMEOUT_S, "a starting worker")
         address = self._facts.get(("serving", number))
         if address is None:
             raise self._error(self._facts.get(("refused", number), "a worker that ended at once"))
