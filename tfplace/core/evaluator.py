@@ -15,21 +15,21 @@ from tfplace.core.stepcost import STEP_TIME, Key, StepCost
 
 
 class Evaluator(ABC):
-    """Tells what placements of one problem cost. Threads do not share one.
+    """Computes the costs of placements of one problem. Not thread-safe.
 
-    A placement that cannot run is no error: its cost says so in `failure`.
+    A placement that cannot run does not raise: the `failure` of its cost says why.
 
-    What an evaluator offers besides costs has a default here, so a small one needs `problem`, `source` and `__call__`.
+    Only `problem`, `source` and `__call__` are required. Everything else has a default.
 
     Attributes:
-      problem: what is placed.
+      problem: the problem whose placements it evaluates.
       source: goes into every `StepCost`: "simulated", "grappler" or "measured".
-      objective: what the seconds of a key count: `tfplace.core.stepcost.STEP_TIME` or `THROUGHPUT`.
-      options: what is simulated, with a `repr` that tells all of it; None where nothing is.
-      batch_limit: the most placements that a search should hand to `keys` at once, so that it soon sees Ctrl-C or the
-        end of its time; None for any number. One that takes seconds for each placement says how many run side by side.
-      scale_s: the seconds that measured ratios are multiplied by; None for none. A search that resumes sets it to what
-        it was.
+      objective: what the seconds of a key are: `tfplace.core.stepcost.STEP_TIME` or `THROUGHPUT`.
+      options: the simulation options, with a `repr` that shows all of them; None if nothing is simulated.
+      batch_limit: the most placements that a search should pass to `keys` at once, so that it soon notices Ctrl-C and
+        the end of its time; None for no limit. If a placement takes seconds, use the number that runs in parallel.
+      scale_s: seconds by which measured ratios are multiplied; None if there are no ratios. A search that resumes sets
+        it to its earlier value.
     """
 
     problem: Problem
@@ -41,56 +41,64 @@ class Evaluator(ABC):
 
     @abstractmethod
     def __call__(self, unit_device: ArrayLike) -> StepCost:
-        """The cost of a step with unit u on device `unit_device[u]`, [U] indices.
+        """The cost of a step with unit u on device `unit_device[u]`.
+
+        Args:
+          unit_device: [U] device indices.
 
         Raises:
           PlacementError: a wrong length or an index out of range.
         """
 
     def key(self, unit_device: ArrayLike, limit_s: float = np.inf) -> Key:
-        """`self(unit_device).key`, by the quickest way there is; the indices need not be checked.
+        """`self(unit_device).key`, computed the fastest way. Implementations need not check the indices.
 
         Args:
-          unit_device: [U] indices.
-          limit_s: a longer step may be given up; its key is then `(FAILED_BYTES, infinite)`.
+          unit_device: [U] device indices.
+          limit_s: the evaluator may give up on a step that takes longer; the key is then `(FAILED_BYTES, infinite)`.
         """
         return self(unit_device).key
 
     def keys(self, unit_devices: ArrayLike, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
-        """Keys of many placements, [B, U]: bytes over the limits [B] and step seconds [B]."""
+        """Keys of many placements: bytes over the limits [B] and step seconds [B].
+
+        Args:
+          unit_devices: [B, U] device indices.
+          limit_s: as in `key`.
+        """
         keys = [self.key(row, limit_s) for row in np.asarray(unit_devices)]
         return np.array([over for over, _ in keys], np.int64), np.array([step_s for _, step_s in keys], np.float64)
 
     @property
     def bound_s(self) -> float:
-        """No placement's seconds can be lower; 0 if nothing is known."""
+        """Lower bound of the seconds of all placements; 0 if none is known."""
         return 0.0
 
     @property
     def compile(self) -> str:
-        """How the steps are run that it tells the costs of: `tfplace.core.compilation.NONE` or `XLA`."""
+        """How the evaluated steps run: `tfplace.core.compilation.NONE` (op by op) or `XLA` (compiled)."""
         return self.problem.compile
 
     @property
     def fitting(self) -> Problem:
-        """The problem without devices on which a unit never fits, if that is known; the same units and devices."""
+        """The problem without devices on which a unit never fits, if they are known. Units and devices are the same."""
         return self.problem
 
     def critical_path(self, unit_device: ArrayLike) -> tuple[CriticalPath, Key] | None:
-        """What the step waits for, and the key of that placement; None from an evaluator that cannot tell.
+        """The critical path of a step, and the placement's key; None if the evaluator does not support it.
 
         Args:
-          unit_device: [U] indices, which need not be checked.
+          unit_device: [U] device indices. Implementations need not check them.
         """
         return None
 
     def otherwise(self, unit_device: ArrayLike) -> StepCost | None:
-        """The cost of a placement run the other way; None from an evaluator that cannot tell.
+        """The cost of a placement run the other way; None if the evaluator does not support it.
 
-        That is op by op where the costs of the problem are of a compiled step, and compiled where they are not.
+        The other way is op by op if the problem has the costs of a compiled step, otherwise compiled.
 
         Args:
-          unit_device: [U] indices.
+          unit_device: [U] device indices.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Placement: the answer. Which device every op runs on, and what is predicted of it."""
+"""Placement: which device every op runs on, and the predicted cost."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tfplace.formatting import format_seconds
 from tfplace.registry import SERVICES
 
 FREE = "free"
-"""The order of a placement without phases: what is ready runs."""
+"""The order of a placement without phases: ops run as they become ready."""
 
 BY_USE = "by_use"
-"""The order in which variables are read as the forward pass comes to need them; see `tfplace.simulation.phases`."""
+"""The order in which variables are read shortly before the forward pass needs them; see `tfplace.simulation.phases`."""
 
 CRITICAL_PATH = "critical_path"
-"""The order in which ops with the longest way to the end go first; see `tfplace.simulation.stretches`."""
+"""The order in which ops with the longest path to the end go first; see `tfplace.simulation.stretches`."""
 
 _OF_ANOTHER = (
     "step time, memory, bound and baselines are from another problem, with other costs, limits or rules; "
@@ -36,37 +36,37 @@ _OF_ANOTHER = (
 )
 
 COMPILED = ", compiled"
-"""How the names of baselines end that are of a step that XLA compiles."""
+"""Suffix of the names of baselines whose step XLA compiles."""
 
 UNSPLIT = ", unsplit"
-"""How the names of baselines end that are of the whole step, where the placement is of one in slices."""
+"""Suffix of the names of baselines of the whole step, if the placement is for a step in slices."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Placement:
-    """Devices for all ops of one graph.
+    """A device for every op of one graph, and the predicted cost of a step.
 
     Attributes:
-      op_names: [V].
-      device_names: [D].
+      op_names: [V] op names.
+      device_names: [D] device names.
       op_device: [V] device index of each op.
-      cost: what a step costs according to the evaluator that the search used: simulated, measured or Grappler's.
-      bound_s: no placement on this topology can be predicted faster than this, in seconds.
+      cost: the cost of a step, from the evaluator that the search used: simulated, measured or Grappler's.
+      bound_s: lower bound, in seconds: no placement on this topology can be simulated faster.
       placer: name of the placer, with its settings.
-      seed: its random seed.
+      seed: random seed of the search.
       baselines: costs of other placements by the same evaluator, such as "single GPU:0".
-      graph_fingerprint: of the graph it belongs to.
-      topology_fingerprint: of the topology it belongs to.
-      topology_name: for people.
-      versions: package -> version that made it.
-      problem: what it answers; absent after loading from a file without the graph.
-      simulated: the simulated cost, where `cost` is not simulated.
-      notes: what the placer has to say of it, such as how much of an optimum it has proven.
-      problem_fingerprint: of the problem it was found for, costs, limits and rules included; empty if unknown.
-      phases: [V] number of the phase of each op on its device, or -1. An op of a phase starts after all ops of the
-        phases before it on its device have ended; one with -1 starts when it is ready, as all do where this is None.
-      order: what the phases are called, such as "gpipe" or "1f1b"; "free" without phases.
-      compile: how its step is run: `NONE`, `XLA`, or `AUTO` for as the program asks with jit_compile.
+      graph_fingerprint: fingerprint of the graph that it is for.
+      topology_fingerprint: fingerprint of the topology that it is for.
+      topology_name: name of the topology, for reports.
+      versions: package name -> version with which it was made.
+      problem: the problem that it solves; None after loading from a file without the graph.
+      simulated: the simulated cost, if `cost` is not simulated; otherwise None.
+      notes: remarks of the placer, such as how near a proven optimum it is.
+      problem_fingerprint: fingerprint of its problem, including costs, limits and rules; empty if unknown.
+      phases: [V] the phase of each op on its device, or -1 for none; None for a placement without phases. An op with a
+        phase starts after all ops of earlier phases on its device have ended. Other ops start when they are ready.
+      order: name of the order of phases, such as "gpipe" or "1f1b"; "free" without phases.
+      compile: how the step runs: `NONE` (op by op), `XLA` (compiled), or `AUTO` (as the program's jit_compile says).
     """
 
     op_names: tuple[str, ...]
@@ -131,7 +131,7 @@ class Placement:
 
     @cached_property
     def devices(self) -> Mapping[str, str]:
-        """Op name -> device name."""
+        """Maps each op name to its device name."""
         return {op: self.device_names[d] for op, d in zip(self.op_names, self.op_device.tolist(), strict=True)}
 
     @property
@@ -141,15 +141,15 @@ class Placement:
 
     @property
     def best_single(self) -> tuple[str, StepCost] | None:
-        """The fastest single-device baseline that fits, by name."""
+        """Name and cost of the fastest single-device baseline that fits; None if none fits."""
         fits = {k: c for k, c in self.baselines.items() if k.startswith("single ") and c.feasible}
         return min(fits.items(), key=lambda item: item[1].step_s) if fits else None
 
     def check_graph(self, graph: OpGraph) -> None:
-        """Raises unless the placement is for `graph`.
+        """Checks that the placement is for `graph`.
 
         Raises:
-          PlacementError: it is for another graph; says what differs.
+          PlacementError: it is for another graph. The error says what differs.
         """
         if graph.fingerprint != self.graph_fingerprint:
             raise PlacementError(
@@ -193,10 +193,10 @@ class Placement:
         return replace(self, op_names=graph.op_names, op_device=self.op_device[own], phases=phases)
 
     def diff(self, other: Placement) -> dict[str, tuple[str, str]]:
-        """Ops that the two put on different devices: name -> (device here, device there).
+        """Maps each op on different devices in two placements to (device in this one, device in `other`).
 
         Raises:
-          PlacementError: they place different graphs.
+          PlacementError: the placements are for different graphs.
         """
         if self.graph_fingerprint != other.graph_fingerprint:
             raise PlacementError(
@@ -210,10 +210,10 @@ class Placement:
     # ---- shown to people; the work is done in tfplace.report and tfplace.simulation ----------------------------------
 
     def summary(self, *, layers: bool = False) -> str:
-        """A table per device and the verdict against the best single device, as text.
+        """A text table of the devices, and a comparison with the best single device.
 
         Args:
-          layers: whether a second table tells each layer's devices, memory and seconds (see `OpGraph.layers`).
+          layers: whether to add a table with the devices, memory and seconds of each layer (see `OpGraph.layers`).
         """
         text: str = SERVICES["placement_summary"](self, layers=layers)
         return text
@@ -223,22 +223,22 @@ class Placement:
         return html
 
     def pictures(self) -> str:
-        """Each device's timeline, the layers and the graph by device, and memory, as HTML that a notebook shows.
+        """Charts as HTML for a notebook: each device's timeline, layers and graph by device, and memory.
 
         Raises:
-          PlacementError: loaded from a file without its graph.
+          PlacementError: the placement was loaded from a file without its graph.
         """
         html: str = SERVICES["pictures_html"](self)
         return html
 
     def timeline(self) -> Timeline:
-        """When each op runs and each tensor moves, simulated by the default rules, with the placement's own phases.
+        """Simulates when each op runs and each tensor moves, with default options and the placement's own phases.
 
-        `Simulator(problem, options).timeline(placement.op_device)`, which is in `tfplace.simulation.evaluate`, does it
-        by others.
+        For other options, use `Simulator(problem, options).timeline(placement.op_device)` from
+        `tfplace.simulation.evaluate`.
 
         Raises:
-          PlacementError: loaded from a file without its graph.
+          PlacementError: the placement was loaded from a file without its graph.
         """
         if self.problem is None:
             raise PlacementError(
@@ -257,37 +257,38 @@ class Placement:
         return text
 
     def save(self, path: str | Path) -> None:
-        """Writes `to_json()` to a file, whole or not at all."""
+        """Writes `to_json()` to a file. The write is atomic."""
         write_whole(path, self.to_json() + "\n")
 
     @classmethod
     def load(
         cls, source: str | Path | Placement, *, graph: OpGraph | None = None, problem: Problem | None = None
     ) -> Placement:
-        """Reads a file that `save` wrote; a placement itself is passed on.
+        """Reads a file that `save` wrote. A placement is accepted too.
 
         Args:
-          source: the file.
+          source: the file, or a placement.
           graph: as in `from_json`.
           problem: as in `from_json`.
 
         Raises:
-          PlacementError: no such file, not a placement, or one for another graph or topology; says what differs.
+          PlacementError: no such file, not a placement, or a placement for another graph or topology. The error says
+            what differs.
         """
         placement: Placement = source if isinstance(source, Placement) else SERVICES["load_placement"](source)
         return placement._bound(graph, problem)
 
     @classmethod
     def from_json(cls, text: str, graph: OpGraph | None = None, problem: Problem | None = None) -> Placement:
-        """Reads `to_json`'s text; `load` reads files.
+        """Reads the text of `to_json`. For files, use `load`.
 
         Args:
-          text: the JSON.
+          text: JSON text.
           graph: refuse the placement unless it is for this graph.
-          problem: the same, and binds it so that `timeline()` works.
+          problem: refuse the placement unless it is for this problem's graph and topology. `timeline()` needs it.
 
         Raises:
-          PlacementError: not a placement, or one for another graph or topology; says what differs.
+          PlacementError: not a placement, or a placement for another graph or topology. The error says what differs.
         """
         placement: Placement = SERVICES["placement_from_json"](text)
         return placement._bound(graph, problem)

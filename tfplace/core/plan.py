@@ -1,4 +1,4 @@
-"""Plan: every way to run a step on some devices that makes sense, and which of them to take."""
+"""Plan: the ways to run a step on some devices, and which one to choose."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tfplace.errors import InfeasibleError, InputError, PlacementError, Shortage
 from tfplace.registry import SERVICES
 
 ALONE, STRATEGY, MULTI_WORKER = "one device", "MirroredStrategy", "MultiWorkerMirroredStrategy"
-"""Ways that need no placing: `tf.device`, and the strategies of `tf.distribute` for one host and for several."""
+"""Ways that need no placement: `tf.device`, and the strategies of `tf.distribute` for one host and for several."""
 
 STRATEGIES = (STRATEGY, MULTI_WORKER)
 
 SEARCHED = "placed"
-"""The way of what a search found."""
+"""The way of a placement that a search found."""
 
 AS_GOOD = 1.01
-"""A simpler way is taken if its step takes at most so many times the fastest one's."""
+"""A simpler way is chosen if its step takes at most this many times as long as the fastest step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,23 +42,25 @@ class PlanRow:
 
     Attributes:
       way: `ALONE`, one of `STRATEGIES`, or the placer that made the placement.
-      slices: examples of each slice of the batch; empty for the whole step.
-      compile: how it is run, `tfplace.core.compilation.NONE` or `XLA`.
-      cost: simulated.
-      placement: what runs it; None for `STRATEGIES`, which are TensorFlow's own. Of several replicas that of one.
-      same_numbers: whether losses and weights are those of the plain step but for rounding.
-      differs: what is not, in words; empty if nothing.
-      obstacle: why it is not taken, however fast; empty for nothing.
-      measured_s: median seconds of a step on the devices at hand; None where it was not measured.
-      recomputes: whether results of the forward pass are computed again for the backward pass, to take less memory.
-      error: how far off such simulated steps are; None where that is not known.
-      found_s: seconds that it took to find and simulate, after the model was read; None where nobody looked.
-      known_waits: what the step waits for, if that was worked out before; see `waits`.
-      replicas: equal parts of the batch that are run side by side, each in such slices on devices of its own. tfplace
+      slices: number of examples of each slice of the batch; empty for the whole step.
+      compile: how the step runs: `tfplace.core.compilation.NONE` (op by op) or `XLA` (compiled).
+      cost: the simulated cost.
+      placement: the placement; None for `STRATEGIES`, which TensorFlow runs. With several replicas, the placement of
+        one of them.
+      same_numbers: whether losses and weights equal those of the plain step up to rounding.
+      differs: which numbers differ, in words; empty if none do.
+      obstacle: why the row cannot be chosen, however fast it is; empty if it can.
+      measured_s: median seconds of a measured step on the devices of this machine; None if it was not measured.
+      recomputes: whether the step uses rematerialization: it computes results of the forward pass again for the
+        backward pass, to save memory.
+      error: how far off such simulated steps are; None if unknown.
+      found_s: seconds to find and simulate the row, after the model was read; None if not recorded.
+      known_waits: the parts of the critical path, if they were computed before; see `waits`.
+      replicas: number of equal parts of the batch that run in parallel, each in such slices on its own devices. tfplace
         runs only rows with 1.
-      on_part: whether it is `STRATEGY` on as many accelerators as there are slices, and others have nothing to do.
-      host: what is in the memory of a host beside accelerators: "variables", of which some are trained, "slots" of the
-        optimizer only, or nothing.
+      on_part: whether it is `STRATEGY` on only as many accelerators as there are slices; the others are idle.
+      host: what is kept in the memory of a host that has accelerators: "variables" (some of them trained), "slots" (of
+        the optimizer only), or empty.
     """
 
     way: str
@@ -80,9 +82,9 @@ class PlanRow:
 
     @cached_property
     def waits(self) -> tuple[Waiting, ...]:
-        """The parts of the step's critical path, the longest first; worked out when they are first asked for.
+        """The parts of the step's critical path, longest first. Computed on first access.
 
-        None are known of `STRATEGIES`, of several replicas, and of a row from a file but for the chosen one.
+        Empty for `STRATEGIES`, for several replicas, and for rows from a file other than the chosen one.
         """
         if self.known_waits is not None or self.placement is None or self.replicas > 1:
             return self.known_waits or ()
@@ -91,13 +93,13 @@ class PlanRow:
 
     @property
     def bottleneck(self) -> str:
-        """What the step is as long as it is for, or how much memory is missing, in words."""
+        """What limits the speed of the step, or how much memory is missing, in words."""
         words: str = SERVICES["bottleneck"](self)
         return words
 
     @property
     def name(self) -> str:
-        """The way, with its device if it has only one, the number of slices and how it is run."""
+        """The way, its device if it has only one, the number of slices, and how the step runs, in words."""
         where = f" ({self._only_device})" if self.way == ALONE else ""
         count = len(self.slices)
         where += f" on {count} devices" if self.on_part else ""
@@ -109,14 +111,14 @@ class PlanRow:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """What saves memory and costs time: slices one after the other, what is on the host, results computed again."""
+        """What saves memory at the cost of time: slices in sequence, tensors on the host, rematerialization."""
         slices = (f"{len(self.slices)} slices",) if self.way == ALONE and len(self.slices) > 1 else ()
         host = (f"{self.host} on the host",) if self.host else ()
         return (*slices, *host, *(("recomputing",) if self.recomputes else ()))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the way, the slices or where its ops are, or when, change."""
+        """A hash of the way, the slices, the devices of the ops, and their order."""
         parts = [self.name, repr(self.slices)]
         if (placement := self.placement) is None:
             return digest(parts)
@@ -126,7 +128,7 @@ class PlanRow:
 
     @property
     def shortages(self) -> tuple[Shortage, ...]:
-        """Devices that are over their limit; none if it fits, or if it is not known where it runs."""
+        """Devices over their memory limit; empty if the row fits, or has no placement."""
         names = () if self.placement is None else self.placement.device_names
         needs = zip(names, self.cost.peak_bytes.tolist(), self.cost.limit_bytes.tolist(), strict=False)
         return tuple(Shortage(name, need, limit) for name, need, limit in needs if need > limit)
@@ -140,28 +142,28 @@ class PlanRow:
 
     @property
     def simplicity(self) -> int:
-        """0 for what needs least of a user."""
+        """Rank of the way by how much it asks of the user; 0 is the simplest."""
         return {ALONE: 0, STRATEGY: 1, MULTI_WORKER: 1}.get(self.way, 2)
 
 
 Larger = Callable[[tuple[int, ...] | None], Problem]
-"""Examples of each slice, None for the whole step -> what is placed, with twice the batch; raises SourceError."""
+"""Examples of each slice (None: whole step) -> the problem with twice the batch. It may raise SourceError."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The answer to what is fastest on some devices, and whether it fits.
+    """The ways to run a step on some devices, and the one to choose.
 
     Attributes:
-      rows: fastest first, those that do not fit last.
+      rows: the ways, fastest first; those that do not fit come last.
       model: name of the graph.
-      topology_name: of the devices.
-      examples: in a batch; 0 if that is not known.
-      exact: whether only rows with the same numbers may be chosen.
-      notes: what there is to say of the search.
-      graph_fingerprint: of the whole step; empty if unknown.
-      topology_fingerprint: of the devices; empty if unknown.
-      larger: reads the step for a batch twice as large, to tell what that would take; None where it cannot be.
+      topology_name: name of the devices' topology.
+      examples: number of examples in a batch; 0 if unknown.
+      exact: whether only rows with the same numbers as the plain step may be chosen.
+      notes: remarks on the search.
+      graph_fingerprint: fingerprint of the whole step's graph; empty if unknown.
+      topology_fingerprint: fingerprint of the devices; empty if unknown.
+      larger: reads the step for a batch twice as large, to simulate it; None if that is not possible.
     """
 
     rows: tuple[PlanRow, ...]
@@ -176,9 +178,9 @@ class Plan:
 
     @cached_property
     def chosen(self) -> PlanRow | None:
-        """The row to take: the fastest that fits, or a simpler one that is as good; None if nothing fits.
+        """The chosen row: the fastest that fits, or a simpler one that takes at most 1 % longer; None if nothing fits.
 
-        Where some were measured, it is the fastest of these.
+        If rows were measured, it is the fastest measured one.
         """
         measured = {row.measured_s: row for row in self.rows if row.measured_s is not None}
         if measured:
@@ -193,7 +195,7 @@ class Plan:
 
     @property
     def placement(self) -> Placement | None:
-        """The chosen row's placement, or that of the best row which tfplace runs; None if none of these fits."""
+        """The placement of the chosen row, or of the best row that tfplace runs; None if none of these fits."""
         with_one = [row for row in self.rows if row.placement is not None and row.replicas == 1]
         if self.chosen is None or self.chosen in with_one:
             return None if self.chosen is None else self.chosen.placement
@@ -204,7 +206,7 @@ class Plan:
     def shown(self) -> PlanRow | None:
         """The row whose step reports show: the chosen one, or else the best that has a placement.
 
-        That is the best that tfplace runs, or where nothing fits, the one that comes nearest.
+        The best is the fastest row that tfplace runs. If none fits, it is the one that comes nearest.
         """
         if self.chosen is not None and self.chosen.placement is not None:
             return self.chosen
@@ -215,24 +217,24 @@ class Plan:
         return min(with_one, key=lambda row: row.cost.key, default=None)
 
     def apply(self, *, devices: Mapping[str, str] | None = None) -> Any:
-        """Makes the program run as `placement` says; see `tfplace.apply`, which tells more and also takes loaded plans.
+        """Makes the program run as `placement` says. See `tfplace.apply`, which also takes placements of loaded plans.
 
         Args:
           devices: as in `tfplace.apply`.
 
         Raises:
           ApplyError: this machine lacks a device of the topology.
-          InfeasibleError: nothing fits.
-          InputError: the plan was loaded from files, which do not have the program; or its chosen row has several
+          InfeasibleError: no row can be chosen.
+          InputError: the plan was loaded from files, which do not contain the program; or its chosen row has several
             replicas.
         """
         return SERVICES["apply_plan"](self, devices=devices)
 
     def row(self, name: str) -> PlanRow:
-        """The fastest row with a name, such as "data_parallel, 4 slices"; also one that does not fit.
+        """The fastest row with a name, such as "data_parallel, 4 slices", even if it does not fit.
 
         Raises:
-          UnknownNameError: there is none; lists the names.
+          UnknownNameError: no row has this name. The error lists the names.
         """
         for row in self.rows:
             if row.name == name:
@@ -240,12 +242,12 @@ class Plan:
         raise UnknownNameError("row", name, (row.name for row in self.rows))
 
     def take(self, name: str) -> Placement:
-        """A row's placement, whichever row is chosen.
+        """The placement of a row by name, whether or not it is the chosen one.
 
         Raises:
-          UnknownNameError: there is no such row.
-          InfeasibleError: it does not fit; says which devices are short of how many bytes.
-          InputError: it has an obstacle, has several replicas, or is TensorFlow's own and has no placement.
+          UnknownNameError: no row has this name. The error lists the names.
+          InfeasibleError: the row does not fit. The error says which devices lack how many bytes.
+          InputError: the row has an obstacle or several replicas, or TensorFlow runs it, so that it has no placement.
         """
         row = self.row(name)
         if row.obstacle or row.placement is None or row.replicas > 1:
@@ -260,14 +262,14 @@ class Plan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the graph, the devices or where a row has its ops change; not with seconds of any kind."""
+        """A hash of the graph, the devices and the rows' placements. It does not depend on times."""
         return digest([self.graph_fingerprint, self.topology_fingerprint, *(row.fingerprint for row in self.rows)])
 
     def diff(self, other: Plan) -> PlanDiff:
-        """What another plan of the same step has otherwise.
+        """The differences between this plan and another plan of the same step.
 
         Raises:
-          PlacementError: it is of another step.
+          PlacementError: the other plan is for another step.
         """
         self._check_graph(other.graph_fingerprint, f"{other.model}, {other.batch}")
         mine, theirs = ({(row.name, row.slices): row for row in plan.rows} for plan in (self, other))
@@ -278,7 +280,7 @@ class Plan:
 
     @property
     def batch(self) -> str:
-        """The examples of a step, in words."""
+        """The number of examples per step, in words."""
         return f"{self.examples} examples a step" if self.examples else "unsplit batch"
 
     def _check_graph(self, fingerprint: str, what: str) -> None:
@@ -290,60 +292,60 @@ class Plan:
             )
 
     def measure(self, batch: Any, *, top: int = 3, steps: int = 10, devices: Mapping[str, str] | None = None) -> Plan:
-        """The same plan, with its best rows that tfplace runs measured on the devices at hand; these decide.
+        """Measures the best rows that tfplace runs on this machine's devices, and returns the plan with the results.
 
-        What measured steps take over simulated ones corrects the others, of compiled steps and op by op apart; rows
-        that are then expected to be faster than the fastest measured one are measured, too, `top` of them at most.
-        Variables get back the values that they had.
+        The fastest measured row is then the chosen one. The ratio of measured to simulated seconds corrects the other
+        rows, separately for compiled steps and op by op. Rows that are then expected to beat the fastest measured row
+        are measured too, at most `top` of them. Afterwards variables have their earlier values.
 
         Args:
-          batch: what a step is given.
-          top: rows to measure first.
-          steps: that count for each.
+          batch: the batch of the measured steps.
+          top: number of rows to measure first.
+          steps: number of measured steps for each row.
           devices: as in `tfplace.apply`.
 
         Raises:
           ApplyError: this machine lacks a device of the topology.
-          InputError: fewer than 1 row or step, a plan that was loaded from files, or no row that can be run.
+          InputError: `top` or `steps` is below 1, the plan was loaded from files, or none of its rows can be run.
         """
         plan: Plan = SERVICES["measure_plan"](self, batch, top=top, steps=steps, devices=devices)
         return plan
 
     def explain(self) -> Explanation:
-        """Why the chosen row is taken, what would help most, and where its layers are; takes some seconds.
+        """Explains why the row is chosen, what would help most, and where the layers are. Takes some seconds.
 
-        What would help is simulated: faster links and devices, more memory, a larger batch.
+        What would help is simulated: faster links and devices, more memory, and a larger batch.
 
         Raises:
-          InputError: a plan that was loaded from files.
+          InputError: the plan was loaded from files.
         """
         explanation: Explanation = SERVICES["explain_plan"](self)
         return explanation
 
     def summary(self) -> str:
-        """The rows as a table of text, and which to take."""
+        """The rows as a text table, with the row to choose."""
         text: str = SERVICES["plan_summary"](self)
         return text
 
     def save(self, directory: str | Path) -> None:
-        """Writes "plan.json", the placements of rows, and the problem of the row that reports show, to a directory.
+        """Writes "plan.json", the rows' placements, and the problem of the row that reports show, to a directory.
 
         Raises:
-          UnwrittenError: it cannot be written.
+          UnwrittenError: the directory cannot be written.
         """
         SERVICES["save_plan"](self, directory)
 
     @classmethod
     def load(cls, directory: str | Path, *, graph: OpGraph | None = None, topology: Topology | None = None) -> Plan:
-        """What `save` wrote, its placements without their problems.
+        """Reads a directory that `save` wrote. Placements come without their problems.
 
         Args:
-          directory: that it was saved to.
+          directory: the directory.
           graph: refuse the plan unless it is for this whole step, with its batch.
           topology: refuse the plan unless it is for these devices.
 
         Raises:
-          PlacementError: no such directory, not a plan, or one for another graph or topology.
+          PlacementError: no such directory, no plan in it, or a plan for another graph or topology.
         """
         plan: Plan = SERVICES["load_plan"](directory)
         if graph is not None:

@@ -17,15 +17,15 @@ from tfplace.core.stepcost import Key
 
 
 class BudgetSpentError(Exception):
-    """Raised by a context when its budget is used up; what was found so far is kept there."""
+    """Raised by a context when its budget is used up. The context keeps the best placement so far."""
 
 
 class Left(NamedTuple):
-    """What is left of a budget; one of the two is None.
+    """The remaining budget. One of the two fields is None.
 
     Attributes:
       seconds: wall-clock seconds.
-      evaluations: placements.
+      evaluations: number of placements.
     """
 
     seconds: float | None
@@ -33,10 +33,10 @@ class Left(NamedTuple):
 
 
 class SearchContext(ABC):
-    """What a placer is given: the problem, a budget of evaluated placements, and a random generator.
+    """What a placer is given: the problem, a budget of evaluations, and a random generator.
 
     Attributes:
-      best: [U] the best devices evaluated so far in this context, or None.
+      best: [U] devices of the best placement evaluated so far in this context; None before the first evaluation.
       best_key: the key of `best`.
     """
 
@@ -46,114 +46,127 @@ class SearchContext(ABC):
     @property
     @abstractmethod
     def problem(self) -> Problem:
-        """What is to be placed."""
+        """The problem to place."""
 
     @property
     @abstractmethod
     def rng(self) -> np.random.Generator:
-        """Seeded; a placer draws from nothing else."""
+        """The seeded random generator. A placer must not use any other source of randomness."""
 
     @abstractmethod
     def key(self, unit_device: IntArray, limit_s: float = np.inf) -> Key:
-        """What [U] devices cost, reduced to what placements are compared by; one evaluation of the budget.
+        """Evaluates one placement and returns its key, by which placements are compared. Uses one evaluation.
 
         Args:
           unit_device: [U] devices.
-          limit_s: a longer step may be given up: its key is then `(FAILED_BYTES, infinite)`, and it is not kept as the
-            best. Not to be below the best feasible step if what is better than that should be found.
+          limit_s: the evaluator may give up on a step that takes longer. The key is then `(FAILED_BYTES, infinite)`,
+            and it does not become the best. To find every improvement, do not set this below the best feasible step.
 
         Raises:
-          BudgetSpentError: nothing is left.
+          BudgetSpentError: the budget is used up.
         """
 
     @abstractmethod
     def keys(self, unit_devices: IntArray, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
-        """Keys of the rows of [B, U]: bytes over the limits and step seconds, on several threads.
+        """Evaluates the rows of [B, U], on several threads, and returns bytes over the limits [B] and step seconds [B].
 
-        Each row is one evaluation of the budget. If that has evaluations for some rows only, the first ones are
-        evaluated and the arrays are that much shorter.
+        Each row uses one evaluation of the budget. If the budget does not suffice for all rows, only the first ones are
+        evaluated, and the arrays are shorter accordingly.
+
+        Args:
+          unit_devices: [B, U] devices.
+          limit_s: as in `key`.
 
         Raises:
-          BudgetSpentError: nothing is left.
+          BudgetSpentError: the budget is used up.
         """
 
     @abstractmethod
     def tell(self, unit_devices: IntArray, over: LongArray, step_s: FloatArray) -> int:
-        """Counts the rows of [B, U] as evaluated, with keys that somebody else found, such as a controller.
+        """Records placements that were evaluated elsewhere, for example by a controller.
+
+        Args:
+          unit_devices: [B, U] devices.
+          over: [B] bytes over the limits.
+          step_s: [B] step seconds.
 
         Returns:
-          How many count: the first ones, if the budget has evaluations for some rows only; by the clock all of them.
+          How many rows were recorded. With a budget in evaluations, only the first rows for which it suffices; with a
+          time budget, all of them.
         """
 
     @abstractmethod
     def count(self, evaluations: int) -> None:
-        """Counts what workers evaluated for this context, of which they tell the best only; 0 shows the progress."""
+        """Adds evaluations by workers, which report only their best placement. 0 only updates the progress display."""
 
     @abstractmethod
     def critical_path(self, unit_device: IntArray) -> CriticalPath | None:
-        """What the step with [U] devices waits for, one evaluation of the budget; None if the evaluator cannot tell.
+        """The critical path of the step with [U] devices; None if the evaluator does not know it. Uses one evaluation.
 
         Raises:
-          BudgetSpentError: nothing is left.
+          BudgetSpentError: the budget is used up.
         """
 
     @abstractmethod
     def log(self, metrics: Mapping[str, float]) -> None:
-        """Says how a policy's training goes on, at most once between two evaluations."""
+        """Logs metrics of a policy's training. Call it at most once between two evaluations."""
 
     @abstractmethod
     def save_checkpoint(self, state: Callable[[], Mapping[str, NDArray[Any]]]) -> None:
-        """Keeps the state of the search as it is between two evaluations, if it is kept at all.
+        """Saves the state of the search between two evaluations, if the search has a checkpoint directory.
 
         Args:
-          state: makes what `load_checkpoint` gives back, arrays by name. Called every few seconds only.
+          state: returns the arrays by name that `load_checkpoint` will return. It is called only every few seconds.
         """
 
     @abstractmethod
     def load_checkpoint(self, *, same: bool = True) -> dict[str, NDArray[Any]] | None:
-        """What was kept last of this search; None if nothing was.
+        """Returns the last saved state of this search, arrays by name; None if there is none.
 
-        With a budget in evaluations the search is then as it was: budget, generator and best. By the clock, or if not
-        the `same` evaluations would follow, it is as it is: everything that was evaluated since counts, and other
-        placements are drawn than the last time.
+        With a budget in evaluations and `same`, it also restores the budget, the generator and the best placement of
+        that moment. Otherwise all evaluations since the checkpoint count too, and the generator draws other placements
+        than last time.
 
         Args:
-          same: whether the same evaluations will follow as the last time.
+          same: whether the placer will repeat the evaluations that followed the checkpoint.
         """
 
     @property
     @abstractmethod
     def controllers(self) -> Controllers | None:
-        """Who trains a policy together; None if that is for this process alone."""
+        """The processes that train a policy together; None if this process trains alone."""
 
     @abstractmethod
     def replica(self) -> Callable[[], SearchContext]:
-        """What makes a context of the same problem in another process, without a budget, whose results are its own."""
+        """Returns a function that makes a context of the same problem in another process.
+
+        That context has no budget, and its results are not recorded in this one.
+        """
 
     @property
     @abstractmethod
     def bound_s(self) -> float:
-        """No placement's seconds can be lower; 0 if nothing is known."""
+        """Lower bound of the seconds of all placements; 0 if none is known."""
 
     @property
     @abstractmethod
     def objective(self) -> str:
-        """What keys count: `tfplace.core.stepcost.STEP_TIME`, or the largest load in a pipeline, `THROUGHPUT`."""
+        """What the seconds of keys are: `STEP_TIME`, or `THROUGHPUT` for the largest load of a full pipeline."""
 
     @property
     @abstractmethod
     def plain(self) -> bool:
-        """Whether keys are what the simulator says by default: what is proven of its model then holds for them."""
+        """Whether keys come from the simulator with default options, so that proofs about its model hold for them."""
 
     @property
     @abstractmethod
     def left(self) -> Left:
-        """What is left of the budget, for placers that hand it on."""
+        """The remaining budget, for placers that pass it on."""
 
     @property
     @abstractmethod
     def evaluations(self) -> int:
-        """Placements evaluated so far, in the whole search."""
+        """Number of placements evaluated so far in the whole search."""
 
     @property
     @abstractmethod
@@ -162,32 +175,32 @@ class SearchContext(ABC):
 
     @abstractmethod
     def share(self, fraction: float, stage: str, most: int | None = None) -> SearchContext:
-        """A context of the same problem with a part of what is left of this one's budget.
+        """Makes a context of the same problem with a part of this context's remaining budget.
 
-        What it finds is found for this context too. Its `best` starts empty.
+        Its results also count in this context. Its `best` starts empty.
 
         Args:
-          fraction: of the remaining budget.
+          fraction: part of the remaining budget.
           stage: name under which its improvements are logged.
-          most: evaluations that it has at most.
+          most: its limit of evaluations; None for no limit besides the budget.
         """
 
     @abstractmethod
     def apart(self, left: Left, seed: int, span: tuple[float, float] = (0.0, 1.0)) -> SearchContext:
-        """A context of the same problem with a budget, a generator and results of its own.
+        """Makes a context of the same problem with its own budget, generator and results.
 
         Args:
           left: its budget.
-          seed: of its generator.
-          span: what `spent` says at its begin and at its end, where it is a part of something longer.
+          seed: seed of its generator.
+          span: values of its `spent` at the start and at the end, if it is a part of a longer run.
         """
 
 
 def best_of(context: SearchContext) -> IntArray:
-    """[U] the best of a context.
+    """[U] devices of the best placement of a context.
 
     Raises:
-      BudgetSpentError: its budget was used up before anything was evaluated.
+      BudgetSpentError: the budget was used up before any evaluation.
     """
     if context.best is None:
         raise BudgetSpentError
