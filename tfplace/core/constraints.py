@@ -1,4 +1,4 @@
-"""Constraints: what the user says about where ops may go."""
+"""Constraints: rules of the user for where ops may go."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ from tfplace.units import parse_bytes
 
 @dataclass(frozen=True)
 class Constraints:
-    """The user's own rules, by op-name pattern or layer (shell wildcards: `*`, `?`, `[...]`).
+    """Rules of the user for where ops may go and how much memory a device may use.
 
-    "layer:NAME" means all ops of the layers of that name: forward ops, gradients, variables and what updates those,
-    optimizer slots too. `OpGraph.layers` has the names; "layer:encoder" covers the layers within. Ops of such a layer
-    without a kernel on any device that the rule leaves stay free.
+    Rules name ops by patterns with shell wildcards (`*`, `?`, `[...]`). A pattern matches op names or, after "layer:",
+    layers. "layer:NAME" means all ops of a layer: forward ops, gradients, variables, optimizer slots, and updates of
+    variables. `OpGraph.layers` lists the names. "layer:encoder" includes the layers inside the encoder. Ops of a layer
+    without a kernel on any device that the rule allows stay free.
 
-    Of a split step, "layer:NAME" and patterns such as "conv1/*" mean the copies of all slices, "slice2/*" those of one.
+    In a split step, "layer:NAME" and patterns such as "conv1/*" match the copies in all slices. "slice2/*" matches the
+    copies in one slice.
 
     Attributes:
-      pin: pattern -> the device its ops must be on.
-      forbid: pattern -> devices its ops must not be on.
-      colocate: lists of patterns; all ops matching any pattern of one list go together.
+      pin: pattern -> the device that its ops must be on.
+      forbid: pattern -> devices that its ops must not be on.
+      colocate: lists of patterns; all ops that match a pattern of the same list are on one device.
       max_memory: device -> bytes (or "10GiB") that may be used there, instead of the device's own memory. A device may
-        be a pattern; what two of them say of one device has to be the same.
-      headroom: fraction of every device's memory kept free.
+        be a pattern. Two patterns that match the same device must give the same limit.
+      headroom: fraction of every device's memory to keep free, from 0 up to but not including 1.
+
+    Raises:
+      ConstraintError: a rule has the wrong form, or a value is out of range.
+      InputError: a size is not a number of bytes.
     """
 
     pin: Mapping[str, str] = field(default_factory=dict)
@@ -62,11 +68,11 @@ class Constraints:
 
     @property
     def patterns(self) -> frozenset[str]:
-        """Those of all rules on ops."""
+        """The patterns of all rules about ops."""
         return frozenset((*self.pin, *self.forbid, *(pattern for patterns in self.colocate for pattern in patterns)))
 
     def without_missing_slices(self, graph: OpGraph) -> Constraints:
-        """The same rules but for patterns of slices' ops, such as "slice1/*", that match nothing in a graph."""
+        """The same rules without patterns for ops of slices, such as "slice1/*", that match nothing in the graph."""
         missing = {p for p in self.patterns if _OF_SLICES.match(p) and not _named(p, graph)}
         return replace(
             self,
@@ -88,7 +94,7 @@ def _names(devices: object) -> bool:
 
 
 LAYER = "layer:"
-"""Before the name of a layer, where a pattern of op names may be. TensorFlow's op names have no colon."""
+"""Prefix of a pattern of layers instead of op names. TensorFlow's op names have no colon."""
 
 _OF_SLICES = re.compile(r"slice[\d*?\[]")
 _WILDCARD = re.compile(r"[*?]|\[[^\]]*\]")
@@ -96,14 +102,14 @@ _NEAR = 5
 
 
 def match_ops(pattern: str, graph: OpGraph) -> list[int]:
-    """Indices of the ops that a pattern means: of op names or, after "layer:", of layers (see `OpGraph.layers`).
+    """Indices of the ops that a pattern matches, by op name or, after "layer:", by layer (see `OpGraph.layers`).
 
-    In a split step a pattern means an op by its own name, or by that of the unsplit step's op that it stems from.
+    In a split step, a pattern matches an op by its own name, or by the name of the op of the unsplit step behind it.
 
-    Constants that are copied to their readers are in no layer's rule: they go with their readers anyway.
+    Rules on layers leave out constants that are copied to their readers, since these follow their readers anyway.
 
     Raises:
-      ConstraintError: nothing matches; lists near names.
+      ConstraintError: nothing matches. The error lists similar names.
     """
     if pattern.startswith(LAYER):
         found = {v for name in match_layers(pattern, graph) for v in graph.layers[name].tolist()}
@@ -119,16 +125,16 @@ def match_ops(pattern: str, graph: OpGraph) -> list[int]:
 
 
 def _named(pattern: str, graph: OpGraph) -> list[int]:
-    """Indices of the ops that a pattern means by name."""
+    """Indices of the ops that a pattern matches by name."""
     names = zip(graph.op_names, graph.base_names, strict=True)
     return [i for i, both in enumerate(names) if any(fnmatch.fnmatchcase(name, pattern) for name in {*both})]
 
 
 def match_layers(pattern: str, graph: OpGraph) -> list[str]:
-    """Names of the layers that "layer:NAME" means; where no layer is called so, inner layers by the last of their name.
+    """Names of the layers that "layer:NAME" matches; if none does, inner layers whose last name part matches.
 
     Raises:
-      ConstraintError: nothing matches; lists near names.
+      ConstraintError: nothing matches. The error lists similar names.
     """
     wanted = pattern.removeprefix(LAYER)
     for inner in ("", "*/"):
@@ -147,7 +153,7 @@ def match_layers(pattern: str, graph: OpGraph) -> list[str]:
 
 
 def _near_ops(pattern: str, names: Sequence[str]) -> list[str]:
-    """Ops whose names contain what is between a pattern's wildcards, else those with a near name or part of one."""
+    """Ops whose names contain the pattern's text between wildcards, else those with a similar name or name part."""
     plain = _plain(pattern).lower()
     near = [name for name in names if plain and plain in name.lower()][:_NEAR] or near_names(pattern, names, _NEAR)
     if near or not plain:

@@ -1,4 +1,4 @@
-"""CostTable: how long each op takes on each device, and where that number came from."""
+"""CostTable: how long each op takes on each device, and where each number comes from."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from tfplace.core.arrays import FloatArray, digest, freeze
 from tfplace.errors import GraphError
 
 _MOST_S = 1e50
-"""With more, sums of a whole graph's seconds and what is multiplied with them may not be finite."""
+"""With more, sums of a whole graph's seconds, and their products, may be infinite."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CostTable:
-    """Seconds per op and device for one step.
+    """The seconds of each op on each device, in one step.
 
     Attributes:
-      compute_s: [V, D] seconds all executions of the op in one step take on the device, overhead included; finite even
-        where the op has no kernel (the allowed devices of a problem say where it may go).
-      provenance: [V] where the op's number came from, such as "analytic:conv" or "profiled".
+      compute_s: [V, D] seconds that all executions of the op in one step take on the device, overhead included. It is
+        finite even if the op has no kernel there; `Problem.allowed` says where an op may go.
+      provenance: [V] where each op's number comes from, such as "analytic:conv" or "profiled".
+
+    Raises:
+      GraphError: wrong shapes, or seconds that are negative, not finite, or above 1e50.
     """
 
     compute_s: FloatArray
@@ -42,5 +45,5 @@ class CostTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when any cost changes."""
+        """A hash of all seconds."""
         return digest([self.compute_s])

@@ -1,4 +1,4 @@
-"""Device and link: what a topology is made of."""
+"""Device and link: the parts of a topology."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LINK_OVERHEADS = (
 
 _MOST_S = 1e9
 _LEAST_RATE, _MOST_RATE = 1e-9, 1e30
-"""What sums of a whole step's times stay finite with."""
+"""Limits within which the sums of a step's times stay finite."""
 
 _PATTERN = "*?["
-"""Characters by which rules and links name several devices."""
+"""Characters that make the device name in a rule or link a pattern for several devices."""
 
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)}
 _FLOATS = {"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"}
@@ -32,7 +32,7 @@ _CPU = re.compile(r"(.*?)(?:/device:)?CPU:\d+")
 
 
 def processor_of(device: str) -> str:
-    """What a TensorFlow device computes on: itself, but all logical CPUs of a process have the cores of one processor.
+    """The processor behind a TensorFlow device: itself, except that all logical CPUs of a process share one processor.
 
     >>> processor_of("CPU:0"), processor_of("CPU:1"), processor_of("GPU:1")
     ('/CPU', '/CPU', 'GPU:1')
@@ -47,7 +47,7 @@ _TASK = re.compile(r"/job:[^/]+(?:/replica:\d+)?/task:\d+")
 
 
 def task_of(device: str) -> str:
-    """The job and task in the name of a TensorFlow device; empty for a device of the process itself.
+    """The job and task in the name of a TensorFlow device; empty for a local device.
 
     >>> task_of("/job:worker/task:1/device:GPU:0"), task_of("GPU:0")
     ('/job:worker/task:1', '')
@@ -57,7 +57,7 @@ def task_of(device: str) -> str:
 
 
 def check_rate(what: str, rate: float, where: str) -> None:
-    """Refuses a rate, in units a second, with which times are not finite."""
+    """Refuses a rate, in units per second, that would make times infinite."""
     if not _LEAST_RATE <= rate <= _MOST_RATE:
         raise TopologyError(
             f"{what} {rate!r} in {where}", f"a finite {what} above 0, {_LEAST_RATE:g} to {_MOST_RATE:g}"
@@ -65,26 +65,26 @@ def check_rate(what: str, rate: float, where: str) -> None:
 
 
 def check_seconds(what: str, seconds: float, where: str) -> None:
-    """Refuses seconds with whose sums times are not finite."""
+    """Refuses seconds whose sums could be infinite."""
     if not 0 <= seconds <= _MOST_S:
         raise TopologyError(f"{what} {seconds!r} in {where}", f"a finite {what} of at least 0, at most {_MOST_S:g} s")
 
 
 @dataclass(frozen=True)
 class Device:
-    """One device.
+    """A device of a topology.
 
     Attributes:
-      name: as in placements, such as "GPU:0".
+      name: name in placements, such as "GPU:0".
       type: TensorFlow device type, such as "GPU".
-      memory_bytes: memory it has.
-      flops: dtype name -> peak floating-point operations per second; "float32" is required and stands in for others.
+      memory_bytes: size of its memory in bytes.
+      flops: dtype name -> peak operations per second. "float32" is required, and used for dtypes that are missing.
       memory_bandwidth: bytes per second between its memory and its compute units.
-      op_overhead_s: seconds each op costs besides its work (launch, executor).
-      duplex: "full" if it can send and receive at once, else "half".
-      model: the product's name, for people and for caches of profiled costs.
-      workspace_bytes: an allowance for what kernels and the runtime hold beside tensors (a context, convolution
-        scratch); never available to a placement.
+      op_overhead_s: seconds that each op takes besides its work, for kernel launch and executor.
+      duplex: "full" if it can send and receive at the same time, else "half".
+      model: name of the product, for reports and as the key of profiled costs.
+      workspace_bytes: bytes reserved for what kernels and the runtime hold besides tensors, such as a context or the
+        scratch space of convolutions. Placements cannot use them.
     """
 
     name: str
@@ -125,20 +125,21 @@ class Device:
 
 @dataclass(frozen=True)
 class Link:
-    """A directed way from one device to another.
+    """A directed link from one device to another.
 
     Attributes:
       src: sending device.
       dst: receiving device.
       bandwidth: bytes per second.
-      latency_s: seconds added to every transfer.
-      port: which of the devices' ports it uses; transfers on different ports do not wait for one another.
-      shared: names of channels it shares with other links (a PCIe switch, a QPI hop); one transfer at a time on each.
-      send_overhead_s: seconds for which each transfer keeps the sending device from computing (serializing, a copy, a
+      latency_s: seconds that every transfer takes besides its bytes.
+      port: the port that it uses on both devices. Transfers through different ports do not wait for one another.
+      shared: names of channels shared with other links, such as a PCIe switch or a QPI hop. Each carries one transfer
+        at a time.
+      send_overhead_s: seconds for which each transfer keeps the sending device from computing (serialization, a copy, a
         system call): the overhead o of LogGP (Alexandrov et al. 1995). 0 for a device with copy engines.
-      send_overhead_s_per_byte: the part of it that grows with the size.
-      receive_overhead_s: the same at the receiving device.
-      receive_overhead_s_per_byte: the same at the receiving device.
+      send_overhead_s_per_byte: the part of the send overhead that grows with the size, in seconds per byte.
+      receive_overhead_s: the same as `send_overhead_s` for the receiving device.
+      receive_overhead_s_per_byte: the same as `send_overhead_s_per_byte` for the receiving device.
     """
 
     src: str

@@ -17,7 +17,7 @@ from tfplace.files import write_whole
 from tfplace.registry import SERVICES
 
 _MOST_BYTES = 2.0**62
-"""More than all tensors of a step may take together, so that sums of bytes are exact."""
+"""The tensors and variables of a step must take fewer bytes than this, so that sums of bytes are exact."""
 
 AttrValue = bool | int | float | str | tuple[Any, ...]
 Shape = tuple[int, ...] | None
@@ -25,13 +25,13 @@ Shape = tuple[int, ...] | None
 
 @dataclass(frozen=True)
 class Variable:
-    """State that outlives a step: a weight, an optimizer slot, a metric, a seed.
+    """State that is kept between steps: a weight, an optimizer slot, a metric, or a seed.
 
     Attributes:
       name: the variable's own name.
       op: index of the op that produces its handle.
-      size_bytes: bytes it holds.
-      trainable: whether it is trained.
+      size_bytes: size in bytes.
+      trainable: whether training updates it.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Variable:
 
 @dataclass(frozen=True)
 class UnknownShape:
-    """A tensor whose static shape stayed unknown, and how it was counted.
+    """A tensor whose static shape is unknown, and the rule by which its bytes were estimated.
 
     Attributes:
-      tensor: index into the tensors.
+      tensor: index of the tensor.
       op: name of the op that produces it.
-      shape: what is known; None for unknown rank, -1 for an unknown dimension.
-      rule: the rule that gave its bytes, in words.
+      shape: the known part of the shape; None for unknown rank, -1 for an unknown dimension.
+      rule: the rule, in words.
     """
 
     tensor: int
@@ -59,12 +59,12 @@ class UnknownShape:
 
 @dataclass(frozen=True)
 class Body:
-    """A function that an op keeps, so that what is inside can only be placed with the op.
+    """A function that an op calls and that could not be inlined, so that its ops can only be placed with the op.
 
     Attributes:
       op: index of the op.
-      runs: executions of the function in one execution of the op; 1 if that is not known.
-      graph: the ops of the function; None for a Python function and for what cannot be read.
+      runs: executions of the function in one execution of the op; 1 if unknown.
+      graph: the ops of the function; None for a Python function, or if the function cannot be read.
     """
 
     op: int
@@ -74,54 +74,59 @@ class Body:
 
 @runtime_checkable
 class Origin(Protocol):
-    """Where a graph came from; lets it be written back as a MetaGraphDef and run (see `tfplace.extract`)."""
+    """The program that a graph was read from. It makes the graph's MetaGraphDef and runs it. See `tfplace.extract`."""
 
     @property
     def description(self) -> str:
-        """One line for people: "Keras model 'inception_v3', training step"."""
+        """One line for reports, such as "Keras model 'inception_v3', training step"."""
 
     def metagraph(self, devices: Mapping[str, str] | None = None) -> Any:
-        """The graph as a `MetaGraphDef`, ops annotated with `devices` (op name -> TensorFlow device) where given."""
+        """The graph as a `MetaGraphDef`. Ops in `devices` (op name -> TensorFlow device) get their device."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpGraph:
-    """A flat op-level dataflow graph, ops in a topological order.
+    """One step as a flat dataflow graph of ops, in topological order.
 
-    Edges go from lower to higher op index, except loop back edges (`edge_back`), which close a `tf.while_loop` and are
-    no precedence within a step.
+    Edges lead from lower to higher op indices. The exceptions are loop back edges (`edge_back`), which close a
+    `tf.while_loop` and impose no order within a step.
 
     Attributes:
-      name: what the graph is called in reports.
-      op_names: [V] unique names.
+      name: name of the graph in reports.
+      op_names: [V] unique op names.
       op_types: [V] TensorFlow op types, such as "Conv2D".
-      op_attrs: [V] plain attributes (numbers, texts, number lists); no shapes, functions or tensors.
-      tensor_op: [T] op that produces the tensor; non-decreasing.
-      tensor_slot: [T] which of that op's outputs it is.
+      op_attrs: [V] attributes that are numbers, strings or lists of numbers; no shapes, functions or tensors.
+      tensor_op: [T] the op that produces the tensor; non-decreasing.
+      tensor_slot: [T] output index of the tensor at that op.
       tensor_dtype: [T] dtype names, such as "float32".
-      tensor_shape: [T] shapes with unknown dimensions already filled by the rule in `unknown`; None if rank is unknown.
-      tensor_bytes: [T] bytes of one execution's output.
-      edge_src: [E] producing op.
-      edge_dst: [E] consuming op.
-      edge_tensor: [E] tensor carried, or -1 for a control edge.
-      edge_slot: [E] input position at the consumer, or -1 for a control edge.
+      tensor_shape: [T] shapes, with unknown dimensions filled by the rules in `unknown`; None if the rank is unknown.
+      tensor_bytes: [T] bytes of the tensor in one execution of its op.
+      edge_src: [E] the producing op.
+      edge_dst: [E] the consuming op.
+      edge_tensor: [E] the tensor, or -1 for a control edge.
+      edge_slot: [E] input index at the consuming op, or -1 for a control edge.
       edge_back: [E] whether the edge closes a loop.
-      trips: [V] executions in one step; above 1 only for ops inside loops.
-      colocation: [V] id of the `_class` colocation group, or -1.
-      resource: [V] id of the set of ops that touch the same resource or reference variable, or -1. Ops of one set
-        cannot be split: TensorFlow would move them back silently.
-      kernel_types: device types looked at, such as ("CPU", "GPU").
+      trips: [V] executions of the op in one step; above 1 only inside loops.
+      colocation: [V] id of the op's colocation group (attribute `_class`), or -1.
+      resource: [V] id of the set of ops that use the same resource or reference variable, or -1. The ops of a set must
+        be on one device: TensorFlow would silently move them together.
+      kernel_types: device types whose kernels were looked up, such as ("CPU", "GPU").
       has_kernel: [V, len(kernel_types)] whether the op has a kernel for the device type.
-      host_memory: [V] the op's GPU kernel leaves every output in host memory.
-      replicable: [V] a constant small enough to be copied to every device that reads it; it follows its consumers.
-      variables: state held between steps.
-      unknown: tensors whose size is a stated guess.
-      bodies: functions that ops keep, such as that of a `ScanDataset`.
-      fetches: names of the ops whose results the step returns or must run.
-      slices: how the step was split along its batch; None for a whole one.
-      recomputes: [V] the op whose results an op computes again for the backward pass, -1 for all other ops; None for a
-        step in which nothing is computed again. See `tfplace.rematerialize`.
-      origin: where it came from; None for a graph made from plain arrays or loaded from an archive.
+      host_memory: [V] whether the op's GPU kernel leaves all its outputs in host memory.
+      replicable: [V] whether the op is a constant small enough to be copied to every device that reads it. It then
+        follows its consumers.
+      variables: state kept between steps.
+      unknown: tensors whose size is an estimate by a stated rule.
+      bodies: functions that could not be inlined, such as the function of a `ScanDataset`.
+      fetches: names of the ops whose results the step returns, or that it must run.
+      slices: how the step was split along its batch; None for a whole step.
+      recomputes: [V] for a copy that computes an op's results again for the backward pass, that op; for all other ops,
+        -1. None if nothing is computed again. See `tfplace.rematerialize`.
+      origin: the program it was read from; None for a graph made from plain arrays or loaded from an archive.
+
+    Raises:
+      GraphError: arrays have wrong lengths or indices out of range, ops are not in topological order, or sizes are
+        negative or too large.
     """
 
     name: str
@@ -161,7 +166,7 @@ class OpGraph:
                 freeze(value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What goes to another process: everything but the origin, which is TensorFlow's."""
+        """Pickles everything except the origin, which belongs to TensorFlow."""
         return type(self), (*(getattr(self, f.name) for f in fields(self) if f.name != "origin"),)
 
     def _check(self) -> None:
@@ -251,27 +256,27 @@ class OpGraph:
 
     @property
     def num_ops(self) -> int:
-        """V."""
+        """V, the number of ops."""
         return len(self.op_names)
 
     @property
     def num_tensors(self) -> int:
-        """T."""
+        """T, the number of tensors."""
         return len(self.tensor_op)
 
     @property
     def num_edges(self) -> int:
-        """E."""
+        """E, the number of edges."""
         return len(self.edge_src)
 
     @cached_property
     def index(self) -> Mapping[str, int]:
-        """Op name -> op index."""
+        """Maps each op name to its index."""
         return {name: i for i, name in enumerate(self.op_names)}
 
     @cached_property
     def base_names(self) -> tuple[str, ...]:
-        """[V] what each op is called in the model's own step: names that scopes and layers are read from."""
+        """[V] name of each op in the model's original step, from which scopes and layers are derived."""
         names = self.op_names if self.slices is None else self.slices.original
         if self.recomputes is None:
             return names
@@ -284,7 +289,7 @@ class OpGraph:
 
     @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:
-        """[V] tensors each op reads, by input position (control inputs left out)."""
+        """[V] tensors that each op reads, by input index, without control inputs."""
         rows: list[list[tuple[int, int]]] = [[] for _ in range(self.num_ops)]
         for dst, tensor, slot in zip(
             self.edge_dst.tolist(), self.edge_tensor.tolist(), self.edge_slot.tolist(), strict=True
@@ -295,7 +300,7 @@ class OpGraph:
 
     @cached_property
     def persistent_bytes(self) -> LongArray:
-        """[V] bytes of the variables whose handle the op produces."""
+        """[V] bytes of the variables whose handle the op produces; 0 for other ops."""
         out = np.zeros(self.num_ops, np.int64)
         for variable in self.variables:
             out[variable.op] += variable.size_bytes
@@ -303,16 +308,17 @@ class OpGraph:
 
     @cached_property
     def layers(self) -> Mapping[str, IntArray]:
-        """Layer name -> indices of its ops, in the order of the forward pass; see `tfplace.group.layer_ops.layers_of`.
+        """Maps each layer's name to the indices of its ops, in the order of the forward pass.
 
-        Forward ops, gradients, and what updates its variables. `Constraints` take these names after "layer:".
+        The ops of a layer are its forward ops, gradients, and updates of its variables; see
+        `tfplace.group.layer_ops.layers_of`. Rules in `Constraints` use these names after "layer:".
         """
         layers: Mapping[str, IntArray] = SERVICES["graph_layers"](self)
         return layers
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when ops, edges, shapes or sizes change; not with the machine or the process."""
+        """A hash of ops, edges, shapes and sizes. It is the same on every machine and in every process."""
         return digest(
             [
                 "\n".join(self.op_names),
@@ -332,10 +338,10 @@ class OpGraph:
 
     @cached_property
     def content(self) -> str:
-        """Changes with everything that matters to a placement, also with what `fingerprint` leaves out.
+        """A hash of everything that matters to a placement, including what `fingerprint` leaves out.
 
-        That one says which model a placement file is of, and is kept in files; this one says that two graphs in memory
-        are placed and simulated alike.
+        `fingerprint` identifies the model of a placement file. `content` identifies graphs in memory that are placed
+        and simulated in the same way.
         """
         split: list[Any] = []
         if (s := self.slices) is not None:
@@ -363,10 +369,10 @@ class OpGraph:
         """The graph as a TensorFlow `MetaGraphDef`.
 
         Args:
-          devices: op name -> TensorFlow device, written into the nodes; none are written by default.
+          devices: op name -> TensorFlow device, to be written into the nodes. By default none are written.
 
         Raises:
-          GraphError: the graph was made from plain arrays or loaded from a file, so it has no TensorFlow form.
+          GraphError: the graph was made from plain arrays or loaded from a file, and so has no TensorFlow program.
         """
         if self.origin is None:
             raise GraphError(
@@ -378,16 +384,17 @@ class OpGraph:
         return self.origin.metagraph(devices)
 
     def save(self, path: str | Path, devices: Mapping[str, str] | None = None) -> None:
-        """Writes the graph to a file of the kind its name says.
+        """Writes the graph to an archive or a MetaGraphDef, depending on the file's name.
 
         Args:
-          path: ".npz": everything but `origin`, for `load`; see `tfplace.io.archive`. Else `metagraph(devices)`:
-            as text if the name ends in "txt", else binary.
-          devices: op name -> TensorFlow device; for a MetaGraphDef only.
+          path: a name that ends in ".npz" gives an archive with everything except `origin`, for `load`; see
+            `tfplace.io.archive`. Any other name gives `metagraph(devices)`, as text if the name ends in "txt", else
+            binary.
+          devices: op name -> TensorFlow device; only for a MetaGraphDef.
 
         Raises:
-          GraphError: a MetaGraphDef of a graph without TensorFlow form, or devices for an archive.
-          UnwrittenError: the operating system refused.
+          GraphError: a MetaGraphDef of a graph without a TensorFlow program, or devices for an archive.
+          UnwrittenError: the file cannot be written.
         """
         if SERVICES["is_archive"](path):
             if devices is not None:
@@ -399,11 +406,11 @@ class OpGraph:
 
     @classmethod
     def load(cls, path: str | Path) -> OpGraph:
-        """The graph of a ".npz" file that `save` wrote, without TensorFlow; it has no `origin`, so it cannot be run.
+        """Reads a ".npz" file that `save` wrote, without TensorFlow. The graph has no `origin`, so it cannot be run.
 
         Raises:
-          InputError: no path.
-          SourceError: no such file, or not a whole archive that this version reads.
+          InputError: `path` is not a path.
+          SourceError: no such file, or no complete archive that this version can read.
         """
         graph: OpGraph = SERVICES["load_graph"](path)
         return graph

@@ -1,4 +1,4 @@
-"""Problem: everything a placer needs, and nothing of TensorFlow."""
+"""Problem: everything that a placer needs, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ from tfplace.registry import SERVICES
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem:
-    """A graph to be placed on a topology.
+    """A graph to place on a topology, with costs and rules.
 
     Attributes:
-      graph: the ops.
+      graph: the graph of the step.
       topology: the devices and links.
-      costs: op seconds per device.
-      constraints: the user's rules (already folded into the fields below).
-      grouping: ops -> units; a placer decides one device per unit.
-      allowed: [U, D] devices each unit may be on.
+      costs: seconds of each op on each device.
+      constraints: the user's rules. `grouping`, `allowed` and `memory_limit` already respect them.
+      grouping: ops -> units. A placer chooses one device for each unit.
+      allowed: [U, D] whether each unit may be on each device.
       memory_limit: [D] bytes that may be used on each device.
-      follows: [V] for a replicable constant the consumer it follows, for any other op itself.
-      compile: how the step is run that the costs are of: `NONE` or `XLA`.
-      other_costs: those of the step that is run the other way; None where they are unknown.
+      follows: [V] for a replicable constant the op whose device it follows; for any other op itself.
+      compile: how the step runs that `costs` are for: `NONE` (op by op) or `XLA` (compiled).
+      other_costs: costs of the step run the other way; None if unknown.
+
+    Raises:
+      PlacementError: an array has a wrong shape, an index is out of range, or a memory limit is negative.
     """
 
     graph: OpGraph
@@ -72,17 +75,17 @@ class Problem:
 
     @property
     def num_units(self) -> int:
-        """U."""
+        """U, the number of units."""
         return self.grouping.num_units
 
     @property
     def num_devices(self) -> int:
-        """D."""
+        """D, the number of devices."""
         return len(self.topology.devices)
 
     @cached_property
     def otherwise(self) -> Problem | None:
-        """The problem of the same step op by op where it is compiled, compiled where it is not; None if unknown."""
+        """The problem of this step run the other way: op by op if it is compiled, else compiled; None if unknown."""
         if self.other_costs is None:
             return None
         other = NONE if self.compile == XLA else XLA
@@ -90,7 +93,7 @@ class Problem:
 
     @cached_property
     def unit_seconds(self) -> FloatArray:
-        """[U, D] seconds all ops of each unit take on each device; infinite where the unit may not be."""
+        """[U, D] seconds that all ops of each unit take on each device; infinite if the unit may not be there."""
         inside = (self.grouping.unit_of >= 0) & ~self.graph.replicable  # copied constants do not run
         seconds = np.zeros((self.num_units, self.num_devices))
         np.add.at(seconds, self.grouping.unit_of[inside], self.costs.compute_s[inside])
@@ -98,7 +101,7 @@ class Problem:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the graph, the topology, the costs or the rules change; not with the machine or the process."""
+        """A hash of graph, topology, costs and rules. It is the same on every machine and in every process."""
         return digest(
             [
                 self.graph.content,
@@ -115,33 +118,33 @@ class Problem:
         """Writes the problem with its graph, topology, costs and rules to a ".npz" file; see `tfplace.io.archive`.
 
         Raises:
-          SourceError: the path ends otherwise.
+          SourceError: the path does not end in ".npz".
         """
         SERVICES["save_archive"](self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Problem:
-        """What `save` wrote, without TensorFlow; its graph has no `origin`, so it cannot be run.
+        """Reads a file that `save` wrote, without TensorFlow. Its graph has no `origin`, so it cannot be run.
 
         Raises:
-          SourceError: no such file, a graph only, or not a whole archive that this version reads.
+          SourceError: no such file, a file of a graph only, or no complete archive that this version can read.
         """
         problem: Problem = SERVICES["load_problem"](path)
         return problem
 
     def expand(self, unit_device: IntArray) -> IntArray:
-        """[U] devices of units -> [V] devices of ops.
+        """Converts [U] devices of units to [V] devices of ops.
 
         Raises:
-          PlacementError: wrong length, a device that does not exist, or one the unit may not be on.
+          PlacementError: a wrong length, a device that does not exist, or one that a unit may not be on.
         """
         return self.spread(self.check(unit_device))
 
     def check(self, unit_device: IntArray) -> IntArray:
-        """[U] the same devices of units, if they are that.
+        """Checks devices of units, and returns them as [U] 32-bit integers.
 
         Raises:
-          PlacementError: as of `expand`.
+          PlacementError: as for `expand`.
         """
         given = np.asarray(unit_device)
         if given.shape != (self.num_units,):
@@ -158,10 +161,10 @@ class Problem:
         return unit_device
 
     def rows(self, unit_devices: IntArray) -> IntArray:
-        """[B, U] the same devices of units as evaluators take them; whether units may be there is not asked.
+        """Converts [B, U] devices of units to the array that evaluators take. Devices may be ones that are not allowed.
 
         Raises:
-          PlacementError: another shape, no whole numbers, or a device that does not exist.
+          PlacementError: a wrong shape, a type other than integers, or a device that does not exist.
         """
         rows = np.asarray(unit_devices)
         if rows.ndim != 2 or rows.shape[1] != self.num_units:
@@ -178,11 +181,11 @@ class Problem:
         return np.ascontiguousarray(rows, np.int32)
 
     def gather(self, op_device: IntArray) -> IntArray:
-        """[V] devices of ops -> [U] devices of units, of which `expand` makes the same devices of ops again."""
+        """Converts [V] devices of ops to [U] devices of units; the inverse of `expand`."""
         first = [members[0] for members in self.grouping.members]
         return np.asarray(op_device)[first].astype(np.int32)
 
     def spread(self, unit_device: IntArray) -> IntArray:
-        """`expand` without the checks, for the inner loop of a search."""
+        """Like `expand`, but without checks, for the inner loop of a search."""
         units = self.grouping.unit_of[self.follows]
         return np.append(unit_device, 0)[units].astype(np.int32)  # unit -1, a constant that nothing reads: device 0

@@ -1,4 +1,4 @@
-"""Topology: the devices, and the links between them. docs/reference/topology.md has the file format."""
+"""Topology: devices and the links between them. For the file format, see docs/reference/topology.md."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ FORMAT = "tfplace-topology/1"
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """Devices and a link for every ordered pair of them.
+    """Devices, and a link for every ordered pair of them.
 
     Attributes:
-      name: for reports.
-      devices: [D], in the order in which placements number them.
-      links: one per ordered pair.
+      name: name for reports.
+      devices: [D] devices; placements number them in this order.
+      links: one link for every ordered pair of devices.
       source: where the numbers come from.
+
+    Raises:
+      TopologyError: no devices, a device name twice, or a missing, unknown or repeated link.
     """
 
     name: str
@@ -63,31 +66,31 @@ class Topology:
 
     @cached_property
     def device_names(self) -> tuple[str, ...]:
-        """[D]."""
+        """[D] names of the devices."""
         return tuple(d.name for d in self.devices)
 
     @cached_property
     def hosts(self) -> tuple[int, ...]:
-        """[D] number of each device's host: devices whose names have one job and task, or none, are in one host."""
+        """[D] host number of each device. Devices whose names have the same job and task, or none, share a host."""
         tasks: dict[str, int] = {}
         return tuple(tasks.setdefault(task_of(name), len(tasks)) for name in self.device_names)
 
     def part(self, devices: Sequence[int], name: str) -> Topology:
-        """Some of the devices, with the links between them.
+        """A topology of some of the devices, with the links between them.
 
         Args:
-          devices: their indices, in the order in which the part numbers them.
-          name: of the part.
+          devices: device indices; the new topology numbers the devices in this order.
+          name: name of the new topology.
         """
         kept = {self.device_names[d] for d in devices}
         links = tuple(link for link in self.links if link.src in kept and link.dst in kept)
         return Topology(name, tuple(self.devices[d] for d in devices), links, self.source)
 
     def index(self, name: str) -> int:
-        """Device index of `name`.
+        """The index of a device.
 
         Raises:
-          UnknownNameError: no such device; lists the known ones.
+          UnknownNameError: no such device. The error lists the known ones.
         """
         if name not in self._index:
             raise UnknownNameError("device", name, self.device_names)
@@ -98,10 +101,10 @@ class Topology:
         return {name: d for d, name in enumerate(self.device_names)}
 
     def match(self, pattern: str) -> list[int]:
-        """Indices of the devices whose name is, or matches, `pattern`, such as "GPU:*".
+        """Indices of the devices whose names match `pattern`, such as "GPU:*".
 
         Raises:
-          UnknownNameError: none does; lists the known ones.
+          UnknownNameError: no device matches. The error lists the known ones.
         """
         found = [i for i, name in enumerate(self.device_names) if fnmatch.fnmatchcase(name, str(pattern))]
         if not found:
@@ -120,27 +123,27 @@ class Topology:
 
     @cached_property
     def bandwidth(self) -> FloatArray:
-        """[D, D] bytes per second from row to column; infinite on the diagonal."""
+        """[D, D] bandwidth in bytes per second, from row to column; infinite on the diagonal."""
         return self._matrix("bandwidth", np.inf)
 
     @cached_property
     def latency_s(self) -> FloatArray:
-        """[D, D] seconds from row to column; 0 on the diagonal."""
+        """[D, D] latency in seconds, from row to column; 0 on the diagonal."""
         return self._matrix("latency_s", 0.0)
 
     @cached_property
     def link_overheads(self) -> FloatArray:
-        """[4, D, D] the links' overheads in the order of `LINK_OVERHEADS`, from row to column; 0 on the diagonal."""
+        """[4, D, D] overheads of the links, in the order of `LINK_OVERHEADS`, from row to column; 0 on the diagonal."""
         return freeze(np.stack([self._matrix(what, 0.0) for what in LINK_OVERHEADS]))
 
     @cached_property
     def channel_names(self) -> tuple[str, ...]:
-        """[C] names of everything a transfer can occupy: each device's ports, out and in, and the shared channels."""
+        """[C] names of the channels that transfers can occupy: each device's ports, out and in, and shared channels."""
         return self._channels[0]
 
     @cached_property
     def channels(self) -> IntArray:
-        """[D, D, K] channels a transfer from row to column occupies, padded with -1."""
+        """[D, D, K] channels that a transfer from row to column occupies, padded with -1."""
         return self._channels[1]
 
     @cached_property
@@ -161,7 +164,7 @@ class Topology:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when any device or link changes; not with the name."""
+        """A hash of the devices and links. It does not depend on the name."""
         return digest(
             [json.dumps({k: v for k, v in self.to_dict().items() if k in ("devices", "links")}, sort_keys=True)]
         )
@@ -169,7 +172,7 @@ class Topology:
     # ---- reading and writing -------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """The file format's content, numbers in bytes, seconds and their ratios."""
+        """The content of a topology file. Numbers are in bytes, seconds and bytes or operations per second."""
         return {
             "format": FORMAT,
             "name": self.name,
@@ -203,49 +206,53 @@ class Topology:
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes the topology as JSON, whole or not at all."""
+        """Writes the topology to a JSON file. The write is atomic."""
         SERVICES["save_topology"](self, path)
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "topology") -> Topology:
-        """Reads what `to_dict` gives, or a file holds.
+        """Makes a topology from the result of `to_dict`, or from the content of a file.
+
+        Args:
+          data: the content, a dict.
+          where: name of the source, for error messages.
 
         Raises:
-          TopologyError: names the field, the value and what was expected.
+          TopologyError: a field is wrong. The error says which field, its value, and what was expected.
         """
         topology: Topology = SERVICES["topology_from_dict"](data, where)
         return topology
 
     @classmethod
     def load(cls, source: str | Path | Topology) -> Topology:
-        """A preset's name, a JSON file, or a topology itself.
+        """Loads a preset or a JSON file. A topology is returned as it is.
 
         Raises:
-          TopologyError: the file is wrong.
-          UnknownNameError: neither a file nor a preset; lists the presets.
+          TopologyError: the file is wrong. The error says what was expected.
+          UnknownNameError: neither a file nor a preset. The error lists the presets.
         """
         topology: Topology = SERVICES["load_topology"](source)
         return topology
 
     @classmethod
     def presets(cls) -> tuple[str, ...]:
-        """Names of the topologies that come with tfplace."""
+        """Names of the presets, the topologies that come with tfplace."""
         names: tuple[str, ...] = SERVICES["topology_presets"]()
         return names
 
     @classmethod
     def preset(cls, name: str) -> Topology:
-        """A topology that comes with tfplace.
+        """Loads a topology that comes with tfplace.
 
         Raises:
-          UnknownNameError: no such preset; lists the known ones.
+          UnknownNameError: no such preset. The error lists the known ones.
         """
         topology: Topology = SERVICES["load_preset"](name)
         return topology
 
     @classmethod
     def detect(cls) -> Topology:
-        """The devices of the running TensorFlow; rates of unknown products are stated defaults, not measurements."""
+        """Describes the devices of the running TensorFlow, with rates from tables and defaults. Nothing is measured."""
         topology: Topology = SERVICES["detect_topology"]()
         return topology
 
@@ -254,5 +261,5 @@ class Topology:
 
 
 def field_of(attribute: str) -> str:
-    """The file's name of a link's overhead, which leaves out the unit: "send_overhead_per_byte"."""
+    """The name of a link's overhead in files, without the unit, such as "send_overhead_per_byte"."""
     return attribute.replace("_s", "", 1)
