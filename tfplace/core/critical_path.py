@@ -1,4 +1,4 @@
-"""CriticalPath: what made a step as long as it is, and when everything was done in it; its parts, for people."""
+"""CriticalPath: the ops and transfers that determine the length of a step, and its parts for reports."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tfplace.core.arrays import FloatArray, IntArray
 
 
 class CriticalPath(NamedTuple):
-    """Ops and transfers of a step, each of which could not begin before the one after it here had ended.
+    """The critical path of a step: ops and transfers, each of which could not start before the next one had ended.
 
     It is the longest path through the schedule, not through the graph: an op may also wait for its device, and a
     transfer for its channel. The last to end comes first.
 
     Attributes:
-      unit: [N] the unit that computes; or the one that makes what is sent.
-      reader: [N] one of the units that it is sent to; -1 where a unit computes.
-      seconds: [N] that it takes.
-      start: [U] seconds from the step's beginning to that of each unit's first op; 0 if it has none.
-      finish: [U] the same to the end of its last.
-      op: [N] the op that computes; or the one that makes what is sent.
+      unit: [N] the unit that computes, or whose result is sent.
+      reader: [N] one of the units to which the result is sent; -1 if the unit computes.
+      seconds: [N] duration of the op or transfer.
+      start: [U] seconds from the start of the step to the start of each unit's first op; 0 if it has none.
+      finish: [U] seconds from the start of the step to the end of each unit's last op; 0 if it has none.
+      op: [N] the op that computes, or whose result is sent.
     """
 
     unit: IntArray
@@ -33,12 +33,12 @@ class CriticalPath(NamedTuple):
 
 @dataclass(frozen=True)
 class Waiting:
-    """A part of a step's critical path.
+    """The time that a device or link contributes to a step's critical path.
 
     Attributes:
-      what: the name of a device that computes, or of two, from one of which to the other something is sent.
-      seconds: for which the step waits for it.
-      sends: whether it is two.
+      what: name of the device that computes, or of the two devices of a link, such as "GPU:0 to GPU:1".
+      seconds: seconds on the critical path.
+      sends: whether it is a link, instead of a device that computes.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""Explanation: why a row of a plan is taken, what would help, and where its layers are."""
+"""Explanation: why a row of a plan is chosen, what would help, and where the layers are."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tfplace.core.critical_path import Waiting
 from tfplace.registry import SERVICES
 
 LITTLE = 0.01
-"""A change that saves a smaller part of the step does not help."""
+"""A change that saves a smaller fraction of the step does not help."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What a row's step waits for.
+    """The critical path of a row's step.
 
     Attributes:
-      name: of the row.
-      step_s: seconds of its step.
-      waits: parts of the critical path by device and link, the longest first; none are known of TensorFlow's own.
-      layers: seconds of the critical path in which a device computes, by layer, the longest first.
-      bottleneck: the same in words.
+      name: name of the row.
+      step_s: seconds of the step.
+      waits: seconds of the critical path by device and link, longest first; empty for rows that TensorFlow runs.
+      layers: seconds of the critical path in which a device computes, by layer, longest first.
+      bottleneck: the critical path in words.
     """
 
     name: str
@@ -31,20 +31,20 @@ class Side:
     bottleneck: str
 
     def seconds(self, *, sends: bool) -> float:
-        """Seconds of the critical path in which something is sent, or in which a device computes."""
+        """Seconds of the critical path that are transfers (`sends`) or computation."""
         return sum(one.seconds for one in self.waits if one.sends == sends)
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change, simulated.
+    """The simulated effect of a change.
 
     Attributes:
-      change: in words, such as "links twice as fast".
-      row: name of the row that is taken then.
-      step_s: seconds of its step then; infinite if it does not fit.
-      gain: part of the chosen row's seconds for each example that it saves; below 0 if it takes longer. 1 where nothing
-        fits without the change.
+      change: the change in words, such as "links twice as fast".
+      row: name of the row that is chosen with the change.
+      step_s: seconds of its step with the change; infinite if it does not fit.
+      gain: fraction of the chosen row's seconds per example that the change saves; negative if it takes longer. 1 if
+        nothing fits without the change.
     """
 
     change: str
@@ -55,14 +55,14 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class LayerUse:
-    """Layers in a row that are on the same devices.
+    """Consecutive layers that are on the same devices.
 
     Attributes:
-      layers: names, in the order of the forward pass.
-      devices: device -> the slices of the batch whose ops are there, none for a whole step.
-      owners: of a step in slices, devices of variables and of what else stands once for all slices; of several layers
-        together.
-      seconds: that the devices compute for them.
+      layers: names of the layers, in the order of the forward pass.
+      devices: device -> the slices of the batch whose ops are there; empty for a whole step.
+      owners: for a step in slices, the devices of variables and of other ops that all slices share; for all these
+        layers together.
+      seconds: seconds that the devices compute for the layers.
     """
 
     layers: tuple[str, ...]
@@ -72,7 +72,7 @@ class LayerUse:
 
     @property
     def name(self) -> str:
-        """The first and the last, and how many."""
+        """The first and the last layer, and their number."""
         if len(self.layers) == 1:
             return self.layers[0]
         return f"{self.layers[0]} ... {self.layers[-1]} ({len(self.layers)})"
@@ -80,14 +80,14 @@ class LayerUse:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a plan says what it says.
+    """Why a plan chooses its row, and what would help.
 
     Attributes:
-      chosen: the row to take; None if nothing fits.
-      against: the best row of another way without a search; None if no other fits.
-      changes: what was changed, what helps most first.
-      left_out: changes that could not be simulated, and why.
-      layers: where the chosen row has them; none if names tell of no layers, or TensorFlow runs the row.
+      chosen: the chosen row; None if nothing fits.
+      against: the best row of another way that needs no search; None if no other fits.
+      changes: the simulated changes, the most helpful first.
+      left_out: changes that could not be simulated, with the reason.
+      layers: where the layers of the chosen row are; empty if op names show no layers, or if TensorFlow runs the row.
     """
 
     chosen: Side | None
@@ -98,7 +98,7 @@ class Explanation:
 
     @property
     def advice(self) -> str:
-        """What would help most, in one line."""
+        """One line on what would help most."""
         best = max(self.changes, key=lambda one: one.gain, default=None)
         if best is None:
             return "no change could be simulated"
@@ -109,6 +109,6 @@ class Explanation:
         return f"{best.change} would help most: {100 * best.gain:.0f} % less time for each example"
 
     def summary(self) -> str:
-        """All of it as text."""
+        """The explanation as text."""
         text: str = SERVICES["explanation_summary"](self)
         return text

@@ -1,4 +1,4 @@
-"""LargestBatch: the largest batch whose step fits some devices, and what the sizes on the way came to."""
+"""LargestBatch: the largest batch whose step fits on some devices, and the result for each size tried."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfplace.registry import SERVICES
 
 @dataclass(frozen=True)
 class BatchTried:
-    """A batch size that was planned.
+    """The result for one batch size.
 
     Attributes:
-      examples: of the batch.
-      fits: whether a way fits that may be taken.
-      step_s: of that way, simulated; infinite where none fits.
-      way: its name, or what is missing.
+      examples: number of examples in the batch.
+      fits: whether a row that can be chosen fits.
+      step_s: simulated seconds of that row; infinite if none fits.
+      way: name of that row, or what is missing.
     """
 
     examples: int
@@ -27,19 +27,19 @@ class BatchTried:
 
     @property
     def rate(self) -> float:
-        """Examples a second; 0 where nothing fits."""
+        """Examples per second; 0 if nothing fits."""
         return self.examples / self.step_s if self.fits and self.step_s > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class LargestBatch:
-    """The answer to how many examples a step can have.
+    """The largest batch that fits, and its plan.
 
     Attributes:
-      examples: of the largest batch that fits, of those that were tried.
-      plan: of that batch.
-      tried: all sizes, smallest first.
-      notes: what there is to say of the search.
+      examples: number of examples in the largest batch tried that fits.
+      plan: the plan for that batch.
+      tried: results for all sizes tried, smallest first.
+      notes: remarks on the search.
     """
 
     examples: int
@@ -49,16 +49,16 @@ class LargestBatch:
 
     @property
     def row(self) -> PlanRow:
-        """How a step of the largest batch is run."""
+        """The chosen row of the plan for the largest batch."""
         assert self.plan.chosen is not None
         return self.plan.chosen
 
     @cached_property
     def fastest(self) -> BatchTried:
-        """The size with most examples a second; of equal ones the smallest."""
+        """The size with the most examples per second; the smallest of equal ones."""
         return max(self.tried, key=lambda one: one.rate)
 
     def summary(self) -> str:
-        """All sizes as a table of text, and the answer."""
+        """All sizes as a text table, and the answer."""
         text: str = SERVICES["largest_batch_summary"](self)
         return text

@@ -15,27 +15,27 @@ from tfplace.errors import InputError
 
 
 class Placer(ABC):
-    """A placement method. A constructor without arguments makes it.
+    """A placement method. Its constructor must work without arguments.
 
-    What a placer can do is declared by its class and read without making one. Each declaration has a default, so a
-    small placer needs only `place`.
+    The class declares what a placer can do, and tfplace reads that without making a placer. Each declaration has a
+    default, so a small placer needs only `place`.
 
     Attributes:
-      citation: where the method comes from.
+      citation: the source of the method.
       accepts_starts: supports warm starts. The search sets `starts` before it calls `place`, and the answer is never
         worse than any of them.
       needs_slices: places split steps only, and raises InputError for others.
       learned: trains a policy, or uses a trained one.
       needs_tensorflow: loads TensorFlow in `place`. Fine-tuning loads it in any case.
-      pretrained: has weights from other graphs. Its constructor takes `weights` and `fine_tune`.
+      pretrained: has weights trained on other graphs. Its constructor takes `weights` and `fine_tune`.
       supports_controllers: several processes can train its policy together; see `SearchContext.controllers`.
-      supports_workers: workers can search together, each with a seed of its own; see `tfplace.search.many_workers`.
+      supports_workers: workers can search together, each with its own seed; see `tfplace.search.many_workers`.
       extra: the optional dependency of tfplace that it needs, as in `pip install 'tfplace[extra]'`.
-      starts: [U] placements to start from; empty for none.
-      settings: constants of the method, with a `repr` that tells all of them. A run directory that was made with other
+      starts: placements to start from, each [U] devices; empty for none.
+      settings: constants of the method, with a `repr` that shows all of them. A checkpoint directory made with other
         settings is refused.
-      notes: what to report about the last call of `place`, one line each.
-      proven_s: no placement's simulated seconds can be lower, as the last call of `place` has proven; 0 for no proof.
+      notes: remarks on the last call of `place`, one line each.
+      proven_s: lower bound of the simulated seconds of all placements, proven by the last call of `place`; 0 for none.
     """
 
     citation: ClassVar[str] = ""
@@ -58,31 +58,36 @@ class Placer(ABC):
         """Checks that the package behind `extra` is installed.
 
         Raises:
-          MissingExtraError: it is not; says how to install it.
+          MissingExtraError: it is not installed. The error says how to install it.
         """
 
     @abstractmethod
     def place(self, context: SearchContext) -> IntArray:
-        """[U] a device for each unit; need not fit the memory if nothing that does was found.
+        """Returns [U] a device for each unit, as 32-bit integers.
 
-        If the context has seen a better one, that one counts.
+        The placement may exceed the memory if the placer found none that fits. If the context has seen a better
+        placement, the search takes that one.
+
+        Args:
+          context: the problem, the budget and the random generator.
 
         Raises:
-          BudgetSpentError: from the context; its best placement then counts.
+          BudgetSpentError: raised by the context; you need not catch it. The search then takes the context's best
+            placement.
         """
 
 
 def placer_class(name: str, found: Any) -> type[Placer]:
-    """The class of placers that a name in the registry stands for.
+    """The placer class behind a name in the registry.
 
-    A class with a method `place` that does not derive from `Placer` gets the defaults of the declarations it lacks.
+    A class with a method `place` that does not derive from `Placer` gets the defaults of missing declarations.
 
     Args:
-      name: for the error.
-      found: what is registered under it.
+      name: the name, for the error.
+      found: what is registered under the name.
 
     Raises:
-      InputError: it is no class, or a class without `place`.
+      InputError: it is not a class, or a class without `place`.
     """
     if isinstance(found, type):
         plain: Any = found  # to mypy, a class may not be hashable
@@ -99,7 +104,7 @@ def placer_class(name: str, found: Any) -> type[Placer]:
 
 @functools.cache
 def _with_defaults(plain: type[Any]) -> type[Placer]:
-    """`plain` with `Placer` behind it; one class for each, so that a name always stands for the same."""
+    """A subclass of `plain` and `Placer`. It is cached, so that a name always stands for the same class."""
     same = {"__module__": plain.__module__, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
     made: type[Placer] = types.new_class(plain.__name__, (plain, Placer), exec_body=lambda body: body.update(same))
     return made

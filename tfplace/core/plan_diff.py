@@ -1,4 +1,4 @@
-"""PlanDiff: what a second plan of a step has otherwise."""
+"""PlanDiff: the differences between two plans of a step."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tfplace.formatting import format_seconds
 
 @dataclass(frozen=True)
 class RowDiff:
-    """A way that two plans have otherwise.
+    """A row that differs between two plans.
 
     Attributes:
-      name: of the rows.
-      before_s: seconds of the step in the first plan; None where it lacks the row.
-      after_s: the same of the second.
-      fits: whether it fits, before and after.
-      moved: ops on other devices, where both are placements of one graph.
+      name: name of the row.
+      before_s: seconds of the step in the first plan; None if that plan lacks the row.
+      after_s: seconds of the step in the second plan; None if that plan lacks the row.
+      fits: whether the row fits in the first and in the second plan.
+      moved: number of ops on other devices, if both rows are placements of the same graph.
     """
 
     name: str
@@ -39,12 +39,12 @@ class RowDiff:
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """What a second plan of a step has otherwise.
+    """The differences between two plans of a step.
 
     Attributes:
-      chosen: names of the chosen rows, before and after; None where nothing may be taken.
+      chosen: names of the chosen rows in the first and in the second plan; None if no row can be chosen.
       chosen_s: seconds of their steps.
-      rows: those that differ, in the order of the second plan, those that only the first has last.
+      rows: the rows that differ, in the order of the second plan. Rows that only the first plan has come last.
     """
 
     chosen: tuple[str | None, str | None]

@@ -1,4 +1,4 @@
-"""StepCost: what one step costs under a placement, whoever says so, or why there is no such number."""
+"""StepCost: the cost of one step under a placement, from any evaluator, or why there is none."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tfplace.core.arrays import FloatArray, LongArray, freeze
 from tfplace.errors import GraphError
 
 Key = tuple[int, float]
-"""(bytes over the memory limits, step seconds): smaller is better, so a placement that fits beats any that does not."""
+"""(bytes over the memory limits, step seconds). Smaller is better, so a placement that fits beats any that does not."""
 
 SIMULATED, GRAPPLER, MEASURED = "simulated", "grappler", "measured"
 
 STEP_TIME, THROUGHPUT = "step_time", "throughput"
-"""Objectives: seconds of one step from start to end; or seconds between the samples that leave a full pipeline, which
-is the largest load of a device (docs/concepts/objectives.md). Both are made small."""
+"""Objectives, both minimized: the seconds of one step from start to end; or the seconds between samples that leave a
+full pipeline, which is the largest load of a device (docs/concepts/objectives.md)."""
 
 UNKNOWN_BYTES = -1
-"""Peak memory of a device on which nobody looked."""
+"""Peak memory of a device if it is unknown."""
 
 FAILED_BYTES = 2**60
-"""Stands for the missing bytes of a placement that failed, so that any placement that ran beats it."""
+"""Missing bytes of a placement that failed, so that any placement that ran beats it."""
 
 
 class FailureKind(enum.StrEnum):
@@ -42,12 +42,12 @@ class FailureKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Failure:
-    """A placement that could not be run.
+    """Why a placement could not run.
 
     Attributes:
-      kind: what happened.
-      message: what TensorFlow, or the operating system, said.
-      device: the device it happened on, where that is known.
+      kind: kind of failure.
+      message: the message of TensorFlow or the operating system.
+      device: the device on which it happened; empty if unknown.
     """
 
     kind: FailureKind
@@ -61,14 +61,14 @@ class Failure:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Measured steps of one placement, each in turn with a step of a reference placement.
+    """Measured steps of one placement, each followed by a step of a reference placement.
 
     Attributes:
-      step_s: [N] seconds of the steps that count, in the order in which they ran.
-      reference_s: [N] seconds of the reference's step next to each; empty if there was no reference.
-      rejected: steps measured and left out because something else used the processor meanwhile.
-      warmup: steps run before and not measured.
-      disturbed: how many of the steps that count were disturbed all the same, since too few were not.
+      step_s: [N] seconds of the accepted steps, in the order in which they ran.
+      reference_s: [N] seconds of the reference's step next to each; empty without a reference.
+      rejected: number of measured steps that were left out because other programs used the processor.
+      warmup: number of warm-up steps, which were not measured.
+      disturbed: number of accepted steps that were disturbed, because too few were undisturbed.
     """
 
     step_s: FloatArray
@@ -100,14 +100,14 @@ class Samples:
 
     @cached_property
     def ratio(self) -> float | None:
-        """Median step seconds over the reference's; None without a reference."""
+        """Median step seconds divided by those of the reference; None without a reference."""
         return _ratio(self.step_s, self.reference_s)
 
     @cached_property
     def halves(self) -> tuple[float, float]:
-        """`ratio` (or the median, without a reference) of the steps at even and at odd places.
+        """`ratio` of the steps with even and with odd index, or the median without a reference.
 
-        Over several placements, how well the two agree tells how much the measurement itself can be trusted.
+        Over several placements, the agreement of the two shows how reliable the measurement is.
         """
         even, odd = ((self.step_s[i::2], self.reference_s[i::2]) for i in (0, 1))
         first = _ratio(*even) or float(np.median(even[0]))
@@ -125,19 +125,22 @@ class StepCost:
     """The cost of one step under one placement.
 
     Attributes:
-      step_s: seconds from the first op's start to the last op's end, or what the objective says instead; infinite if
-        the placement failed.
-      compute_s: [D] seconds each device computes; NaN where it is not known.
-      transfer_s: [D] seconds in which at least one of the device's channels is sending or receiving; NaN where it is
-        not known.
-      idle_s: [D] seconds each device neither computes nor is kept busy by sending and receiving (the links' overheads).
-      peak_bytes: [D] highest memory in use at any time; `UNKNOWN_BYTES` where nobody looked.
+      step_s: seconds from the first op's start to the last op's end, or as the objective says; infinite if the
+        placement failed.
+      compute_s: [D] seconds that each device computes; NaN if unknown.
+      transfer_s: [D] seconds in which at least one of the device's channels sends or receives; NaN if unknown.
+      idle_s: [D] seconds in which each device neither computes nor is kept busy by the overheads of links; NaN if
+        unknown.
+      peak_bytes: [D] peak memory; `UNKNOWN_BYTES` if unknown.
       limit_bytes: [D] memory that may be used.
-      moved_bytes: bytes sent between devices; `UNKNOWN_BYTES` if nobody looked.
-      source: who says so: "simulated", "grappler" or "measured".
-      samples: what was measured; None unless measured.
-      failure: why there is no step time, or None.
-      objective: what `step_s` counts: `STEP_TIME` or `THROUGHPUT`.
+      moved_bytes: bytes sent between devices; `UNKNOWN_BYTES` if unknown.
+      source: where the cost comes from: "simulated", "grappler" or "measured".
+      samples: the measured steps; None unless measured.
+      failure: why there is no step time; None if there is one.
+      objective: what `step_s` is: `STEP_TIME` or `THROUGHPUT`.
+
+    Raises:
+      GraphError: negative or missing step seconds, or arrays with wrong shapes or negative values.
     """
 
     step_s: float
@@ -165,23 +168,23 @@ class StepCost:
 
     @property
     def excess_bytes(self) -> int:
-        """Bytes over the limit, summed over devices; 0 when the placement fits, `FAILED_BYTES` when it failed."""
+        """Bytes over the limits, summed over devices; 0 if the placement fits, `FAILED_BYTES` if it failed."""
         if self.failure is not None:
             return FAILED_BYTES
         return int(np.maximum(self.peak_bytes - self.limit_bytes, 0).sum())
 
     @property
     def feasible(self) -> bool:
-        """Whether it ran, or would, and every device's peak is within its limit as far as that is known."""
+        """Whether the placement runs and every known peak is within its limit."""
         return self.excess_bytes == 0
 
     @property
     def key(self) -> Key:
-        """Smaller is better: first what does not fit, then the step time."""
+        """Bytes over the limits, then step seconds. Smaller is better."""
         return self.excess_bytes, self.step_s
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; what is not known, or infinite, is None."""
+        """Plain data for JSON. Unknown and infinite seconds are None."""
         out: dict[str, Any] = {
             "source": self.source,
             "step_s": _number(self.step_s),
@@ -206,10 +209,10 @@ class StepCost:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StepCost:
-        """Reads `to_dict`'s data.
+        """Reads the result of `to_dict`.
 
         Raises:
-          KeyError, TypeError, ValueError: it is something else.
+          KeyError, TypeError, ValueError: the data has another form.
         """
         samples, failure = data.get("samples"), data.get("failure")
         return cls(
@@ -247,13 +250,13 @@ def _samples(data: Mapping[str, Any]) -> Samples:
 def bare(
     step_s: float, limit_bytes: LongArray, source: str, samples: Samples | None = None, failure: Failure | None = None
 ) -> StepCost:
-    """A cost of which nothing but the step time is known.
+    """A cost of which only the step time is known.
 
     Args:
       step_s: seconds.
       limit_bytes: [D] memory that may be used.
-      source: who says so.
-      samples: what was measured.
+      source: where the cost comes from.
+      samples: the measured steps.
       failure: why there is no step time.
     """
     unknown = np.full(len(limit_bytes), np.nan)
@@ -265,8 +268,8 @@ def failed(failure: Failure, limit_bytes: LongArray, source: str) -> StepCost:
     """The cost of a placement that failed.
 
     Args:
-      failure: why.
+      failure: why it failed.
       limit_bytes: [D] memory that may be used.
-      source: who tried it.
+      source: where the cost comes from.
     """
     return bare(np.inf, limit_bytes, source, failure=failure)

@@ -1,4 +1,4 @@
-"""Timeline: when everything in a step happens."""
+"""Timeline: when each op runs and each tensor moves in a step."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from tfplace.errors import GraphError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
-    """When each op ran and each tensor moved.
+    """When each op of a step ran and each tensor moved. Times count from the start of the step.
 
     Attributes:
-      device_names: [D].
-      op_names: [V].
-      op_types: [V].
-      op_device: [V] device index.
-      start_s: [V] seconds.
-      finish_s: [V] seconds.
-      moved: [M] name of the op whose output (or completion, for a control edge) was sent.
-      moved_bytes: [M] bytes.
-      moved_src: [M] device index.
-      moved_dst: [M] device index.
-      moved_start_s: [M] seconds.
-      moved_finish_s: [M] seconds.
-      memory_s: [N] times at which a device's memory in use changed, ascending.
-      memory_device: [N] which device.
-      memory_bytes: [N] bytes in use there from then on.
-      replicated: [V] ops that are copies of constants and take no time of their own.
-      source: "simulated" or "measured". Measured ops of one device may overlap: TensorFlow runs several at once.
-      parallel: how many simulated ops of one device may overlap.
+      device_names: [D] device names.
+      op_names: [V] op names.
+      op_types: [V] op types.
+      op_device: [V] device index of each op.
+      start_s: [V] start of each op, in seconds.
+      finish_s: [V] end of each op, in seconds.
+      moved: [M] for each transfer, the op whose output (or completion, for a control edge) was sent.
+      moved_bytes: [M] bytes of each transfer.
+      moved_src: [M] index of the sending device.
+      moved_dst: [M] index of the receiving device.
+      moved_start_s: [M] start of each transfer, in seconds.
+      moved_finish_s: [M] end of each transfer, in seconds.
+      memory_s: [N] times, in seconds and ascending, at which a device's memory in use changed.
+      memory_device: [N] index of that device.
+      memory_bytes: [N] bytes in use there from that time on.
+      replicated: [V] whether the op is a copied constant, which takes no time.
+      source: "simulated" or "measured". Measured ops on a device may overlap: TensorFlow runs several at a time.
+      parallel: number of simulated ops that may overlap on one device.
+
+    Raises:
+      GraphError: an op or transfer ends before it starts, or too many simulated ops overlap on a device.
     """
 
     device_names: tuple[str, ...]
@@ -82,8 +85,8 @@ class Timeline:
         """Writes a trace that https://ui.perfetto.dev opens (Chrome trace event JSON).
 
         Args:
-          path: the file.
-          *beside: further timelines to show in it, such as the measured one of the same placement.
+          path: path of the file.
+          *beside: more timelines to show beside it, such as the measured one of the same placement.
         """
         from tfplace.registry import SERVICES
 

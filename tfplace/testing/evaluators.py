@@ -1,13 +1,13 @@
-"""A conformance suite for evaluators: one subclass and one fixture test a new evaluator fully. Needs pytest.
+"""A conformance suite for evaluators. One subclass with one fixture fully tests a new evaluator. Needs pytest.
 
     class TestMine(EvaluatorSuite):
         @pytest.fixture
         def make(self):
             return Mine
 
-What it asks for is what every evaluator promises: costs, keys and batches that agree, a bound that holds, and answers
-that fit what its class declares (see `tfplace.core.evaluator.Evaluator`). How near the seconds are to those of a real
-step is for the evaluator's own tests.
+It checks what every evaluator promises: costs, keys and batches that agree, a bound that holds, and answers that match
+what its class declares (see `tfplace.core.evaluator.Evaluator`). It does not check how near the seconds are to those of
+a real step. That is a matter of the evaluator's own tests.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from tfplace.testing.problems import random_devices, random_problem
 
 
 class EvaluatorSuite:
-    """Subclass it and override the fixture `make`, and `problem` for an evaluator of other problems.
+    """Conformance tests that every evaluator must pass. Subclass it and override the fixture `make`.
+
+    Override the fixture `problem` too if the evaluator takes only other problems.
 
     Attributes:
-      repeatable: whether the same placement always costs the same.
+      repeatable: whether a placement always has the same cost.
     """
 
     repeatable = True

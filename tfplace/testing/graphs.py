@@ -30,31 +30,31 @@ def make_graph(
     fetches: Sequence[str] = (),
     name: str = "graph",
 ) -> OpGraph:
-    """A graph from plain words.
+    """Makes an `OpGraph` from a short description, without TensorFlow.
 
-    An alias is an op whose type says so, such as `types={"b": "Identity"}`.
+    To make an op an alias of its input, give it a type that is one, such as `types={"b": "Identity"}`.
 
     Args:
       ops: op name -> bytes of its output, or of each of its outputs (`()` for none), in a topological order.
-      edges: data "a -> b" or "a:1 -> b" (output 1 of a), control "^a -> b", loop back "a => b" or "^a => b". Input
-        positions of an op are numbered in the order in which its data edges are listed.
+      edges: data edges "a -> b" or "a:1 -> b" (output 1 of a), control edges "^a -> b", loop back edges "a => b" or
+        "^a => b". The data edges into an op number its inputs in the order in which they are listed.
       types: op name -> TensorFlow op type; by default "VarHandleOp" for variables, "Const" for replicable ops, "Op"
         for all others.
-      variables: name of the op that produces the handle -> bytes held.
-      trainable: which of the variables are trained; by default all.
+      variables: name of the op that produces the handle -> bytes of the variable.
+      trainable: the variables that are trained; by default all.
       trips: op name -> executions in one step.
-      resource: op name -> id of the set of ops that touch the same resource. A variable's handle op and its readers are
-        put in one set only if listed here.
+      resource: op name -> id of the set of ops that use the same resource. A variable's handle op and its readers are
+        in one set only if you list them here.
       colocation: op name -> id of its colocation group.
       replicable: constants that are copied to every device that reads them.
       host_memory: ops whose GPU kernel leaves its outputs in host memory.
       cpu_only: ops without a GPU kernel.
       attrs: op name -> attributes.
-      fetches: names of the ops the step must run.
+      fetches: names of the ops that the step must run.
       name: name of the graph.
 
     Raises:
-      GraphError: an edge names an op or output that is not there, or the graph breaks its own rules.
+      GraphError: an edge or a setting names an op or output that does not exist, or the graph is invalid.
 
     >>> make_graph({"a": 8, "b": (4, 4), "c": ()}, ["a -> b", "b:1 -> c", "^a -> c"]).num_edges
     3

@@ -1,15 +1,15 @@
-"""A conformance suite for placers: one subclass and one fixture test a new placer fully. Needs pytest.
+"""A conformance suite for placers. One subclass with one fixture fully tests a new placer. Needs pytest.
 
     class TestMine(PlacerSuite):
         @pytest.fixture
         def placer(self):
             return Mine()
 
-What it asks for is what every placer promises, whatever its method: a device that is allowed for every unit, the user's
-rules, the same answer for the same seed and budget of evaluations, memory that is honored where that is easy, and an
-answer for every odd graph (but one without units, which a search answers itself). It also checks that the placer does
-what its class declares (see `tfplace.core.placer.Placer`). How good the answer is, is for the placer's own tests and
-for benchmarks.
+It checks what every placer promises, whatever its method: an allowed device for every unit, the user's rules, the same
+answer for the same seed and budget of evaluations, memory limits where these are easy to respect, and an answer for
+unusual graphs. (Graphs without units are left out: a search answers them itself.) It also checks that the placer does
+what its class declares (see `tfplace.core.placer.Placer`). It does not check how good the answers are. That is a matter
+of the placer's own tests and of benchmarks.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from tfplace.testing.problems import make_topology, random_devices, random_probl
 
 
 def run_placer(placer: Placer, problem: Problem, *, seed: int = 0, evaluations: int = 150) -> IntArray:
-    """[U] what a placer answers; the best it evaluated if it ran out of budget.
+    """Runs a placer and returns [U] its devices, or the best it evaluated if the budget was used up.
 
     Args:
-      placer: the method.
-      problem: what is placed.
-      seed: of the context's generator.
-      evaluations: the context's budget.
+      placer: the placer.
+      problem: the problem to place.
+      seed: seed of the context's generator.
+      evaluations: the context's budget of evaluations.
 
     Raises:
-      AssertionError: the answer is no [U] array of 32-bit integers, or there is none.
+      AssertionError: the answer is not a [U] array of 32-bit integers, or there is none.
     """
     context = Search(problem, Budget(evaluations=evaluations), seed).context("conformance")
     devices: IntArray | None = None
@@ -66,11 +66,11 @@ def run_placer(placer: Placer, problem: Problem, *, seed: int = 0, evaluations: 
 
 
 class PlacerSuite:
-    """Subclass it and override the fixture `placer`.
+    """Conformance tests that every placer must pass. Subclass it and override the fixture `placer`.
 
     Attributes:
       minds_memory: whether the placer spreads variables that do not fit on one device.
-      beats_singles: whether its answer is promised to be at least as good as every single device.
+      beats_singles: whether the placer promises answers at least as good as every single device.
     """
 
     minds_memory = True
