@@ -1,7 +1,7 @@
-"""Every error tfplace raises on purpose.
+"""The errors that tfplace raises on purpose.
 
-Each says what was received, what was expected and what to do next; all derive from `TfplaceError`, so a caller can
-catch the family at once. At the end: how to tell errors that are somebody else's.
+Each error says what was received, what was expected and what to do. All derive from `TfplaceError`, so one `except`
+catches them. At the end of the module: functions that describe errors of other libraries.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _HERE = str(Path(__file__).parent)
 
 
 class TfplaceError(Exception):
-    """Base of all tfplace errors.
+    """The base class of all tfplace errors.
 
     What to do: catch it to handle every error that tfplace raises on purpose. Any other exception is a bug.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Survives the way between processes, which an exception made from several values otherwise does not."""
+        """Makes the error picklable, which an exception with several constructor arguments otherwise is not."""
         return _remake, (type(self), self.args, self.__dict__)
 
 
 class InputError(TfplaceError, ValueError):
-    """Something the user gave cannot be used.
+    """An argument, option, file or model cannot be used.
 
-    What to do: give what the message says was expected.
+    What to do: pass what the message says was expected.
 
     Attributes:
-      received: what was given, as text.
-      expected: what would have been accepted, as text.
-      hint: what to do about it; may be empty.
+      received: what was received, in words.
+      expected: what would have been accepted, in words.
+      hint: what to do; may be empty.
     """
 
     def __init__(self, received: str, expected: str, hint: str = "") -> None:
@@ -58,17 +58,17 @@ class SourceError(InputError):
 class SplitError(SourceError):
     """A step cannot be split into slices of its batch.
 
-    What to do: place it whole (`slices=1`), or remove what fixes the batch size; the message names the op.
+    What to do: place the whole step (`slices=1`), or remove what fixes the batch size. The message names the op.
     """
 
 
 class FewExamplesError(SplitError):
-    """A batch has fewer examples than slices were asked for.
+    """A batch has fewer examples than the requested number of slices.
 
     What to do: ask for fewer slices, or use a larger batch.
 
     Attributes:
-      examples: that it has.
+      examples: number of examples in the batch.
     """
 
     def __init__(self, slices: int, examples: int) -> None:
@@ -79,10 +79,10 @@ class FewExamplesError(SplitError):
 class UnknownOpsError(SourceError):
     """A graph has ops that this TensorFlow does not know.
 
-    What to do: load the library that registers them before you read the graph.
+    What to do: load the library that registers the ops before you read the graph.
 
     Attributes:
-      ops: their types.
+      ops: types of the unknown ops.
     """
 
     def __init__(self, ops: Iterable[str]) -> None:
@@ -95,21 +95,21 @@ class UnknownOpsError(SourceError):
 
 
 class GraphError(InputError):
-    """A graph breaks its own rules (a cycle, an edge to nowhere, no ops).
+    """A graph is invalid: for example, it has a cycle, an edge to a missing op, or no ops.
 
-    What to do: correct the arrays it was made from; if tfplace made it from a model, report a bug.
+    What to do: correct the arrays that it was made from. If tfplace made it from a model, report a bug.
     """
 
 
 class TopologyError(InputError):
     """A topology or topology file is wrong.
 
-    What to do: correct the field that the message names; docs/reference/topology.md lists all fields.
+    What to do: correct the field that the message names. docs/reference/topology.md lists all fields.
     """
 
 
 class ConstraintError(InputError):
-    """A placement constraint cannot be honored or matches nothing.
+    """A placement rule cannot be satisfied, or matches nothing.
 
     What to do: correct the pattern, or drop one of the two rules that the message names.
     `tfplace extract MODEL --layers` lists names.
@@ -119,7 +119,7 @@ class ConstraintError(InputError):
 class PlacementError(InputError):
     """A placement does not fit the graph, the topology or the constraints.
 
-    What to do: place again; the model, its batch or the devices differ from those that the placement was made for.
+    What to do: place again. The model, its batch or the devices differ from those that the placement was made for.
     """
 
 
@@ -131,19 +131,19 @@ class ApplyError(InputError):
 
 
 class ClusterError(InputError):
-    """Worker processes cannot be started, reached or brought back.
+    """Worker processes cannot be started, reached or restarted.
 
-    What to do: check that `tfplace worker` runs at the address, and that machines reach each other.
+    What to do: check that `tfplace worker` runs at the address, and that the machines can reach each other.
     """
 
 
 class LostWorkerError(ClusterError):
-    """A worker was lost while variables were on it.
+    """A worker was lost while it held variables.
 
-    What to do: start it again, and call `fit` again; with `BackupAndRestore` it resumes.
+    What to do: start the worker again, and call `fit` again. With `BackupAndRestore`, training resumes.
 
     Attributes:
-      addresses: "host:port" of the worker; several where it is not known which of them was lost.
+      addresses: "host:port" of the worker; several if it is unknown which of them was lost.
     """
 
     def __init__(self, addresses: Iterable[str]) -> None:
@@ -157,23 +157,26 @@ class LostWorkerError(ClusterError):
 
 
 class WorkersError(InputError):
-    """Processes that do a part of a search cannot be started, or do not come back.
+    """Processes that share the work of a search cannot be started, or were lost.
 
-    What to do: run the same command again to resume; use fewer `controllers` if memory is short.
+    What to do: run the same command again to resume. Use fewer `controllers` if memory is short.
     """
 
 
 class UnwrittenError(InputError):
-    """The operating system does not take a result: no room, no permission.
+    """A result cannot be written, for example because the disk is full or permission is missing.
 
     What to do: free space, or choose another directory.
     """
 
 
 class UnknownNameError(InputError):
-    """A name that is in no registry.
+    """A name is unknown, such as the name of a placer, device or option.
 
-    What to do: use one of the names that the message lists, nearest first.
+    What to do: use one of the names that the message lists. It suggests the nearest one, if there is one.
+
+    Attributes:
+      known: the known names, sorted.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
@@ -184,7 +187,7 @@ class UnknownNameError(InputError):
 
 
 class UnknownOptionError(UnknownNameError, TypeError):
-    """A keyword that a function does not have.
+    """A keyword argument is not an option of the function.
 
     What to do: use one of the names that the message lists.
     """
@@ -199,13 +202,13 @@ class MissingExtraError(InputError):
 
 @dataclass(frozen=True)
 class Shortage:
-    """Memory missing on one device.
+    """The memory that one device lacks.
 
     Attributes:
-      device: device name.
-      need_bytes: the least peak memory any tried placement reached there.
-      limit_bytes: what the device may use.
-      largest: the biggest tensors or variables held there at the peak, as (name, bytes), largest first.
+      device: name of the device, or "all devices together".
+      need_bytes: peak memory there of the placement that came nearest to fitting, or what every placement needs.
+      limit_bytes: bytes that may be used there.
+      largest: the largest tensors or variables held there at the peak, as (name, bytes), largest first.
     """
 
     device: str
@@ -215,18 +218,18 @@ class Shortage:
 
     @property
     def over_bytes(self) -> int:
-        """Bytes over the limit."""
+        """Number of bytes over the limit."""
         return self.need_bytes - self.limit_bytes
 
 
 class InfeasibleError(TfplaceError):
-    """No placement that fits was found.
+    """No placement was found that fits the memory.
 
-    What to do: try `ways_out`, in order; docs/how_to/does_not_fit.md explains them.
+    What to do: try `ways_out`, in order. docs/how_to/does_not_fit.md explains them.
 
     Attributes:
-      shortages: one per device that is over its limit.
-      ways_out: what the user can do, in order of effort.
+      shortages: one for each device that is over its limit.
+      ways_out: what you can do, the least effort first.
     """
 
     def __init__(self, reason: str, shortages: Sequence[Shortage], ways_out: Sequence[str]) -> None:
@@ -253,7 +256,7 @@ def _remake(kind: type[TfplaceError], args: tuple[Any, ...], attributes: dict[st
 
 
 def near_names(name: str, known: Iterable[str], limit: int = 5) -> list[str]:
-    """The known names closest to `name` by spelling, nearest first, then those that contain it."""
+    """The known names with the most similar spelling, nearest first, then those that contain `name`."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=limit, cutoff=0.5)
     bare = name.strip("*?")
@@ -262,14 +265,14 @@ def near_names(name: str, known: Iterable[str], limit: int = 5) -> list[str]:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error that is not ours, for a message about what it comes from."""
+    """Describes an error of another library, for use in a message."""
     converted = getattr(error, "ag_error_metadata", None)  # AutoGraph's, whose own text begins with where it was
     text: str = f"{type(error).__name__}: {error}" if converted is None else converted.cause_message
     return text.rstrip(".")
 
 
 def error_location(error: BaseException) -> str:
-    """The file and line it comes from: the user's, though a library or tfplace may have raised it."""
+    """The file and line in the user's code that an error comes from, even if a library or tfplace raised it."""
     converted = getattr(error, "ag_error_metadata", None)
     frames: list[Any] = [*traceback.extract_tb(error.__traceback__)]
     if converted is not None:  # in place of the code that AutoGraph made of the user's
