@@ -161,7 +161,7 @@ class Problem:
         return unit_device
 
     def rows(self, unit_devices: IntArray) -> IntArray:
-        """Converts [B, U] devices of units to the array that evaluators take. Devices may be ones that are not allowed.
+        """Converts [B, U] devices of units to the array that evaluators take. Does not check which are allowed.
 
         Raises:
           PlacementError: a wrong shape, a type other than integers, or a device that does not exist.

@@ -1,4 +1,4 @@
-"""What a placement costs: `Simulator` for many placements of one problem, and functions for one."""
+"""The cost of placements, simulated: `Simulator` for many placements of one problem, and functions for one."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from tfplace.simulation.room import roomy
 class Simulator(Evaluator):
     """Simulates placements of one problem, as docs/reference/simulator.md defines.
 
-    The problem is laid out once; each call only runs the kernel. It owns the arrays the kernel works in, so use one per
-    thread.
+    The problem is prepared once, and each call only runs the kernel. A simulator owns the kernel's work arrays, so use
+    one per thread.
 
     Args:
-      problem: what is placed.
-      options: what is taken into account.
-      phases: [V] the phase of each op on its device, as in `Placement.phases`; all placements are simulated with these,
-        instead of those of `options.phase_orders`.
-      threads: of a batch; by default one per processor this process may use.
+      problem: the problem whose placements are simulated.
+      options: simulation options.
+      phases: [V] the phase of each op on its device, as in `Placement.phases`. If given, all placements are simulated
+        with these phases, and `options.phase_orders` is ignored.
+      threads: number of threads for batches; by default one for each processor that this process may use.
     """
 
     source = SIMULATED
@@ -64,24 +64,24 @@ class Simulator(Evaluator):
         self._pool: Threads | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Made anew in another process, with as many threads as that has processors."""
+        """Makes a new simulator in another process, with as many threads as that has processors."""
         return partial(type(self), phases=self._phases), (self.problem, self.options)
 
     def __call__(self, unit_device: ArrayLike) -> StepCost:
-        """The cost of a step with unit u on device `unit_device[u]`; [U] indices, whether allowed is not checked."""
+        """The cost of a step with unit u on device `unit_device[u]`, [U] indices. Does not check which are allowed."""
         units = self._checked(unit_device, self.problem.num_units)
         return self._cost(self._run(self.problem.spread(units)))
 
     def key(self, unit_device: ArrayLike, limit_s: float = np.inf) -> Key:
-        """(bytes over the limits, step seconds) of `unit_device` [U]; smaller is better. The quickest way to ask.
+        """(bytes over the limits, step seconds) of a placement; smaller is better. The fastest way to evaluate.
 
-        Nothing is checked: an index out of range is undefined behavior.
+        Indices are not checked: an index out of range is undefined behavior.
 
         Args:
-          unit_device: [U] indices.
-          limit_s: a longer step is given up as soon as it is seen to be longer. Its key is
-            `(FAILED_BYTES, infinite)`, which loses against every placement that was simulated to its end; the key of
-            any other step is the same as without a limit.
+          unit_device: [U] device indices.
+          limit_s: the simulation stops as soon as the step is known to take longer. The key is then
+            `(FAILED_BYTES, infinite)`, which loses against every completed simulation. Other steps have the same key as
+            without a limit.
         """
         self._one.units[0] = unit_device
         self._kernel.keys(self._scratch, self._one, limit_s, 0, 1)
@@ -89,10 +89,10 @@ class Simulator(Evaluator):
         return int(self._one.over[0]), float(self._one.step_s[0])
 
     def keys(self, unit_devices: ArrayLike, limit_s: float = np.inf) -> tuple[LongArray, FloatArray]:
-        """`key` of every row of [B, U]: bytes over the limits [B] and step seconds [B]; on several threads.
+        """The `key` of every row of [B, U], on several threads: bytes over the limits [B] and step seconds [B].
 
         Raises:
-          PlacementError: rows of another length.
+          PlacementError: rows of a wrong length.
         """
         units = np.array(unit_devices, np.int32, order="C", ndmin=2)
         if units.ndim != 2 or (len(units) and units.shape[1] != self.problem.num_units):
@@ -107,9 +107,9 @@ class Simulator(Evaluator):
         return batch.over, batch.step_s
 
     def critical_path(self, unit_device: ArrayLike) -> tuple[CriticalPath, Key]:
-        """What the step with unit u on device `unit_device[u]` waits for, and the key of that placement; [U] indices.
+        """The critical path with unit u on device `unit_device[u]`, [U] indices, and the key of the placement.
 
-        As with `key`, nothing is checked.
+        As in `key`, indices are not checked.
         """
         step_s = self._run(self.problem.spread(np.asarray(unit_device, np.int32)))
         over = np.maximum(self._scratch.fields.devices["peak"] - self._kernel.program.limit, 0).sum()
@@ -118,16 +118,16 @@ class Simulator(Evaluator):
 
     @cached_property
     def fitting(self) -> Problem:
-        """The problem in which units may be only where they fit, if all do somewhere; see `tfplace.simulation.room`."""
+        """The problem with units only where they fit, if each fits somewhere; see `tfplace.simulation.room`."""
         return roomy(self.problem, self._kernel.program) or self.problem
 
     @cached_property
     def bound_s(self) -> float:
-        """No placement's step can be shorter; see `tfplace.simulation.bounds`."""
+        """Lower bound of the step seconds of all placements; see `tfplace.simulation.bounds`."""
         return lower_bound(self.problem, self.options).seconds
 
     def otherwise(self, unit_device: ArrayLike) -> StepCost | None:
-        """See `Evaluator.otherwise`; None if the problem has no costs of the other way."""
+        """See `Evaluator.otherwise`. None if the problem has no costs for the other way."""
         units = self._checked(unit_device, self.problem.num_units)
         return None if self._otherwise is None else self._otherwise.devices(self.problem.spread(units))
 
@@ -137,29 +137,29 @@ class Simulator(Evaluator):
         return None if other is None else Simulator(other, self.options, phases=self._phases)
 
     def close(self) -> None:
-        """Ends the threads of batches; they start again when they are needed."""
+        """Ends the threads for batches. They start again when needed."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
 
     def devices(self, op_device: ArrayLike) -> StepCost:
-        """The cost of a step with op v on device `op_device[v]`; [V] indices, whether allowed is not checked.
+        """The cost of a step with op v on device `op_device[v]`, [V] indices. Does not check which are allowed.
 
-        What is given for a replicable constant makes no difference.
+        Devices of replicable constants are ignored.
         """
         return self._cost(self._run(self._checked(op_device, self.problem.graph.num_ops)))
 
     def phases(self, op_device: ArrayLike) -> tuple[str, IntArray | None]:
-        """The best order of phases with op v on device `op_device[v]`; [V] indices.
+        """The best order of phases with op v on device `op_device[v]`, [V] indices.
 
         Returns:
-          Its name, and [V] the phase of each op on its device, -1 for any time; None if there are none.
+          The name of the order, and [V] the phase of each op on its device, -1 for none; None without phases.
         """
         _, order, phases = self.ordered(op_device)
         return order, phases
 
     def ordered(self, op_device: ArrayLike) -> tuple[StepCost, str, IntArray | None]:
-        """`devices` and `phases` at once: the cost of a step, the name of its order and its phases."""
+        """`devices` and `phases` together: the cost of a step, the name of its order, and its phases."""
         cost = self.devices(op_device)
         if self._phases is not None:
             return cost, GIVEN, self._phases
@@ -167,7 +167,7 @@ class Simulator(Evaluator):
         return cost, order, None if order == FREE else self._scratch.fields.phase.copy()
 
     def timeline(self, op_device: ArrayLike) -> Timeline:
-        """When everything happens with op v on device `op_device[v]`; [V] indices."""
+        """The timeline of a step with op v on device `op_device[v]`, [V] indices."""
         self._run(self._checked(op_device, self.problem.graph.num_ops))
         s, p, graph = self._scratch.fields, self._kernel.program, self.problem.graph
         transfers = s.transfers[: s.counter[SENT]]
@@ -194,7 +194,7 @@ class Simulator(Evaluator):
         )
 
     def holdings(self, op_device: ArrayLike, device: int) -> list[Holding]:
-        """What `device` holds when it holds most, with op v on device `op_device[v]`; [V] indices."""
+        """What `device` holds at its peak, with op v on device `op_device[v]`, [V] indices."""
         self._run(self._checked(op_device, self.problem.graph.num_ops))
         return holdings_at_peak(self._kernel.program, self._scratch.fields, device)
 
@@ -227,12 +227,12 @@ class Simulator(Evaluator):
 
 
 def timeline_of(problem: Problem, op_device: ArrayLike, options: Options = DEFAULT) -> Timeline:
-    """When everything happens with op v on device `op_device[v]`; [V] indices."""
+    """The timeline of a step with op v on device `op_device[v]`, [V] indices."""
     return Simulator(problem, options).timeline(op_device)
 
 
 def timeline_in_phases(problem: Problem, op_device: ArrayLike, phases: IntArray | None) -> Timeline:
-    """The same in a placement's phases, without any if they are None; see `Placement.phases`."""
+    """The timeline of a step with a placement's phases, or without phases if they are None; see `Placement.phases`."""
     return Simulator(problem, WITHOUT_PHASES, phases=phases).timeline(op_device)
 
 
@@ -242,14 +242,14 @@ def simulate_devices(
     """The cost of a step with ops on named devices.
 
     Args:
-      problem: the graph, its devices and what is allowed.
-      devices: op name -> device name; replicable constants may be left out, they follow their readers.
-      options: what is taken into account.
+      problem: the graph, the devices and the rules.
+      devices: op name -> device name. Replicable constants may be left out, since they follow their readers.
+      options: simulation options.
       phases: see `Simulator`.
 
     Raises:
-      PlacementError: ops are missing, unknown, on a device they may not be on, or apart from others that they have to
-        be with.
+      PlacementError: ops are missing or unknown, on a device that they may not use, or apart from ops that they must
+        stay with.
       UnknownNameError: no such device.
     """
     op_device = _indices(problem, devices)

@@ -1,4 +1,4 @@
-"""What the simulator takes into account, and in what order devices work; see docs/reference/simulator_options.md."""
+"""Simulation options, such as the order in which ops start; see docs/reference/simulator_options.md."""
 
 from __future__ import annotations
 
@@ -11,35 +11,39 @@ ORDERS = ("fifo", "lifo", "inline", "random", "critical_path")
 OVERHEAD_ORDERS = ("first", "in turn", "preempt")
 GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
 GIVEN = "given"
-"""What an order is called whose phases are given."""
+"""Name of the order if the phases are given."""
 PHASE_ORDERS = (FREE, BY_USE, GPIPE, ONE_F_ONE_B, CRITICAL_PATH)
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a step is simulated. `Options()` is the best predictor known; everything that simulates takes it by default.
+    """How a step is simulated. The defaults are the best predictor known, and all simulations use them by default.
 
     Attributes:
-      overheads: transfers keep their sending and receiving devices from computing for as long as the topology's
-        `link_overheads` say. Without such overheads, which none of the presets has, it makes no difference.
-      overhead_order: when a device does that work. "first": as soon as the op at hand is done; "in turn": in the order
-        of ready times, with the ops; "preempt": at once, the op at hand waits.
-      order: which ready op a device starts next. "fifo": the one ready first; "lifo": the one ready last, so that work
-        goes depth first; "inline": as TensorFlow's executor, whose threads go on with the cheap successors of what
-        they have run and leave the others to a pool; "random": by a random rank of the ops, which shows how much the
-        order matters; "critical_path": the one after which most seconds remain, whichever devices they are on.
-      seed: of the ranks in a "random" order.
-      cheap_s: in an "inline" order an op of a CPU is cheap if one execution takes at most this long (TensorFlow: 8,000
-        cycles). Ops of other devices are all cheap.
-      parallel: how many ops a device runs at once; n at once each run at 1/n of the speed.
-      host_copies: ops whose results lie in host memory, on a device that is no CPU, and readers there that want them
-        in the device's memory cost a transfer over the link from the host, and the other way round.
-      phase_orders: the phases that a placement of a split step is tried with; what is simulated is the best of them
-        (`tfplace.simulation.phases`). "free": none; "by_use": variables are read as the forward pass comes to need
-        them; "gpipe": all slices forward, then all backward; "1f1b": one forward, one backward in turn, so that a stage
-        holds no more slices than there are stages from it on; "critical_path": as devices work in `order`
-        "critical_path", in stretches (`tfplace.simulation.stretches`). A step has to be simulated to find these, so it
-        takes twice as long and batches take one placement at a time.
+      overheads: whether transfers keep their sending and receiving devices from computing, for as long as the
+        `link_overheads` of the topology say. Without such overheads, as in all presets, this makes no difference.
+      overhead_order: when a device does that work. "first": as soon as the current op is done; "in turn": in the order
+        of ready times, together with the ops; "preempt": at once, while the current op waits.
+      order: which ready op a device starts next. "fifo": the one ready first; "lifo": the one ready last, so that the
+        device works depth first; "inline": as in TensorFlow's executor, whose threads continue with an op's cheap
+        successors and leave the others to a pool; "random": by a random rank of the ops, which shows how much the order
+        matters; "critical_path": the one with the longest path of ops after it, each op on its fastest device.
+      seed: seed of the ranks in "random" order.
+      cheap_s: in "inline" order, an op on a CPU is cheap if one execution takes at most this many seconds (TensorFlow:
+        8,000 cycles). Ops on other devices are all cheap.
+      parallel: number of ops that a device runs at once. With n ops at once, each runs at 1/n of the speed.
+      host_copies: whether copies between the memory of a device that is not a CPU and the memory of its host cost a
+        transfer over their link.
+      phase_orders: the orders of phases that are tried for a split step; the best one counts
+        (`tfplace.simulation.phases`). "free": no phases; "by_use": variables are read shortly before the forward pass
+        needs them; "gpipe": all slices forward, then all backward; "1f1b": one forward and one backward pass in turn,
+        so that a stage holds at most as many slices as there are stages from it on; "critical_path": stretches of the
+        order "critical_path" (`tfplace.simulation.stretches`). The last one needs a simulation to find the stretches,
+        so it takes twice as long, and batches take one placement at a time.
+
+    Raises:
+      UnknownNameError: an unknown order. The error lists the known ones.
+      InputError: a number is out of range, or there is no order of phases.
 
     >>> Options(order="fast")
     Traceback (most recent call last):
@@ -74,4 +78,4 @@ class Options:
 DEFAULT = Options()
 
 WITHOUT_PHASES = Options(phase_orders=(FREE,))
-"""The default rules for a step whose phases are given, or that has none."""
+"""The default options for a step whose phases are given, or that has none."""
