@@ -1,4 +1,4 @@
-"""Several placers on one problem, each with the same budget: who finds what, and the best placement of all."""
+"""Compares several placers on one problem, each with the same budget."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _ELSEWHERE = "Use another folder."
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What every placer found.
+    """The results of a comparison of placers on one problem.
 
     Attributes:
-      results: all runs, and the facts of the problem.
-      budget: of each run.
-      best: the best placement of all; None if nothing fits.
-      whole: whether everything was run, and nothing stopped it.
-      stopped: why the workers of an engine stopped it; empty if they did not.
+      results: all runs, with facts about the problem.
+      budget: budget of each run.
+      best: the best placement of all placers; None if nothing fits.
+      whole: whether all runs are finished.
+      stopped: why the engine's workers stopped the comparison; empty if they did not.
     """
 
     results: CaseResults
@@ -60,34 +60,34 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The problem, and what each placer had for it."""
+        """One line on the problem and the budget."""
         facts = self.results.facts
         return f"{facts.case}: {facts.ops:,} ops in {facts.units:,} units, {self.budget} for each run"
 
     @property
     def words(self) -> Wording:
-        """What its numbers are called."""
+        """The terms for the objective in reports."""
         return wording(self.results.facts.case.objective)
 
     def ranked(self) -> list[str]:
-        """Every placer that could run, the best median first."""
+        """Names of the placers that could run, the best median first."""
         ran = [name for name in placers_of([self.results]) if not math.isnan(self.results.median_s(name))]
         return sorted(ran, key=self.results.median_s)
 
     def troubles(self) -> dict[str, str]:
-        """Placers of which a run failed, and why; with how many of its seeds that were if others did not fail."""
+        """Placers with failed runs -> why. If only some seeds failed, it says how many."""
         found = ((name, self.results.trouble(name)) for name in self.results.runs)
         return {name: trouble for name, trouble in found if trouble}
 
     def summary(self) -> str:
-        """A table of the placers, as text."""
+        """The placers as a text table."""
         return str(SERVICES["comparison_text"](self))
 
     def _repr_html_(self) -> str:
         return str(SERVICES["comparison_html"](self))
 
     def charts(self) -> str:
-        """Every placer's step time, and how the searches went on, as HTML that a notebook shows.
+        """Charts as HTML for a notebook: the step time of every placer, and the progress of the searches.
 
         Raises:
           MissingExtraError: matplotlib is missing.
@@ -97,7 +97,7 @@ class Comparison:
         return charts(self.results)
 
     def save(self, path: str | Path) -> None:
-        """Writes a page that needs nothing but itself.
+        """Writes a self-contained HTML page.
 
         Raises:
           MissingExtraError: matplotlib is missing.
@@ -108,7 +108,7 @@ class Comparison:
         write_whole(path, comparison_page([self.results], self.title, best))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: seconds and bytes; all step times, or loads, are simulated."""
+        """Plain data for JSON, in seconds and bytes. All step times, or loads, are simulated."""
         facts, best = self.results.facts, self.best
         return {
             **{name: value for name, value in dataclasses.asdict(facts).items() if name != "case"},
@@ -157,7 +157,7 @@ def compare_placers(
       problem: what is placed.
       placers: names; by default `PLACERS_BY_DEFAULT`, and for a split step `OF_SLICES`.
       objective: what is made small.
-      budget: of each run.
+      budget: budget of each run.
       seeds: how many runs a placer with random choices has.
       groups: into how many groups the problem was merged, for its name; 0 if it was not.
       folder: keeps every run and the best placement; the same call goes on there.
@@ -268,7 +268,7 @@ class _Kept:
 
     Attributes:
       facts: of the problem.
-      budget: of each run.
+      budget: budget of each run.
       runs: (placer, seed) -> what was found.
       best: of all.
     """

@@ -1,4 +1,4 @@
-"""Grouping: which ops a placer decides together."""
+"""Grouping: which ops are placed together."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfplace.errors import GraphError
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """A map from ops to units.
+    """A map from ops to units, for each of which a placer chooses one device.
 
     Attributes:
       unit_of: [V] the unit of each op, or -1 for a replicable constant, which follows its consumers.
-      num_units: U; every unit 0..U-1 has at least one op, and units are numbered by their first op.
+      num_units: U. Every unit 0..U-1 has at least one op. Units are numbered in the order of their first ops.
     """
 
     unit_of: IntArray
@@ -35,7 +35,7 @@ class Grouping:
 
     @cached_property
     def members(self) -> tuple[IntArray, ...]:
-        """[U] the ops of each unit, ascending."""
+        """[U] indices of the ops of each unit, ascending."""
         order = np.argsort(self.unit_of, kind="stable").astype(np.int32)
         bounds = np.searchsorted(self.unit_of[order], np.arange(self.num_units + 1))
         return tuple(order[a:b] for a, b in itertools.pairwise(bounds))

@@ -1,4 +1,4 @@
-"""Slices: how a step was split along its batch, and which of its numbers that changes."""
+"""Slices: how a step is split along its batch, and which numbers that changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfplace.errors import GraphError, SplitError
 PER_SLICE = "per_slice"
 SYNCHRONIZED = "synchronized"
 PACKED = "packed_"
-"""How names begin of ops that send small vectors of several variables together."""
+"""Prefix of the names of ops that send small vectors of several variables together."""
 AUTO = "auto"
-"""As many slices as are best."""
+"""The number of slices that is best."""
 BATCH_NORMS = (PER_SLICE, SYNCHRONIZED)
-"""Over what a layer that normalizes by statistics takes them: each slice, or the batch."""
+"""Over which examples a batch normalization takes its statistics: each slice, or the batch."""
 
 STATISTICS = "statistics"
 DRAWS = "draws"
@@ -33,11 +33,11 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Difference:
-    """Ops by which a split step has other numbers than the unsplit one.
+    """Ops that make the numbers of a split step differ from those of the unsplit step.
 
     Attributes:
-      kind: why: "statistics" of each slice instead of the batch, or "draws" of other random numbers.
-      ops: names in the unsplit step: scopes of the layers for statistics.
+      kind: "statistics" if each slice has its own statistics, or "draws" if random numbers differ.
+      ops: names in the unsplit step; for statistics, scopes of the layers.
     """
 
     kind: str
@@ -54,15 +54,15 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """A step in several slices of its batch.
+    """How a step is split into slices of its batch.
 
     Attributes:
-      sizes: [K] examples of each slice.
-      slice_of: [V] the slice of each op, -1 for ops that stand once.
-      original: [V] the op of the unsplit step that each op copies, or whose result it puts together or divides.
-      gathered: ops of the unsplit step that mix examples in a way that slices cannot share: they stand once and are
-        given the rows of all slices.
-      differences: what has other numbers than in the unsplit step; all else is the same up to the order of sums.
+      sizes: [K] number of examples in each slice.
+      slice_of: [V] the slice of each op; -1 for ops that exist once for all slices.
+      original: [V] the op of the unsplit step that each op copies, or whose result it joins or divides.
+      gathered: ops of the unsplit step that mix examples in a way that slices cannot share. They exist once, and get
+        the rows of all slices.
+      differences: what makes numbers differ from the unsplit step. All others are the same up to the order of sums.
     """
 
     sizes: tuple[int, ...]
@@ -82,7 +82,7 @@ class Slices:
 
     @property
     def verdict(self) -> str:
-        """What a split step's numbers are beside the unsplit step's, for people."""
+        """Whether the numbers equal those of the unsplit step, in words."""
         if not self.differences:
             return "same numbers up to summation order"
         return "differs: " + "; ".join(map(str, self.differences))

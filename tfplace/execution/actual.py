@@ -18,13 +18,13 @@ CONTROL_FLOW |= {"RefNextIteration", "LoopCond", "ControlTrigger", "_SwitchN"}
 
 @dataclass(frozen=True)
 class Moved:
-    """An op that ran elsewhere than asked, or not at all.
+    """An op that did not run on the requested device, or did not run at all.
 
     Attributes:
-      op: its name.
-      asked: placement's device.
-      ran: device as run; None if the op was optimized away.
-      reason: why, where it can be said.
+      op: name of the op.
+      asked: device in the placement.
+      ran: device on which it ran; None if it was optimized away.
+      reason: why, as far as that is known.
     """
 
     op: str
@@ -35,15 +35,15 @@ class Moved:
 
 @dataclass(frozen=True)
 class ActualPlacement:
-    """A placement as TensorFlow ran it, read back from the partitioned graphs of the first call.
+    """Where TensorFlow really ran each op, read from the partitioned graphs of the first call.
 
     Attributes:
-      devices: op -> device as run, in the placement's device names where they have one; ops that did not run are left
-        out, and so are arguments.
-      moved: ops that ran elsewhere than asked, or not at all.
-      arguments: argument op -> device its data was on when the program was called; TensorFlow reads it from there.
-      copies: constants that were copied to several devices -> the further devices.
-      clusters: what was compiled, and what was not and why; None for a step that ran op by op.
+      devices: op name -> device on which it ran, by its name in the placement if it has one. Arguments and ops that did
+        not run are left out.
+      moved: ops that did not run on the requested device, or did not run at all.
+      arguments: argument op -> device of its data when the program was called. TensorFlow reads it from there.
+      copies: constant that was copied to several devices -> the additional devices.
+      clusters: which ops were compiled, and why others were not; None for a step that ran op by op.
     """
 
     devices: Mapping[str, str]
@@ -54,11 +54,11 @@ class ActualPlacement:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Device -> number of ops that ran there."""
+        """Maps each device to the number of ops that ran there."""
         return dict(sorted(Counter(self.devices.values()).items()))
 
     def summary(self, limit: int = 10) -> str:
-        """Ops per device and what was moved, as text; names at most `limit` ops a reason."""
+        """The number of ops on each device and the moved ops, as text. Names at most `limit` ops for each reason."""
         devices = f"{len(self.counts)} device{'s' if len(self.counts) != 1 else ''}"
         lines = [f"{len(self.devices)} ops ran on {devices}"]
         lines += [f"  {device}: {count} ops" for device, count in self.counts.items()]

@@ -1,4 +1,4 @@
-"""Placed: a program that runs where a placement says, op by op or compiled."""
+"""Placed: a program that runs as a placement says, op by op or compiled."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class Placed:
-    """A callable that takes what the source's step takes and returns what it returns.
+    """A placed program. Call it with the arguments of the source's step; it returns the results of the step.
 
-    Variables live on their placed devices until `restore()`; they stay the same Python objects, so models, optimizers
-    and checkpoints see every step. Of several that share variables the one placed last has them where it wants them.
+    Variables stay on their placed devices until `restore()`. They remain the same Python objects, so models, optimizers
+    and checkpoints see every step. If placed programs share variables, the last one placed decides where they are.
 
     Args:
       graph: the extracted graph.
-      program: what runs it.
-      placement: where.
-      devices: placement device -> TensorFlow device; others keep their name.
+      program: the program that runs the graph.
+      placement: the placement.
+      devices: device of the placement -> TensorFlow device; other devices keep their names.
       compile: see `tfplace.apply`.
     """
 
@@ -64,36 +64,36 @@ class Placed:
 
     @property
     def placement(self) -> Placement:
-        """The placement it runs with."""
+        """The current placement."""
         return self._placement
 
     @property
     def devices(self) -> Mapping[str, str]:
-        """Op -> full TensorFlow device name, as asked of TensorFlow."""
+        """Op name -> full name of the requested TensorFlow device."""
         return self._devices
 
     @property
     def clusters(self) -> Clusters | None:
-        """What is compiled, and what is not and why; None if it runs op by op."""
+        """Which ops are compiled, and why others are not; None if the program runs op by op."""
         return self._clusters
 
     @property
     def stands(self) -> bool:
-        """Whether it can be called: not restored, and its variables not moved by another placed program since."""
+        """Whether it can be called: not restored, and no other placed program has moved its variables since."""
         return self._program.placed and self._program.stands
 
     def replace(self, placement: Placement, *, compile: str | None = None) -> None:
-        """Runs with another placement from the next call on; nothing is traced again.
+        """Changes the placement from the next call on, without tracing again.
 
-        Of a compiled step, clusters that are as they were are not compiled again.
+        In a compiled step, clusters that do not change are not compiled again.
 
         Args:
-          placement: for the same graph.
-          compile: how it is run from then on, see `tfplace.apply`; None for as before.
+          placement: a placement for the same graph.
+          compile: how the program runs from then on, see `tfplace.apply`; None keeps the current way.
 
         Raises:
-          PlacementError: it is for another graph, or parts ops that share a resource.
-          ApplyError: this machine lacks one of its devices, or its phases contradict the graph.
+          PlacementError: the placement is for another graph, or separates ops that share a resource.
+          ApplyError: this machine lacks a device of the placement, or the phases contradict the graph.
         """
         placement.check_graph(self.graph)
         _check_bonds(self.graph, placement)
@@ -139,7 +139,7 @@ class Placed:
         """Runs one step.
 
         Raises:
-          ApplyError: after `restore()`, or when another placed program has moved the variables elsewhere.
+          ApplyError: the program was restored, or another placed program has moved the variables.
         """
         if not self._program.placed:
             raise ApplyError(
@@ -180,7 +180,7 @@ class Placed:
         self.replace(self._placement)
 
     def load(self, values: Mapping[str, Any]) -> None:
-        """Graph files only: sets variables, op name -> value.
+        """Sets variables, for programs from graph files only.
 
         Raises:
           ApplyError: no such variable, or the program's variables are Python objects.
@@ -188,7 +188,7 @@ class Placed:
         self._session_program().load(values)
 
     def state(self) -> dict[str, Any]:
-        """Graph files only: the variables' values, by op name.
+        """The values of the variables by op name, for programs from graph files only.
 
         Raises:
           ApplyError: the program's variables are Python objects.
@@ -207,10 +207,10 @@ class Placed:
         return self._program
 
     def actual(self) -> ActualPlacement:
-        """Where each op really ran at the first call with the present placement.
+        """Where each op really ran, at the first call with the current placement.
 
         Raises:
-          ApplyError: it has not run yet.
+          ApplyError: the program has not run yet.
         """
         ran = self._program.ran()
         if ran is None:

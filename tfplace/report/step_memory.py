@@ -1,4 +1,4 @@
-"""What a step needs of one device's memory, and for what."""
+"""What a step needs of one device's memory, by kind and by tensor."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CPU_OPS_AT_ONCE = 2
 
 @dataclass(frozen=True)
 class HeldTensor:
-    """One of the largest pieces of memory.
+    """One of the largest tensors or other allocations in a device's memory.
 
     Attributes:
-      name: of the variable, or of the op whose result or workspace it is.
+      name: name of the variable, or of the op whose result or workspace it is.
       kind: one of `KINDS`.
-      size_bytes: bytes.
-      shape: None for what is no tensor, or of unknown rank.
+      size_bytes: size in bytes.
+      shape: shape of the tensor; None if it is not a tensor, or has unknown rank.
     """
 
     name: str
@@ -42,16 +42,16 @@ class HeldTensor:
 
 @dataclass(frozen=True)
 class StepMemory:
-    """What one device holds when a step on it holds most; simulated.
+    """The simulated memory of one device at the peak of a step.
 
     Attributes:
-      model: the graph's name.
-      device: the device's name.
-      peak_bytes: the most it holds.
-      limit_bytes: what it has for it.
-      by_kind: one of `KINDS` -> bytes; they add up to the peak.
-      largest: the largest pieces, at most ten.
-      elsewhere_bytes: the most that other devices hold, for ops that cannot run on this one.
+      model: name of the graph.
+      device: name of the device.
+      peak_bytes: peak memory.
+      limit_bytes: bytes that may be used.
+      by_kind: one of `KINDS` -> bytes. They add up to the peak.
+      largest: the largest tensors and other allocations at the peak, at most ten.
+      elsewhere_bytes: the highest peak memory of another device, for ops that cannot run on this one.
     """
 
     model: str
@@ -64,11 +64,11 @@ class StepMemory:
 
     @property
     def fits(self) -> bool:
-        """Whether the device has that much."""
+        """Whether the peak is within the limit."""
         return self.peak_bytes <= self.limit_bytes
 
     def summary(self) -> str:
-        """A few lines for people."""
+        """The result as text."""
         verdict = "fits" if self.fits else "does not fit"
         lines = [
             f"{self.model} on {self.device}: {format_bytes(self.peak_bytes)} at the peak of a step (simulated); "
@@ -85,7 +85,7 @@ class StepMemory:
         return "\n".join(lines) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """The result as plain data for JSON."""
         return {
             "model": self.model,
             "device": self.device,
@@ -101,15 +101,15 @@ class StepMemory:
 
 
 def step_memory(problem: Problem, device: str | None = None) -> StepMemory:
-    """What a step with everything on one device needs there; nothing is searched.
+    """Simulates the memory of a step with everything on one device. Nothing is searched.
 
     Args:
-      problem: a graph and its devices.
-      device: a name; by default the first accelerator, or the first device if there is none.
+      problem: the graph and the devices.
+      device: name of the device; by default the first accelerator, or the first device if there is none.
 
     Raises:
       UnknownNameError: no such device.
-      InputError: the problem has no graph of ops, as it is a workload of another kind.
+      InputError: the problem's graph has no tensors, for example because it is a workload from a file.
     """
     topology, graph = problem.topology, problem.graph
     if not graph.num_tensors:
