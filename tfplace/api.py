@@ -146,7 +146,7 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
     Raises:
       InputError: an option is invalid, or two options conflict.
       UnknownNameError: no such option.
-      SourceError, ConstraintError: as of `place`.
+      SourceError, ConstraintError: as for `place`.
     """
     from tfplace.search.planning import make_plan
     from tfplace.search.symmetric import large_box, limits_of, make_symmetric_plan

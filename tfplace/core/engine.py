@@ -62,15 +62,16 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Controllers:
-    """Who trains a policy together: each of them draws, evaluates and differentiates, one process has the parameters.
+    """The processes that train a policy together. Each samples, evaluates and differentiates; one has the parameters.
 
     Attributes:
-      engine: starts the workers, which do the controllers' trials.
-      asynchronous: whether a gradient is applied as soon as it is there, to parameters that others may have changed
-        since it was begun, as in section 3.3 of Mirhoseini 2017. Otherwise the mean of all is applied once they are
-        there, so that the same seed gives the same result, however quick each is and whether it had to begin anew.
-      count: how many, which the result depends on; by default one for each worker, also for those that join later if
-        they are asynchronous.
+      engine: starts the workers, which run the controllers' trials.
+      asynchronous: whether a gradient is applied as soon as it is available, to parameters that others may have changed
+        since its computation began, as in section 3.3 of Mirhoseini 2017. Otherwise the mean of all gradients is
+        applied once all are available. Then the same seed gives the same result, whatever the speed of controllers and
+        whichever restart.
+      count: number of controllers, on which the result depends. By default one for each worker; if asynchronous, also
+        for workers that join later.
     """
 
     engine: Engine
@@ -79,5 +80,5 @@ class Controllers:
 
     @property
     def number(self) -> int:
-        """How many there are at first."""
+        """The number of controllers at the start."""
         return self.engine.count if self.count is None else self.count
