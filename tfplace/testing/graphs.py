@@ -32,7 +32,7 @@ def make_graph(
 ) -> OpGraph:
     """Makes an `OpGraph` from a short description, without TensorFlow.
 
-    To make an op an alias of its input, give it a type that is one, such as `types={"b": "Identity"}`.
+    An op of an aliasing type shares the memory of its input, for example with `types={"b": "Identity"}`.
 
     Args:
       ops: op name -> bytes of its output, or of each of its outputs (`()` for none), in a topological order.
