@@ -4,7 +4,8 @@ For each model, training steps are planned for two one-core workers of this mach
 with costs of a profile of each graph (as by `tfplace profile --compiled`) and a calibrated topology. Then every row
 with a placement is run on the workers, in turns with the unsplit step on one of them. The regret is the chosen row's
 measured step over the fastest one's; "op by op" is the same among rows that are not compiled, where the choice is the
-one with the shortest simulated step. Nothing is fitted to the measured steps.
+one with the shortest simulated step. That choice is also taken where MirroredStrategy is chosen, which two processes
+cannot run. Nothing is fitted to the measured steps.
 
 Memory is compared op by op: what a worker's ops hold at most, of several traced steps, with the weights and arguments
 that are there before, over the simulated peak; tensors that a worker receives are not recorded.
@@ -162,18 +163,18 @@ def text(found):
             name: statistics.median(row["measured"]) for name, row in one["rows"].items() if len(row["measured"]) > 0
         }
         seconds = {name: statistics.median(one["rows"][name]["measured_s"]) for name in step}
-        chosen = one["chosen"]
+        taken = _taken(one, step)
         fastest = min(step, key=step.__getitem__)
         errors = [abs(one["rows"][name]["simulated_s"] / seconds[name] - 1) for name in step]
         rows.append(
             [
                 one["model"],
                 str(len(step)),
-                str(chosen),
+                str(one["chosen"]) + ("" if taken == one["chosen"] else f" (run: {taken})"),
                 fastest,
-                f"{step[chosen] / step[fastest]:.2f}" if chosen in step else "-",
+                f"{step[taken] / step[fastest]:.2f}",
                 _op_by_op(one, step),
-                f"{step[chosen] / _plain(one, step):.2f}" if chosen in step else "-",
+                f"{step[taken] / _plain(one, step):.2f}",
                 f"{statistics.median(errors):.1%}",
                 _memory(one),
             ]
@@ -190,6 +191,11 @@ def text(found):
         "held over simulated",
     ]
     return table(head, rows)
+
+
+def _taken(one, step):
+    """The chosen row; where that is TensorFlow's strategy, which is not run, the one simulated as the fastest."""
+    return one["chosen"] if one["chosen"] in step else min(step, key=lambda name: one["rows"][name]["simulated_s"])
 
 
 def _op_by_op(one, step):

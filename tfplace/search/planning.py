@@ -57,7 +57,7 @@ _LESS = 0.9
 """Twice as many slices are of use if they exceed memory by at most such a part: weights do not shrink with them."""
 
 _MOST_OPS = 100_000
-"""Ops of a step in slices that are still read in some tens of seconds."""
+"""Ops of a step that is still read for one more way: tens of seconds."""
 
 _NO_RULES = "the strategy does not support rules that pin, forbid or colocate ops"
 
@@ -232,6 +232,9 @@ def _packed(
     plain = [row for row in rows if row.way == DATA_PARALLEL and row.cost.feasible]
     best = min(plain, key=lambda row: row.cost.step_s, default=None)
     if best is None or best.placement is None or best.cost.step_s > _NEARLY * _best_s(rows):
+        return []
+    if len(best.placement.op_device) > _MOST_OPS:
+        run.log.append(f"{PACKED_PARALLEL}: not tried, as it has over {_MOST_OPS:,} ops")
         return []
     with contextlib.suppress(SplitError, ConstraintError):
         problem = read(best.slices)
