@@ -60,8 +60,22 @@ def make(package, kind):
     return model
 
 
-@pytest.mark.parametrize("kind", [sequential, subclassed, without_call])
-@both
+@pytest.mark.parametrize(
+    ("package", "kind"),
+    [
+        ("keras", without_call),
+        ("tf_keras", subclassed),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                ("keras", sequential),
+                ("keras", subclassed),
+                ("tf_keras", sequential),
+                ("tf_keras", without_call),
+            ]
+        ),
+    ],
+)
 def test_a_fit_gives_the_weights_and_slots_of_a_plain_one(package, kind):
     call = callback()
     plain = make(package, kind)

@@ -120,6 +120,7 @@ def _apart(problem):
     return np.array([int(min(members) in second) for members in problem.grouping.members], np.int32)
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_when_placements_run_out_of_memory(small_workers):
     problem = problem_of(_hungry())
     apart = _apart(problem)

@@ -104,7 +104,7 @@ def test_what_searches_wrote_down_is_told_apart(entries, tmp_path):
     trained(entries, tmp_path)
     path = next(tmp_path.glob("small_3@2xP100-alone-*.npz"))
     school = MoveSchool(entries, COURSE.evaluations + 1, tmp_path)
-    with pytest.raises(InputError, match=r"of .* 60 all drawn; expected one of .* 61 all drawn"):
+    with pytest.raises(InputError, match=r"for .* 60 all drawn; expected a file made for .* 61 all drawn"):
         school.search(3, True, None, int(path.stem.split("-")[-1]))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(InputError, match="which is damaged"):

@@ -109,6 +109,7 @@ def test_a_run_goes_on_with_another_number_of_workers(problem, tmp_path):
     assert again.best_key == whole.best_key and again.evaluations == 256 and len(norms) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_on_dask_they_find_what_they_find_in_processes(problem):
     found, norms = run(problem, "seq2seq", Controllers(DaskEngine(count=1), count=2), evaluations=96)
@@ -193,7 +194,7 @@ def test_each_has_a_baseline_of_its_own(problem, tmp_path):
     assert len({*baselines.tolist()}) == 3
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.slow)])
 @together
 def test_a_run_that_was_cut_short_goes_on(problem, name, asynchronous, tmp_path):
     """Asynchronous controllers with other draws, since what follows would not be the same anyway."""

@@ -58,7 +58,7 @@ POLICIES = {
 
 everyone = pytest.mark.parametrize("name", POLICIES)
 
-LONG = dict.fromkeys(("gdp_scratch", "hierarchical"), pytest.mark.slow)
+LONG = dict.fromkeys(("gdp_scratch", "hierarchical", "placeto_scratch"), pytest.mark.slow)
 """Trace for seconds what others have traced already."""
 
 but_long = pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in POLICIES])
@@ -225,7 +225,11 @@ def facts(path):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "hierarchical" else ()) for name in POLICIES]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("hierarchical", "placeto_scratch") else ())
+        for name in POLICIES
+    ],
 )
 def test_a_start_is_leant_towards(name):
     """From the optimum nothing worse is answered, and what is drawn at first is closer to it."""

@@ -262,16 +262,21 @@ def test_gdp_that_was_refused_within_a_graph_places_outside_of_it():
     assert search.evaluations == 2 * (1 + 2)
 
 
+SLOWER = {
+    "gdp_tuned": Gdp(settings=GdpSettings(coarse=4, draws=4, train=TrainSettings(batch=4)), fine_tune=1),
+    "placeto_scratch": PlacetoScratch(settings=SETTINGS),
+    "hierarchical": Hierarchical(settings=HierarchicalSettings(groups=4, hidden=8, embedding=3, groupings=2)),
+}
+
+
 @pytest.mark.parametrize(
     "placer",
     [
-        Gdp(settings=GdpSettings(coarse=4, draws=4, clip=0.35)),  # such that its network is not kept yet
-        Gdp(settings=GdpSettings(coarse=4, draws=4, train=TrainSettings(batch=4)), fine_tune=1),
-        Placeto(settings=PlacetoSettings(again=1), fine_tune=1),
-        PlacetoScratch(settings=SETTINGS),
-        Hierarchical(settings=HierarchicalSettings(groups=4, hidden=8, embedding=3, groupings=2)),
+        # Such that its network is not kept yet.
+        pytest.param(Gdp(settings=GdpSettings(coarse=4, draws=4, clip=0.35)), id="gdp"),
+        pytest.param(Placeto(settings=PlacetoSettings(again=1), fine_tune=1), id="placeto_tuned"),
+        *(pytest.param(placer, id=name, marks=pytest.mark.slow) for name, placer in SLOWER.items()),
     ],
-    ids=["gdp", "gdp_tuned", "placeto_tuned", "placeto_scratch", "hierarchical"],
 )
 def test_networks_are_the_hosts_whatever_else_there_is(placer, logical_cpus):
     where = []
@@ -300,6 +305,7 @@ def search_for(here):
     return Search(here, Budget(evaluations=2000), 0).run(PLACERS["local_search"](), "local_search")
 
 
+@pytest.mark.slow
 def test_a_run_of_fine_tuning_goes_on_where_it_was(file, tmp_path):
     here = problem()
     asked = {"placer": "placeto", "weights": file, "fine_tune": 6, "baselines": (), "progress": False}

@@ -59,7 +59,7 @@ def test_the_problem_of_another_placement_is_not_shown(placed):
     ("file", "fields"),
     [
         (None, {"expected": "a directory with plan.json or placement.json", "hint": "tfplace plan --out"}),
-        ("runs.jsonl", {"received": "of `tfplace compare`"}),
+        ("runs.jsonl", {"received": "`tfplace compare`"}),
         ("placement.json", {"received": "is not a placement"}),
         ("plan.json", {"received": "is not a plan"}),
     ],
