@@ -70,7 +70,7 @@ def place(
         from tfplace.search.over_slices import place_over_slices
 
         return place_over_slices(
-            lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes), some_slices=True),
+            _reader(source, batch, asked),
             lambda problem, options: place_problem(problem, options, batch),
             asked,
         )
@@ -78,7 +78,23 @@ def place(
     return place_problem(problem, asked, batch)
 
 
-def _asked_problem(source: Any, batch: Any, asked: ProblemOptions, *, some_slices: bool = False) -> Problem:
+def _reader(source: Any, batch: Any, asked: ProblemOptions) -> Callable[..., Problem]:
+    """What reads the problem in some slices, or packed; slices are of the whole step, if that was read before."""
+    unsplit: OpGraph | None = None
+
+    def read(sizes: int | tuple[int, ...] | None, *, pack: bool = asked.pack) -> Problem:
+        nonlocal unsplit
+        given = replace(asked, slices=sizes, pack=pack)
+        problem = _asked_problem(source, batch, given, some_slices=True, unsplit=unsplit)
+        unsplit = problem.graph if sizes is None else unsplit
+        return problem
+
+    return read
+
+
+def _asked_problem(
+    source: Any, batch: Any, asked: ProblemOptions, *, some_slices: bool = False, unsplit: OpGraph | None = None
+) -> Problem:
     """What checked options say is placed; see `problem_of`."""
     return problem_of(
         source,
@@ -92,6 +108,7 @@ def _asked_problem(source: Any, batch: Any, asked: ProblemOptions, *, some_slice
         batch_norm=asked.batch_norm,
         pack=asked.pack,
         some_slices=some_slices,
+        unsplit=unsplit,
     )
 
 
@@ -178,16 +195,15 @@ def plan(source: Any, topology: Topology | str | Path | None = None, *, batch: A
             examples=examples_of(source, batch),
             exact=asked.exact,
         )
+    read_problem = _reader(source, batch, asked)
     return make_plan(
-        lambda sizes: _asked_problem(source, batch, replace(asked, slices=sizes), some_slices=True),
+        read_problem,
         functools.partial(place_problem, both_ways=False),
         asked.narrowed(SearchOptions),
         made_to_fit,
         exact=asked.exact,
         larger=larger,
-        read_packed=lambda sizes: _asked_problem(
-            source, batch, replace(asked, slices=sizes, pack=True), some_slices=True
-        ),
+        read_packed=functools.partial(read_problem, pack=True),
     )
 
 

@@ -393,10 +393,12 @@ def problem_of(
     batch_norm: str = PER_SLICE,
     pack: bool = False,
     some_slices: bool = False,
+    unsplit: OpGraph | None = None,
 ) -> Problem:
     """What is placed; see `tfplace.place`.
 
     With `some_slices` this is one of several numbers of slices that are tried, and rules may name slices that it lacks.
+    For `unsplit`, see `tfplace.transforms.split.split_source`.
     """
     from tfplace.group.dnn_partitioning import is_workload, load_workload
 
@@ -410,7 +412,7 @@ def problem_of(
         given = {"topology": topology, "batch": batch, "constraints": constraints, "max_memory": max_memory}
         _nothing_beside(**given, profile=profile, slices=checked_slices(slices))
         return source
-    graph = graph_of(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
+    graph = graph_of(source, batch, slices=slices, batch_norm=batch_norm, pack=pack, unsplit=unsplit)
     if some_slices and constraints is not None:
         constraints = constraints.without_missing_slices(graph)
     return formulate(graph, topology, constraints=constraints, max_memory=max_memory, profile=profile, compile=compile)
@@ -453,14 +455,20 @@ def graph_of(
     slices: int | Sequence[int] | None = None,
     batch_norm: str = PER_SLICE,
     pack: bool = False,
+    unsplit: OpGraph | None = None,
 ) -> OpGraph:
-    """An extracted graph as it is, anything else read.
+    """An extracted graph as it is, anything else read; for `unsplit`, see `tfplace.transforms.split.split_source`.
 
     Raises:
       InputError: a batch for a graph, whose sizes are those of the batch it was read with.
     """
     if not isinstance(source, OpGraph):
-        return extract(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
+        wanted = checked_slices(slices)
+        if wanted is None or unsplit is None:
+            return extract(source, batch, slices=slices, batch_norm=batch_norm, pack=pack)
+        from tfplace.transforms.split import split_source
+
+        return split_source(source, batch, wanted, batch_norm=batch_norm, pack=pack, unsplit=unsplit)
     if batch is not None:
         raise InputError("a batch with a graph", "none, as the graph has the sizes of its own batch")
     return source

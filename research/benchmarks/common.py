@@ -47,7 +47,11 @@ def graphs_of(built):
     """What reads a zoo model's step in so many slices, packed or not, once for each."""
     from tfplace.sources import graph_of
 
-    read = functools.cache(lambda sizes, pack: graph_of(built.model, built.batch, slices=sizes, pack=pack))
+    @functools.cache
+    def read(sizes, pack):
+        unsplit = None if sizes is None else read(None, False)
+        return graph_of(built.model, built.batch, slices=sizes, pack=pack, unsplit=unsplit)
+
     return lambda sizes, pack=False: read(sizes, pack)
 
 

@@ -128,9 +128,9 @@ def test_the_pictures_are_in_the_section_of_the_case(ran, graphs):
     found = read_merged([results(graphs, ran)])
     best = best_of(graphs / "runs.jsonl", graphs)[0]
     page, without = (comparison_page(found.rows, "x", shown) for shown in ({CASE: best}, None))
-    assert page.count("<img ") == without.count("<img ") + 4 and Outline(page).open == []
+    assert page.count("<figure") == without.count("<figure") + 4 and Outline(page).open == []
     section = re.search(r"<details.*</details>", page, re.DOTALL)[0]
-    assert "The best placement" in section and section.count("<img ") == page.count("<img ")
+    assert "The best placement" in section and section.count("<figure") == page.count("<figure")
     assert "http" not in page
     none = comparison_page(found.rows, "x", {CASE: "<none> cannot"})
     assert "No charts: &lt;none&gt; cannot." in none and none.count("<img ") == without.count("<img ")

@@ -157,5 +157,5 @@ def test_nothing_that_fits_is_told_as_place_tells_it(command, tmp_path, capfd):
     ],
 )
 def test_bad_input_is_refused_before_the_graph_is_read(command, flag, fields, monkeypatch):
-    monkeypatch.setattr("tfplace.cli.problem._read", lambda *_, **__: pytest.fail("too late"))
+    monkeypatch.setattr("tfplace.cli.problem.ProblemReader._read", lambda *_, **__: pytest.fail("too late"))
     assert_refused([*command, flag], **fields)

@@ -184,7 +184,9 @@ def test_a_best_run_without_its_placement_is_run_again(problem, tmp_path):
 def test_a_placement_that_was_not_found_here_is_neither_taken_nor_written_over(problem, tmp_path):
     tfplace.place(problem, placer="auto", budget=51, progress=False).save(tmp_path / BEST)
     other = (tmp_path / BEST).read_bytes()
-    with pytest.raises(InputError, match=rf"{BEST}, a placement by auto \(51 .*\); expected the best placement of this comparison"):
+    with pytest.raises(
+        InputError, match=rf"{BEST}, a placement by auto \(51 .*\); expected the best placement of this comparison"
+    ):
         compare_placers(problem, (), budget=50, seeds=1, folder=tmp_path)
     assert (tmp_path / BEST).read_bytes() == other and not (tmp_path / RUNS).exists()
 

@@ -218,7 +218,9 @@ def test_a_chain_is_long_enough_that_its_ops_are_half_of_its_step(op_s, longest,
 @pytest.mark.parametrize("op_s", [0.0, -1e-8])
 def test_ops_that_take_no_time_are_no_rate(op_s, monkeypatch):
     monkeypatch.setattr("tfplace.measurement.calibration.rates.time_steps", Steps(op_s))
-    with pytest.raises(ApplyError, match=r"a step of 4096 ops that takes .* one of 1 ops that takes 0\.001 s.*twice as long"):
+    with pytest.raises(
+        ApplyError, match=r"a step of 4096 ops that takes .* one of 1 ops that takes 0\.001 s.*twice as long"
+    ):
         _per_op(None, lambda count: count, 1, 4)
 
 

@@ -46,6 +46,22 @@ def test_per_example_ops_stand_once_a_slice_and_others_once():
     assert set(once.values()) == {1}
 
 
+def test_a_step_that_was_read_before_is_not_traced_for_its_batch_again():
+    traced = []
+
+    def counted(x, w):
+        traced.append(x.shape[0])
+        return tf.reduce_sum(tf.tanh(x @ w)) + tf.reduce_sum(w)
+
+    one, other = tf.function(counted), tf.function(counted)
+    unsplit = tfplace.extract(one, (X, W))
+    before = unsplit.origin.flat.graph_def.SerializeToString(deterministic=True)
+    graph = split_source(one, (X, W), [3, 3], batch_axis=AXES, unsplit=unsplit)
+    assert traced == [6, 3]
+    assert graph.fingerprint == split_source(other, (X, W), [3, 3], batch_axis=AXES).fingerprint
+    assert unsplit.origin.flat.graph_def.SerializeToString(deterministic=True) == before
+
+
 def test_the_pieces_of_an_input_together_are_the_batch():
     graph, pieces = split_outputs(tf.function(lambda x: x + 0.0), [X], [3, 1, 2], {0: 0})
     cut = [node for node in graph.origin.flat.graph_def.node if node.op == "SplitV"]

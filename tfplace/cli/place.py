@@ -17,7 +17,7 @@ from tfplace.cli.console import present
 from tfplace.cli.evaluator import check_evaluator, open_evaluator
 from tfplace.cli.flags import PlaceFlags
 from tfplace.cli.modules import blaming, find_placer
-from tfplace.cli.problem import checked, read_problem
+from tfplace.cli.problem import ProblemReader, checked, read_problem
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.placement import Placement
 from tfplace.core.problem import Problem
@@ -148,9 +148,11 @@ def _search_slices(flags: PlaceFlags, stages: Stages, result: _Result, *, gpus: 
     from tfplace.api import place_problem
     from tfplace.search.over_slices import Sizes, place_over_slices
 
+    reader = ProblemReader(stages, gpus=gpus)
+
     def read(sizes: Sizes) -> Problem:
         stages.stage("the whole step" if sizes is None else f"slices {sizes}")
-        problem, _ = read_problem(replace(flags, slices=sizes), stages, gpus=gpus, some_slices=True)
+        problem, _ = reader.read(replace(flags, slices=sizes), some_slices=True)
         stages.stage("searching")
         return problem
 

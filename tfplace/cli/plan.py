@@ -14,7 +14,7 @@ from tfplace.cli.checks import output_directory
 from tfplace.cli.click_options import PLACING_CODES, command
 from tfplace.cli.console import present
 from tfplace.cli.flags import PlanFlags
-from tfplace.cli.problem import checked, read_problem
+from tfplace.cli.problem import ProblemReader, checked
 from tfplace.cli.quiet import load_tensorflow
 from tfplace.core.explanation import Explanation
 from tfplace.core.graph import OpGraph
@@ -146,6 +146,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
     from tfplace.sources import made_to_fit
 
     batch, here = None, flags.topology is None or flags.run > 0
+    reader = ProblemReader(stages, gpus=here)
 
     def read(sizes: Sizes, *, pack: bool = False) -> Problem:
         nonlocal batch
@@ -153,7 +154,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         if sizes is not None and source.is_file(model):
             raise SplitError(f"slices of the file {model!r}", "a model that tfplace can build for slices")
         stages.stage("the whole step" if sizes is None else f"slices {sizes}{', packed' * pack}")
-        problem, batch = read_problem(replace(flags, slices=sizes, pack=pack), stages, gpus=here, some_slices=True)
+        problem, batch = reader.read(replace(flags, slices=sizes, pack=pack), some_slices=True)
         stages.stage("searching")
         return problem
 
@@ -166,7 +167,7 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         from tfplace.transforms.batch_specs import batch_size
 
         more = TIMES * batch_size(as_specs(batch))
-        return read_problem(replace(flags, slices=sizes, batch=more), stages, gpus=here)[0]
+        return reader.read(replace(flags, slices=sizes, batch=more))[0]
 
     def less(placement: Placement) -> Placement:
         stages.stage(f"making {placement.placer} fit")

@@ -11,13 +11,14 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.slices import checked_slices
 
 
-def read_graph(built: Source, flags: ReadFlags, tell: Callable[[str], None]) -> OpGraph:
+def read_graph(built: Source, flags: ReadFlags, tell: Callable[[str], None], unsplit: OpGraph | None = None) -> OpGraph:
     """The graph of what was built.
 
     Args:
       built: the source.
       flags: how it is read.
       tell: is told that a model has inference only, though it is not what was asked for.
+      unsplit: see `tfplace.transforms.split.split_source`.
 
     Raises:
       SourceError: as `tfplace.extract`.
@@ -36,10 +37,23 @@ def read_graph(built: Source, flags: ReadFlags, tell: Callable[[str], None]) -> 
         if is_keras_model(built.source) and not trains(built.source):
             tell(untrained(built.source))
             training = False
+    slices = checked_slices(flags.slices)
+    if slices is not None and unsplit is not None:
+        from tfplace.transforms.split import split_source
+
+        return split_source(
+            built.source,
+            built.batch,
+            slices,
+            batch_norm=flags.batch_norm,
+            pack=flags.pack,
+            training=training,
+            unsplit=unsplit,
+        )
     return extract(
         built.source,
         built.batch,
-        slices=checked_slices(flags.slices),
+        slices=slices,
         batch_norm=flags.batch_norm,
         pack=flags.pack,
         training=training,

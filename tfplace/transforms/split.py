@@ -46,13 +46,17 @@ def split_source(
     pack: bool = False,
     training: bool | None = None,
     name: str | None = None,
+    unsplit: OpGraph | None = None,
 ) -> OpGraph:
-    """Reads a step and splits its batch; see `tfplace.split`, which this implements."""
+    """Reads a step and splits its batch; see `tfplace.split`, which this implements.
+
+    `unsplit` is the graph of the step, if it was read before from the same source and batch, which is then not traced.
+    """
     if batch_norm not in BATCH_NORMS:
         raise InputError(f"batch_norm={batch_norm!r}", " or ".join(map(repr, BATCH_NORMS)))
     step = step_of(source, batch, training=training, name=name)
     with _without_collections():
-        return _split(step, slices, batch_axis, batch_norm, pack=pack)
+        return _split(step, slices, batch_axis, batch_norm, pack=pack, unsplit=unsplit)
 
 
 @contextlib.contextmanager
@@ -67,11 +71,19 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _split(step: Step, slices: int | Sequence[int], batch_axis: Axes, batch_norm: str, *, pack: bool) -> OpGraph:
+def _split(
+    step: Step,
+    slices: int | Sequence[int],
+    batch_axis: Axes,
+    batch_norm: str,
+    *,
+    pack: bool,
+    unsplit: OpGraph | None,
+) -> OpGraph:
     specs = as_specs(step.arguments, float_dtype=step.float_dtype)
     examples = batch_size(specs, batch_axis)
     sizes = slice_sizes(slices, examples)
-    whole = _trace(step, specs)
+    whole = _with_single_reads(flatten(step.trace(specs)) if unsplit is None else _flat_of(unsplit))
     two = _compared(step, specs, whole, batch_axis, (examples, sizes))
     if not any(two.varying(two.nodes.index[op], 0)[0] for op in argument_ops(whole)):
         raise SplitError(
@@ -123,9 +135,17 @@ def sizes_alike(sizes: Sequence[int], examples: int) -> tuple[int, ...]:
     return tuple(end - start for start, end in itertools.pairwise((0, *ends)) if end > start)
 
 
-def _trace(step: Step, specs: Any) -> FlatFunction:
-    concrete = step.trace(specs)
-    flat = flatten(concrete)
+def _flat_of(unsplit: OpGraph) -> FlatFunction:
+    """A copy of what a graph was read from, whose own graph is to stay as it is."""
+    assert isinstance(unsplit.origin, FunctionOrigin)
+    flat = unsplit.origin.flat
+    graph_def = type(flat.graph_def)()
+    graph_def.CopyFrom(flat.graph_def)
+    return dataclasses.replace(flat, graph_def=graph_def)
+
+
+def _with_single_reads(flat: FlatFunction) -> FlatFunction:
+    """The same with each variable read once where that gives the same value; changes its graph."""
     hoist_reads(flat.graph_def)
     merged = merge_reads(flat.graph_def, [parse_input(name)[0] for name in flat.output_names])
     run = dict.fromkeys(merged.get(name, name) for name in flat.control_outputs)
@@ -166,7 +186,7 @@ def _traced_again(step: Step, specs: Any, batches: tuple[int, int], batch_axis: 
     """
     other = resized(specs, *batches, batch_axis)
     try:
-        return _trace(step, other)
+        return _with_single_reads(flatten(step.trace(other)))
     except SplitError:
         raise
     except SourceError as error:
