@@ -1,7 +1,9 @@
 """Every command and code block of README, Get started and How-to pages runs, in the order of the page."""
 
 import re
+import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +39,15 @@ def test_what_a_page_shows_runs_with_small_budgets_and_models(page, tmp_path, mo
     monkeypatch.syspath_prepend(tmp_path)
     names = {"__name__": "page"}
     exec("import numpy as np; " + DATA.get(page, "").replace("1024", "8"), names)
-    run_smaller(page, names)
+    try:
+        run_smaller(page, names)
+    finally:
+        for name in [name for name, module in sys.modules.items() if _is_in(tmp_path, module)]:
+            del sys.modules[name]  # another page has a net.py of its own
+
+
+def _is_in(directory, module):
+    return Path(getattr(module, "__file__", None) or "/").is_relative_to(directory)
 
 
 @pytest.mark.slow
