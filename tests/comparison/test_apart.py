@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tfplace
-from tests.engines.processes import parent_of, wait_for
+from tests.engines.processes import number_in, parent_of
 from tfplace.comparison.comparison import BEST, RUNS, compare_placers
 from tfplace.engines.dask_workers import LOOPBACK, DaskEngine
 from tfplace.engines.in_process import InProcessEngine
@@ -144,8 +144,7 @@ def test_on_dask_a_killed_worker_changes_nothing(problem, own, tmp_path):
 
     def kill():
         """Once the slow placer is at work."""
-        wait_for((own / "begun").exists)
-        os.kill(parent_of(int((own / "begun").read_text())), signal.SIGKILL)
+        os.kill(parent_of(number_in(own / "begun")), signal.SIGKILL)
 
     threading.Thread(target=kill).start()
 

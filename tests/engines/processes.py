@@ -28,3 +28,9 @@ def wait_for(condition, seconds=60.0):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def number_in(path):
+    """The number that another process writes to a file, once it is there."""
+    wait_for(lambda: path.exists() and path.read_text())
+    return int(path.read_text())

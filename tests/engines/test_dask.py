@@ -21,7 +21,7 @@ from distributed.comm.tcp import TCP
 import tfplace
 from tests.engines import tasks
 from tests.engines.conformance import EngineConformance
-from tests.engines.processes import gone, parent_of, wait_for
+from tests.engines.processes import gone, number_in, parent_of, wait_for
 from tests.pages import ROOT
 from tfplace import version
 from tfplace.engines import dask_workers
@@ -89,7 +89,7 @@ def test_what_is_killed_costs_its_task_only(crew, tmp_path, lost):
     future = crew.submit(tasks.slowly_the_first_time, tmp_path / "begun")
     wait_for((tmp_path / "begun").exists)
     others = [crew.submit(operator.or_, {i: i}) for i in range(4)]
-    pid = int((tmp_path / "begun").read_text())
+    pid = number_in(tmp_path / "begun")
     os.kill(lost(pid), signal.SIGKILL)
     assert future.result(60) == "done"
     assert [f.result(60) for f in others] == [{i: i} for i in range(4)]
@@ -121,7 +121,7 @@ def test_closing_ends_tasks_in_the_middle(engine, tmp_path):
     crew.close()
     crew.close()
     assert all(future.cancelled() for future in (running, *waiting))
-    assert gone(int((tmp_path / "begun").read_text()))
+    assert gone(number_in(tmp_path / "begun"))
     with pytest.raises(WorkersError, match="workers that are closed"):
         crew.submit(tasks.pid)
 
@@ -137,7 +137,7 @@ def test_tasks_end_with_the_program_that_sent_them(cluster, tmp_path):
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as parent:
         wait_for((tmp_path / "begun").exists)
         parent.kill()
-    assert gone(int((tmp_path / "begun").read_text()))
+    assert gone(number_in(tmp_path / "begun"))
 
 
 def test_ctrl_c_ends_a_cluster_of_this_machine_and_reaches_no_worker(tmp_path):
@@ -151,7 +151,7 @@ def test_ctrl_c_ends_a_cluster_of_this_machine_and_reaches_no_worker(tmp_path):
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, text=True) as parent:
         wait_for((tmp_path / "begun").exists)
-        child = int((tmp_path / "begun").read_text())
+        child = number_in(tmp_path / "begun")
         worker = parent_of(child)
         os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
         said = parent.communicate(timeout=60)[1]
@@ -232,7 +232,7 @@ def test_a_scheduler_that_is_lost_is_an_error(scheduler, tmp_path):
             running.result(30)
         with pytest.raises(WorkersError, match="scheduler that is lost"):
             crew.submit(tasks.pid)
-    assert gone(int((tmp_path / "begun").read_text()))
+    assert gone(number_in(tmp_path / "begun"))
 
 
 def test_a_cluster_without_workers_is_an_error_after_a_while(scheduler, monkeypatch):
