@@ -62,6 +62,18 @@ def test_a_step_that_was_read_before_is_not_traced_for_its_batch_again():
     assert unsplit.origin.flat.graph_def.SerializeToString(deterministic=True) == before
 
 
+def test_a_constant_mask_has_the_rows_of_each_slice():
+    masked = tf.function(
+        lambda x: tf.where(tf.constant(np.arange(3 * x.shape[0]).reshape(-1, 3) % 4 == 0), x + 1.0, 0.0)
+    )
+    graph, found = split_outputs(masked, [X], [3, 1, 2], {0: 0})
+    masks = [
+        node for node in graph.origin.flat.graph_def.node if node.op == "Const" and node.attr["dtype"].type == tf.bool
+    ]
+    assert sorted(tf.make_ndarray(node.attr["value"].tensor).shape for node in masks) == [(1, 3), (2, 3), (3, 3)]
+    assert difference(masked(X).numpy(), found[0]) == ""
+
+
 def test_the_pieces_of_an_input_together_are_the_batch():
     graph, pieces = split_outputs(tf.function(lambda x: x + 0.0), [X], [3, 1, 2], {0: 0})
     cut = [node for node in graph.origin.flat.graph_def.node if node.op == "SplitV"]
