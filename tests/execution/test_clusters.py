@@ -14,8 +14,9 @@ from tests.execution.test_phases import BATCH, dense
 from tests.placing import random_placement
 from tests.transforms.test_recompute import G, chain, named
 from tfplace.core.xla_ops import COMPILABLE, DRAWS, EMPTY_LISTS, LISTS
+from tfplace.execution.blocks import changes, merged, topological
 from tfplace.execution.clusters import find_clusters
-from tfplace.execution.dependencies import Dependencies, changes, merged
+from tfplace.execution.dependencies import Dependencies
 from tfplace.execution.phases import phase_waits
 from tfplace.execution.waits import NO_WAITS
 from tfplace.transforms.recompute import recompute
@@ -23,16 +24,25 @@ from tfplace.transforms.recompute import recompute
 DEVICES = ["CPU:0", "CPU:1"]
 
 
+def dependencies(count: int, pairs: list[tuple[int, int]]) -> Dependencies:
+    return Dependencies.made(np.arange(count, dtype=np.int32), count, [np.array(pairs, np.int64).reshape(-1, 2)])
+
+
+def blocks(known: Dependencies, label: np.ndarray) -> list[int]:
+    order = topological(known.first, known.before)
+    return merged(known.first, known.before, label, changes(known.first, known.before, order, label)).tolist()
+
+
 def contracted(known: Dependencies, block: list[int]) -> nx.DiGraph:
     """What is before what, blocks as one."""
-    at = [("block", block[v]) if block[v] >= 0 else v for v in range(len(known.before))]
-    edges = ((at[u], at[v]) for v, before in enumerate(known.before) for u in before)
+    at = [("block", block[v]) if block[v] >= 0 else v for v in range(known.count)]
+    edges = ((at[u], at[v]) for u, v in known.pairs.tolist())
     return nx.DiGraph((u, v) for u, v in edges if u != v)
 
 
 def assert_can_run(graph, clusters, waits):
     known = Dependencies.of(graph, waits)
-    block = [-1] * len(known.before)
+    block = [-1] * known.count
     for number, cluster in enumerate(clusters.clusters):
         for op in cluster.ops:
             block[known.vertex[graph.index[op]]] = number
@@ -43,20 +53,16 @@ def assert_can_run(graph, clusters, waits):
 def test_blocks_are_of_one_label_and_no_cycle_goes_through_them(seed):
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 30))
-    before = [frozenset(rng.integers(v, size=rng.integers(3)).tolist()) if v else frozenset() for v in range(count)]
-    label = rng.integers(-1, 3, size=count).tolist()
-    known = Dependencies(np.arange(count), tuple(before))
-    order = known.order()
-    block = merged(before, order, label, changes(before, order, label))
+    pairs = [(int(rng.integers(v)), v) for v in range(1, count) for _ in range(rng.integers(3))]
+    label = rng.integers(-1, 3, size=count).astype(np.int32)
+    block = blocks(known := dependencies(count, pairs), label)
     assert [one < 0 for one in block] == [one < 0 for one in label]
     assert len({(block[v], label[v]) for v in range(count)}) == len(set(block))
     assert nx.is_directed_acyclic_graph(contracted(known, block))
 
 
 def test_blocks_of_one_label_are_joined_where_nothing_else_lies_between():
-    before = [frozenset[int]()] * 2 + [frozenset({0}), frozenset({1, 2}), frozenset({3})]
-    label = [0, 1, 1, 1, 0]  # 0 -> 2 -> 3 -> 4 and 1 -> 3
-    block = merged(before, range(5), label, changes(before, range(5), label))
+    block = blocks(dependencies(5, [(0, 2), (1, 3), (2, 3), (3, 4)]), np.array([0, 1, 1, 1, 0], np.int32))
     assert block[1] == block[2] == block[3]
     assert block[0] != block[4]  # what comes between would wait for itself
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tfplace.core.arrays import IntArray
+from tfplace.core.arrays import IntArray, freeze
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -68,6 +69,7 @@ def aliased_input(op_type: str, slot: int) -> int | None:
     return None
 
 
+@kept
 def aliases(graph: OpGraph) -> IntArray:
     """[T] the input position whose memory each tensor shares on the device where it is made, or -1 if it has its own.
 
@@ -82,7 +84,7 @@ def aliases(graph: OpGraph) -> IntArray:
             position = _aliased_by_shape(graph, op, t)
         if position is not None and position < len(graph.inputs[op]) and op not in copied:
             out[t] = position
-    return out
+    return freeze(out)
 
 
 def _aliased_by_shape(graph: OpGraph, op: int, tensor: int) -> int | None:
@@ -130,6 +132,7 @@ _WRITES = ("AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "Re
 _HANDLE_PASSES = frozenset(_words("Enter Identity Merge NextIteration Switch"))
 
 
+@kept
 def variable_of(graph: OpGraph) -> IntArray:
     """[T] the op that makes the handle which a tensor is, or is passed on from; -1 for what is no handle."""
     out = np.full(graph.num_tensors, -1, np.int32)
@@ -140,7 +143,7 @@ def variable_of(graph: OpGraph) -> IntArray:
         elif graph.tensor_dtype[t] == "resource":
             passed = graph.op_types[op] in _HANDLE_PASSES and graph.inputs[op]
             out[t] = out[graph.inputs[op][0]] if passed else op
-    return out
+    return freeze(out)
 
 
 def writes_rows(op_type: str) -> bool:
@@ -161,6 +164,7 @@ def writes_whole(op_type: str) -> bool:
     return op_type.startswith(_WRITES)
 
 
+@kept
 def variables_written_by_rows(graph: OpGraph) -> frozenset[int]:
     """Ops that make the handles of variables whose rows the graph writes in place."""
     handle = variable_of(graph)
@@ -168,6 +172,7 @@ def variables_written_by_rows(graph: OpGraph) -> frozenset[int]:
     return frozenset(int(handle[t]) for v in writers for t in graph.inputs[v] if handle[t] >= 0)
 
 
+@kept
 def reads_that_copy(graph: OpGraph) -> frozenset[int]:
     """Ops that read a variable whole, whose rows the graph writes: they copy it."""
     scattered = variables_written_by_rows(graph)

@@ -16,7 +16,7 @@ from tfplace.core.costs import CostTable
 from tfplace.core.device import Device
 from tfplace.core.graph import OpGraph
 from tfplace.core.topology import Topology
-from tfplace.cost.work import OpWork, dtype_of, op_work
+from tfplace.cost.work import OpWork, computing_dtypes, op_work
 
 EFFICIENCY = {"conv": 0.5, "matmul": 0.6, "depthwise": 0.1, "linalg": 0.1}
 """Class -> fraction of the peak rate; `OTHER_EFFICIENCY` for the rest, which memory traffic bounds anyway."""
@@ -55,7 +55,8 @@ def _seconds(graph: OpGraph, device: Device, work: OpWork) -> FloatArray:
 
 def arithmetic_s(graph: OpGraph, device: Device, work: OpWork) -> FloatArray:
     """[V] seconds that the operations of one execution take on a device, if they wait for no memory."""
-    peak = np.array([device.flops.get(dtype_of(graph, v), device.flops["float32"]) for v in range(graph.num_ops)])
-    efficiency = np.array([EFFICIENCY.get(kind, OTHER_EFFICIENCY) for kind in work.kind])
-    seconds: FloatArray = work.flops / (peak * efficiency)
+    dtypes = computing_dtypes(graph)
+    peak = {dtype: device.flops.get(dtype, device.flops["float32"]) for dtype in set(dtypes)}
+    rate = [peak[dtype] * EFFICIENCY.get(kind, OTHER_EFFICIENCY) for dtype, kind in zip(dtypes, work.kind, strict=True)]
+    seconds: FloatArray = work.flops / np.array(rate)
     return seconds

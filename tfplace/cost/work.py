@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfplace.core.arrays import FloatArray, LongArray
+from tfplace.core.arrays import FloatArray, LongArray, freeze
 from tfplace.core.buffers import aliases, reads_that_copy, variable_of, writes_whole
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
 from tfplace.cost.flops import COPY, FUNCTION, NOTHING, VIEW, Op, rule_of
 
 
@@ -35,6 +36,7 @@ class OpWork(NamedTuple):
         return self.read_bytes + self.written_bytes + self.updated_bytes
 
 
+@kept
 def op_work(graph: OpGraph) -> OpWork:
     """Counts the work of each op.
 
@@ -56,11 +58,17 @@ def op_work(graph: OpGraph) -> OpWork:
         rules[v] = COPY
     flops = np.array([count(Op(graph, v)) for v, (_, count) in enumerate(rules)])
     read, written = np.array([_traffic(graph, v, name) for v, (name, _) in enumerate(rules)], np.int64).T
-    return OpWork(tuple(name for name, _ in rules), flops, read, written, 2 * _updated_bytes(graph))
+    counts = (flops, read.copy(), written.copy(), 2 * _updated_bytes(graph))
+    return OpWork(tuple(name for name, _ in rules), *map(freeze, counts))
 
 
-def dtype_of(graph: OpGraph, v: int) -> str:
-    """The type an op computes in: that of its first output, or of its first input if it has none."""
+@kept
+def computing_dtypes(graph: OpGraph) -> tuple[str, ...]:
+    """[V] the type that each op computes in: of its first output, or of its first input if it has none."""
+    return tuple(_dtype_of(graph, v) for v in range(graph.num_ops))
+
+
+def _dtype_of(graph: OpGraph, v: int) -> str:
     first = int(graph.op_tensors[v])
     if first < graph.op_tensors[v + 1]:
         return graph.tensor_dtype[first]

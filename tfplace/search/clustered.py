@@ -7,7 +7,7 @@ each cluster are one op.
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,8 +22,9 @@ from tfplace.core.placement import FREE
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
 from tfplace.core.timeline import Timeline
-from tfplace.execution.clusters import Clusters, find_clusters
-from tfplace.execution.dependencies import awaited, copied
+from tfplace.execution.blocks import topological
+from tfplace.execution.cluster_ops import find_cluster_ops
+from tfplace.execution.dependencies import Dependencies, awaited, copied
 from tfplace.execution.phases import phase_waits
 from tfplace.simulation.evaluate import Simulator, timeline_in_phases
 from tfplace.simulation.options import DEFAULT, Options
@@ -63,7 +64,7 @@ def clustered_step(problem: Problem, op_device: IntArray, phases: IntArray | Non
     """
     graph, devices = problem.graph, problem.topology.device_names
     waits = phase_waits(graph, op_device, phases, devices)
-    vertex = _vertices(graph, find_clusters(graph, op_device, devices, phases=phases, waits=waits))
+    vertex = _vertices(graph, find_cluster_ops(graph, op_device, devices, phases=phases, waits=waits).ops)
     first = np.full(int(vertex.max()) + 1, -1, np.int32)
     first[vertex[::-1]] = np.arange(graph.num_ops, dtype=np.int32)[::-1]
     whole = _as_clusters(problem, vertex, first)
@@ -126,27 +127,19 @@ def _without_orders(options: Options) -> Options:
     return replace(options, phase_orders=(FREE,))
 
 
-def _vertices(graph: OpGraph, clusters: Clusters) -> IntArray:
+def _vertices(graph: OpGraph, clusters: Sequence[IntArray]) -> IntArray:
     """[V] the vertex of each op, one for each cluster and each op that is in none, numbered in a topological order."""
     of = np.arange(graph.num_ops, dtype=np.int32)
-    for cluster in clusters.clusters:
-        members = [graph.index[op] for op in cluster.ops]
-        of[members] = min(members)
+    for ops in clusters:
+        of[ops] = ops.min()
     src, dst, *_, back = _edges(graph)
-    src, dst = of[src[~back]], of[dst[~back]]
-    pairs = np.unique(np.stack([src, dst])[:, src != dst], axis=1)
-    missing = np.bincount(pairs[1], minlength=graph.num_ops)
-    starts = np.searchsorted(pairs[0], np.arange(graph.num_ops + 1))
-    ready = [v for v in np.unique(of).tolist() if not missing[v]]
-    number: dict[int, int] = {}
-    while ready:
-        u = heapq.heappop(ready)
-        number[u] = len(number)
-        for v in pairs[1, starts[u] : starts[u + 1]].tolist():
-            missing[v] -= 1
-            if not missing[v]:
-                heapq.heappush(ready, v)
-    return np.array([number[v] for v in of.tolist()], np.int32)
+    pairs = np.stack([of[src[~back]], of[dst[~back]]], axis=1).astype(np.int64)
+    known = Dependencies.made(of, graph.num_ops, [pairs])
+    order = topological(known.first, known.before)
+    order = order[of[order] == order]
+    number = np.empty(graph.num_ops, np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    return number[of]
 
 
 @kept
@@ -218,11 +211,13 @@ def _contracted(graph: OpGraph, vertex: IntArray, first: IntArray, is_cluster: B
         back[edges],
     )
     slot[is_cluster[dst] & (tensor >= 0)] = 0
-    rows = np.stack([src, dst, tensor, slot, back])
-    src, dst, tensor, slot, back = np.unique(rows, axis=1)  # what a cluster reads twice it is sent once
-    for v in np.flatnonzero(is_cluster).tolist():
-        reads = np.flatnonzero((dst == v) & (tensor >= 0))
-        slot[reads] = np.arange(len(reads))
+    order = np.lexsort((back, slot, tensor, dst, src))
+    rows = np.stack([src, dst, tensor, slot, back])[:, order]
+    rows = rows[:, np.append(True, (np.diff(rows) != 0).any(axis=0))[: rows.shape[1]]]  # read twice, it is sent once
+    src, dst, tensor, slot, back = rows
+    reads = np.flatnonzero(is_cluster[dst] & (tensor >= 0))
+    reads = reads[np.argsort(dst[reads], kind="stable")]
+    slot[reads] = np.arange(len(reads)) - np.searchsorted(dst[reads], dst[reads])
 
     return OpGraph(
         name=graph.name,
