@@ -14,6 +14,7 @@ import numpy as np
 from tfplace.core.arrays import IntArray, freeze
 from tfplace.core.graph import OpGraph
 from tfplace.core.kept import kept
+from tfplace.core.op_types import of_types
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -56,6 +57,11 @@ HELD_ALL_STEP = frozenset(_words("Const Placeholder PlaceholderWithDefault"))
 (Constants that are copied to their readers count nowhere.)"""
 
 
+_MAY_ALIAS = (
+    FIRST_ALIASES_FIRST | EVERY_ALIASES_FIRST | EACH_ALIASES_EACH | ALIASES_OF_ITS_SIZE | ALIASES_ALONE | ROWS
+)
+
+
 def aliased_input(op_type: str, slot: int) -> int | None:
     """The input position whose memory output `slot` of an op shares, whatever its shapes; None if that depends.
 
@@ -78,7 +84,9 @@ def aliases(graph: OpGraph) -> IntArray:
     """
     copied = reads_that_copy(graph)
     out = np.full(graph.num_tensors, -1, np.int32)
-    for t, (op, slot) in enumerate(zip(graph.tensor_op.tolist(), graph.tensor_slot.tolist(), strict=True)):
+    some = np.flatnonzero(of_types(graph, _MAY_ALIAS)[graph.tensor_op])
+    ops, slots = graph.tensor_op[some].tolist(), graph.tensor_slot[some].tolist()
+    for t, op, slot in zip(some.tolist(), ops, slots, strict=True):
         position = aliased_input(graph.op_types[op], slot)
         if position is None:
             position = _aliased_by_shape(graph, op, t)
@@ -137,10 +145,12 @@ def variable_of(graph: OpGraph) -> IntArray:
     """[T] the op that makes the handle which a tensor is, or is passed on from; -1 for what is no handle."""
     out = np.full(graph.num_tensors, -1, np.int32)
     makers = {variable.op for variable in graph.variables}
-    for t, op in enumerate(graph.tensor_op.tolist()):
+    resource = np.array([dtype == "resource" for dtype in graph.tensor_dtype], bool)
+    some = np.flatnonzero(resource | np.isin(graph.tensor_op, [*makers]))
+    for t, op in zip(some.tolist(), graph.tensor_op[some].tolist(), strict=True):
         if op in makers:
             out[t] = op
-        elif graph.tensor_dtype[t] == "resource":
+        else:
             passed = graph.op_types[op] in _HANDLE_PASSES and graph.inputs[op]
             out[t] = out[graph.inputs[op][0]] if passed else op
     return freeze(out)
@@ -168,7 +178,7 @@ def writes_whole(op_type: str) -> bool:
 def variables_written_by_rows(graph: OpGraph) -> frozenset[int]:
     """Ops that make the handles of variables whose rows the graph writes in place."""
     handle = variable_of(graph)
-    writers = (v for v, kind in enumerate(graph.op_types) if writes_rows(kind))
+    writers = np.flatnonzero(of_types(graph, writes_rows)).tolist()
     return frozenset(int(handle[t]) for v in writers for t in graph.inputs[v] if handle[t] >= 0)
 
 

@@ -290,13 +290,11 @@ class OpGraph:
     @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:
         """[V] tensors that each op reads, by input index, without control inputs."""
-        rows: list[list[tuple[int, int]]] = [[] for _ in range(self.num_ops)]
-        for dst, tensor, slot in zip(
-            self.edge_dst.tolist(), self.edge_tensor.tolist(), self.edge_slot.tolist(), strict=True
-        ):
-            if tensor >= 0:
-                rows[dst].append((slot, tensor))
-        return tuple(tuple(t for _, t in sorted(row)) for row in rows)
+        order = np.lexsort((self.edge_tensor, self.edge_slot, self.edge_dst))
+        order = order[self.edge_tensor[order] >= 0]
+        tensors = self.edge_tensor[order].tolist()
+        ends = np.searchsorted(self.edge_dst[order], np.arange(self.num_ops), "right").tolist()
+        return tuple(tuple(tensors[start:end]) for start, end in zip([0, *ends], ends, strict=False))
 
     @cached_property
     def persistent_bytes(self) -> LongArray:

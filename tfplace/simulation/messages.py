@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from tfplace.core.buffers import (
     variable_of,
 )
 from tfplace.core.graph import OpGraph
+from tfplace.core.op_types import of_types, op_types
 
 IndexArray = NDArray[np.uint32]
 """What the kernel uses most to look things up. Unsigned, so that it need not ask whether to count from the end."""
@@ -42,7 +42,7 @@ def find_messages(graph: OpGraph) -> Messages:
     order = np.lexsort((slots, slots < 0, makers))  # an op's completion is its last message
     place = np.empty(len(makers), np.int32)
     place[order] = np.arange(len(makers))
-    size = np.where(np.isin(graph.tensor_op, _ops_of_type(graph, HELD_BY_VARIABLE)), 0, graph.tensor_bytes)
+    size = np.where(of_types(graph, HELD_BY_VARIABLE)[graph.tensor_op], 0, graph.tensor_bytes)
     signal_of_edge = graph.num_tensors + np.searchsorted(signals, graph.edge_src)
     of_edge = np.where(control, signal_of_edge, graph.edge_tensor)
     return Messages(
@@ -79,10 +79,6 @@ def loop_conditions(graph: OpGraph, messages: Messages) -> NDArray[np.integer]:
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def _ops_of_type(graph: OpGraph, types: frozenset[str]) -> list[int]:
-    return [v for v, kind in enumerate(graph.op_types) if kind in types]
-
-
 class Buffers(NamedTuple):
     """Whose memory the [O] messages are: see `MESSAGE`; and [F] those whose memory each may take over."""
 
@@ -102,72 +98,92 @@ def find_buffers(graph: OpGraph, messages: Messages, keep: BoolArray) -> Buffers
       messages: of the graph.
       keep: [E] edges that are simulated.
     """
-    read = {
-        (int(graph.edge_dst[e]), int(graph.edge_slot[e])): int(messages.of_edge[e])
-        for e in np.flatnonzero(keep & (graph.edge_tensor >= 0))
-    }
-    count = len(messages.maker)
-    makers, slots = messages.maker.tolist(), messages.slot.tolist()
-    position, handle = aliases(graph), variable_of(graph)
-    of_message = graph.op_tensors[messages.maker] + messages.slot  # its tensor, where it is one
-    alias, variable, read_of = (np.full(count, -1, np.int32) for _ in range(3))
-    held = np.zeros(count, np.bool_)
-    for m, (op, slot) in enumerate(zip(makers, slots, strict=True)):
-        if slot < 0:
-            continue
-        t, kind = int(of_message[m]), graph.op_types[op]
-        variable[m] = handle[t]
-        if position[t] >= 0:
-            alias[m] = read.get((op, int(position[t])), -1)
-        held[m] = kind in HELD_ALL_STEP and alias[m] < 0 and graph.tensor_dtype[t] != "resource"
-        if kind == READS and alias[m] >= 0:
-            read_of[m] = variable[alias[m]]
-    offers = _offers(graph, messages, alias, variable, read)
-    lengths = [len(offers.get(m, ())) for m in range(count)]
-    return Buffers(
-        alias,
-        variable,
-        read_of,
-        held,
-        np.cumsum([0, *lengths]).astype(np.int32),
-        np.array([i for m in sorted(offers) for i in offers[m]], np.uint32),
-    )
+    reads = _Reads(graph, messages, np.flatnonzero(keep & (graph.edge_tensor >= 0)))
+    tensors = np.flatnonzero(messages.slot >= 0)
+    maker = messages.maker[tensors]
+    of_message = graph.op_tensors[maker] + messages.slot[tensors]
+    alias, variable, read_of = (np.full(len(messages.maker), -1, np.int32) for _ in range(3))
+    held = np.zeros(len(alias), np.bool_)
+    variable[tensors] = variable_of(graph)[of_message]
+    position = aliases(graph)[of_message]
+    alias[tensors] = np.where(position >= 0, reads.of(maker, position), -1)
+    resource = np.array([*(dtype == "resource" for dtype in graph.tensor_dtype)], bool)
+    held[tensors] = of_types(graph, HELD_ALL_STEP)[maker] & (alias[tensors] < 0) & ~resource[of_message]
+    chosen = tensors[of_types(graph, {READS})[maker] & (alias[tensors] >= 0)]
+    read_of[chosen] = variable[alias[chosen]]
+    takes, from_whom = _offers(graph, messages, alias, variable, reads)
+    first = np.searchsorted(takes, np.arange(len(alias) + 1))
+    return Buffers(alias, variable, read_of, held, first.astype(np.int32), from_whom.astype(np.uint32))
+
+
+class _Reads:
+    """Which message each op reads at each of its input positions."""
+
+    def __init__(self, graph: OpGraph, messages: Messages, edges: NDArray[np.integer]) -> None:
+        self._most = int(graph.edge_slot.max(initial=0)) + 1
+        key = graph.edge_dst[edges].astype(np.int64) * self._most + graph.edge_slot[edges]
+        order = np.argsort(key, kind="stable")
+        self._key = np.append(key[order], np.iinfo(np.int64).max)
+        self._message = np.append(messages.of_edge[edges][order], -1).astype(np.int32)
+
+    def of(self, ops: NDArray[np.integer], positions: NDArray[np.integer]) -> IntArray:
+        """[N] what ops read at positions, or -1."""
+        key = ops.astype(np.int64) * self._most + positions
+        at = np.searchsorted(self._key, key)
+        there = (self._key[at] == key) & (positions >= 0) & (positions < self._most)
+        return np.where(there, self._message[at], -1).astype(np.int32)
+
+    def by(self, ops: BoolArray) -> IntArray:
+        """What ops of a [V] mask read."""
+        found: IntArray = self._message[:-1][ops[self._key[:-1] // self._most]]
+        return found
 
 
 def _offers(
-    graph: OpGraph, messages: Messages, alias: IntArray, variable: IntArray, read: Mapping[tuple[int, int], int]
-) -> dict[int, list[int]]:
-    """Message -> those whose memory it may take over, if nothing else holds it when its op starts.
+    graph: OpGraph, messages: Messages, alias: IntArray, variable: IntArray, reads: _Reads
+) -> tuple[IntArray, IntArray]:
+    """[N] messages in rising order, and [N] those whose memory each may take over if nothing else holds it by then.
 
     None is a variable's, none comes from outside the op's loop, where it is read in every turn, and none is read by an
     op that keeps it.
     """
-    root, kept = _roots(graph, messages, alias, variable, read)
-    out: dict[int, list[int]] = {}
-    for m, (op, slot) in enumerate(zip(messages.maker.tolist(), messages.slot.tolist(), strict=True)):
-        output, positions = FORWARDS.get(graph.op_types[op], (-1, ()))
-        if slot != output or slot < 0 or alias[m] >= 0 or not messages.size[m]:
-            continue
-        inputs = [read.get((op, i)) for i in (range(len(graph.inputs[op])) if positions is None else positions)]
-        found = [i for i in inputs if i is not None and messages.size[i] == messages.size[m] and root[i] not in kept]
-        found = [i for i in found if graph.host_memory[messages.maker[i]] == graph.host_memory[op]]
-        if found:
-            out[m] = list(dict.fromkeys(found))
-    return out
+    known = op_types(graph)
+    output = np.array([FORWARDS.get(kind, (-1, ()))[0] for kind in known.names])[known.of]
+    usable = (messages.slot >= 0) & (messages.slot == output[messages.maker]) & (alias < 0) & (messages.size > 0)
+    takes = np.flatnonzero(usable)
+    inputs = np.bincount(graph.edge_dst[graph.edge_tensor >= 0], minlength=graph.num_ops)
+    takers, positions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for number, kind in enumerate(known.names):
+        own = takes[known.of[messages.maker[takes]] == number] if kind in FORWARDS else takes[:0]
+        if len(own):
+            _, chosen = FORWARDS[kind]
+            counts = inputs[messages.maker[own]] if chosen is None else np.full(len(own), len(chosen))
+            ends = np.cumsum(counts)
+            place = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+            takers.append(np.repeat(own, counts))
+            positions.append(place if chosen is None else np.array(chosen)[place])
+    taker, position = np.concatenate(takers), np.concatenate(positions)
+    op, place = messages.maker[taker], np.arange(len(taker))
+    found = reads.of(op, position)
+    root, kept = _roots(graph, messages, alias, variable, reads)
+    good = (found >= 0) & (messages.size[found] == messages.size[taker]) & ~kept[root[found]]
+    good &= graph.host_memory[messages.maker[found]] == graph.host_memory[op]
+    taker, found, place = taker[good], found[good], place[good]
+    once = np.unique(taker * len(alias) + found, return_index=True)[1]
+    once = once[np.lexsort((place[once], taker[once]))]
+    return taker[once].astype(np.int32), found[once]
 
 
 def _roots(
-    graph: OpGraph, messages: Messages, alias: IntArray, variable: IntArray, read: Mapping[tuple[int, int], int]
-) -> tuple[IntArray, set[int]]:
-    """[O] the message whose memory each is, and those of them that no op may take over."""
-    root = np.arange(len(alias), dtype=np.int32)
-    kinds = [graph.op_types[op] for op in messages.maker.tolist()]
-    kept = {m for m, kind in enumerate(kinds) if variable[m] >= 0 or kind in HELD_BY_VARIABLE}
-    for m in np.flatnonzero(alias >= 0).tolist():  # an alias is made after what it is an alias of
-        root[m] = root[alias[m]]
-        if kinds[m] in ("Enter", "RefEnter"):
-            kept.add(int(root[m]))
-    kept |= {int(root[m]) for (op, _), m in read.items() if graph.op_types[op] in KEEPS}
+    graph: OpGraph, messages: Messages, alias: IntArray, variable: IntArray, reads: _Reads
+) -> tuple[IntArray, BoolArray]:
+    """[O] the message whose memory each is, and whether no op may take that over."""
+    root = np.where(alias >= 0, alias, np.arange(len(alias))).astype(np.int32)
+    while (root[root] != root).any():
+        root = root[root]
+    kept = (variable >= 0) | of_types(graph, HELD_BY_VARIABLE)[messages.maker]
+    kept[root[(alias >= 0) & of_types(graph, {"Enter", "RefEnter"})[messages.maker]]] = True
+    kept[root[reads.by(of_types(graph, KEEPS))]] = True
     return root, kept
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.buffers import writes_rows, writes_whole
 from tfplace.core.graph import OpGraph
+from tfplace.core.op_types import of_types
 from tfplace.core.problem import Problem
 from tfplace.group.forward import FORWARD, passes_of
 from tfplace.group.slots import readers_of
@@ -88,7 +89,7 @@ def _after_updates(graph: OpGraph) -> BoolArray:
     """[V] what comes after a write that all slices come before, such as results that wait for the update."""
     assert graph.slices is not None
     of_slices = graph.slices.slice_of >= 0
-    writes = np.array([writes_whole(kind) or writes_rows(kind) for kind in graph.op_types]) & ~of_slices
+    writes = of_types(graph, lambda kind: writes_whole(kind) or writes_rows(kind)) & ~of_slices
     edges = np.flatnonzero(~graph.edge_back)
     pairs = [(int(graph.edge_src[e]), int(graph.edge_dst[e])) for e in edges[np.argsort(graph.edge_dst[edges])]]
     out = np.zeros(graph.num_ops, np.bool_)

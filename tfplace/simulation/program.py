@@ -16,6 +16,7 @@ from tfplace.core.arrays import BoolArray, FloatArray, IntArray, LongArray
 from tfplace.core.buffers import HOST_ONLY_DTYPES, READS_NO_DATA, read_from_host, writes_whole
 from tfplace.core.graph import OpGraph
 from tfplace.core.kept import kept
+from tfplace.core.op_types import of_types, op_types
 from tfplace.core.problem import Problem
 from tfplace.cost.workspace import workspace_bytes
 from tfplace.simulation.messages import (
@@ -368,7 +369,7 @@ def _ops(problem: Problem, messages: Messages, by_reader: NDArray[np.integer]) -
         "reads": np.where(graph.replicable, -1, reads),
         "first": _offsets(messages.maker, graph.num_ops),
         "input_first": _offsets(by_reader[:, 1], graph.num_ops),
-        "writes": np.array([writes_whole(kind) for kind in graph.op_types]),
+        "writes": of_types(graph, writes_whole),
         "trips": graph.trips,
         "persistent": graph.persistent_bytes,
     }
@@ -406,16 +407,20 @@ def _links(problem: Problem) -> RecordArray:
 
 def _crosses(graph: OpGraph, messages: Messages, keep: BoolArray, pairs: NDArray[np.integer]) -> BoolArray:
     """[R] whether any of the edges of a (message, reader) pair goes from host to device memory or back."""
-    copied = set()
-    host = graph.host_memory
-    for e in np.flatnonzero(keep & (graph.edge_tensor >= 0)).tolist():
-        src, dst, kind = graph.edge_src[e], graph.edge_dst[e], graph.op_types[graph.edge_dst[e]]
-        if kind in READS_NO_DATA or graph.tensor_dtype[graph.edge_tensor[e]] in HOST_ONLY_DTYPES:
-            continue
-        wants_host = host[dst] or read_from_host(kind, int(graph.edge_slot[e]), len(graph.inputs[dst]))
-        if host[src] != wants_host:
-            copied.add((int(messages.of_edge[e]), int(dst)))
-    return np.array([pair in copied for pair in map(tuple, pairs.tolist())], np.bool_)
+    host, carries = graph.host_memory, graph.edge_tensor >= 0
+    handle = np.array([*(dtype in HOST_ONLY_DTYPES for dtype in graph.tensor_dtype), True])
+    edges = np.flatnonzero(keep & carries & ~handle[graph.edge_tensor])
+    edges = edges[~of_types(graph, READS_NO_DATA)[graph.edge_dst[edges]]]
+    src, dst = graph.edge_src[edges], graph.edge_dst[edges]
+    inputs = np.bincount(graph.edge_dst[carries], minlength=graph.num_ops)
+    known = op_types(graph)
+    asked, of = np.unique(
+        np.stack([known.of[dst], graph.edge_slot[edges], inputs[dst]], axis=1), axis=0, return_inverse=True
+    )
+    wants = np.array([read_from_host(known.names[kind], slot, count) for kind, slot, count in asked.tolist()], bool)
+    copied = edges[host[src] != (host[dst] | wants[of.reshape(-1)])]
+    key = messages.of_edge[copied].astype(np.int64) * graph.num_ops + graph.edge_dst[copied]
+    return np.isin(pairs[:, 0].astype(np.int64) * graph.num_ops + pairs[:, 1], key)
 
 
 def _hosts(problem: Problem) -> IntArray:
