@@ -57,9 +57,7 @@ HELD_ALL_STEP = frozenset(_words("Const Placeholder PlaceholderWithDefault"))
 (Constants that are copied to their readers count nowhere.)"""
 
 
-_MAY_ALIAS = (
-    FIRST_ALIASES_FIRST | EVERY_ALIASES_FIRST | EACH_ALIASES_EACH | ALIASES_OF_ITS_SIZE | ALIASES_ALONE | ROWS
-)
+_MAY_ALIAS = FIRST_ALIASES_FIRST | EVERY_ALIASES_FIRST | EACH_ALIASES_EACH | ALIASES_OF_ITS_SIZE | ALIASES_ALONE | ROWS
 
 
 def aliased_input(op_type: str, slot: int) -> int | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.compilation import XLA
+from tfplace.core.kept import kept_latest
 from tfplace.core.placement import CRITICAL_PATH, FREE
 from tfplace.core.problem import Problem
 from tfplace.core.stepcost import StepCost
@@ -37,6 +38,9 @@ class Ordered(NamedTuple):
 STRETCHED = "stretches"
 """The order of a compiled step whose clusters are cut, so that what they make is sent before all is made."""
 
+_KEPT = 8
+"""Placements of a problem whose orders are kept."""
+
 _CUTS = (12, 48)
 """Stretches of a device's seconds that are tried, few and many: more send gradients sooner, and start more clusters."""
 
@@ -54,6 +58,13 @@ def best_order(problem: Problem, op_device: IntArray, options: Options, *, quick
       options: of the simulation.
       quick: whether nothing is tried but to run what is ready.
     """
+    return _best_order(problem, op_device.astype(np.int32).tobytes(), options, quick)
+
+
+@kept_latest(_KEPT)
+def _best_order(problem: Problem, devices: bytes, options: Options, quick: bool) -> Ordered:
+    """Several ways often come to the same placement, such as data parallelism and what a search from it finds."""
+    op_device: IntArray = np.frombuffer(devices, np.int32)
     compiled = problem.compile == XLA
     ran = _compiled if compiled else _op_by_op
     free = ran(problem, op_device, options, FREE)
