@@ -29,7 +29,11 @@ def kept_latest(most: int) -> Callable[[Callable[Concatenate[Of, More], Made]], 
     Args:
       most: results of one object.
     """
-    return functools.partial(_kept, most=most)
+
+    def decorate(make: Callable[Concatenate[Of, More], Made]) -> Callable[Concatenate[Of, More], Made]:
+        return _kept(make, most)
+
+    return decorate
 
 
 def _kept(make: Callable[Concatenate[Of, More], Made], most: int | None) -> Callable[Concatenate[Of, More], Made]:

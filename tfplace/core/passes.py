@@ -6,8 +6,9 @@ import re
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray
+from tfplace.core.arrays import BoolArray, freeze
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
 
 BACKWARD = re.compile(r"(?:^|(?<=/))(gradient_tape|gradients?)/")
 """Not only at the front: within a function that was inlined, names begin with that of its call."""
@@ -23,12 +24,14 @@ def is_backward(name: str) -> bool:
     return BACKWARD.search(REWRITTEN.sub("", name)) is not None
 
 
+@kept
 def backward_ops(graph: OpGraph) -> BoolArray:
     """[V] ops with TensorFlow's names of gradients or the attribute "backward", and what is computed again for them."""
     marked = np.array([bool(attributes.get("backward")) for attributes in graph.op_attrs], np.bool_)
-    named = np.array([is_backward(name) and not _KEPT.search(name) for name in graph.base_names], np.bool_)
+    known = {name: is_backward(name) and not _KEPT.search(name) for name in set(graph.base_names)}  # slices share them
+    named = np.array([known[name] for name in graph.base_names], np.bool_)
     again = np.zeros(graph.num_ops, np.bool_) if graph.recomputes is None else graph.recomputes >= 0
-    return marked | named | again
+    return freeze(marked | named | again)
 
 
 def ahead_of_backward(graph: OpGraph) -> BoolArray:
@@ -44,7 +47,7 @@ def ahead_of_backward(graph: OpGraph) -> BoolArray:
 
 def late_ops(graph: OpGraph) -> BoolArray:
     """[V] ops of the backward pass and all that depends on them, such as updates of variables."""
-    late = backward_ops(graph)
+    late = backward_ops(graph).copy()
     edges = np.flatnonzero(~graph.edge_back)
     edges = edges[np.argsort(graph.edge_dst[edges], kind="stable")]
     for u, v in zip(graph.edge_src[edges].tolist(), graph.edge_dst[edges].tolist(), strict=True):

@@ -5,15 +5,19 @@ Fusion in XLA: Analysis and Evaluation", Snider and Liang 2023, arXiv 2301.13062
 as to compute an op again in each of several readers, or horizontal fusion on GPUs, is left out.
 """
 
+# mypy: disable-error-code="untyped-decorator"
+
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray
 from tfplace.core.buffers import aliases
 from tfplace.core.graph import OpGraph
+from tfplace.core.kernels import kernel
 from tfplace.core.xla_ops import COMPILABLE
 from tfplace.cost.flops import NOTHING
 from tfplace.cost.work import OpWork
@@ -75,29 +79,55 @@ def fusion_groups(graph: OpGraph, role: IntArray) -> IntArray:
       graph: [V] ops.
       role: [V] see `roles`.
     """
-    last = np.where(graph.replicable, -1, np.arange(graph.num_ops))
-    readers: list[set[int]] = [set() for _ in range(graph.num_ops)]
-    reads_data = np.zeros(graph.num_ops, bool)
-    for u, v, tensor, back in zip(
-        graph.edge_src.tolist(),
-        graph.edge_dst.tolist(),
-        graph.edge_tensor.tolist(),
-        graph.edge_back.tolist(),
-        strict=True,
-    ):
-        if not back:
-            readers[u].add(v)
-            reads_data[u] |= tensor >= 0
-    alike = _alike(graph)
-    fetched = set(graph.fetches)
-    for v in range(graph.num_ops - 1, -1, -1):
-        into = {int(last[u]) for u in readers[v]}
-        if role[v] != Role.FUSING or len(into) != 1 or not reads_data[v] or graph.op_names[v] in fetched:
-            continue
-        end = into.pop()
-        if end >= 0 and role[end] >= Role.CLOSING and alike[end] == alike[v] and _may_join(graph, v, end):
-            last[v] = end
+    last = np.where(graph.replicable, -1, np.arange(graph.num_ops)).astype(np.int32)
+    onward = np.flatnonzero(~graph.edge_back)
+    onward = onward[np.argsort(graph.edge_src[onward], kind="stable")]
+    first = np.searchsorted(graph.edge_src[onward], np.arange(graph.num_ops + 1)).astype(np.int32)
+    joins = role == Role.FUSING
+    joins &= np.bincount(graph.edge_src[onward][graph.edge_tensor[onward] >= 0], minlength=graph.num_ops) > 0
+    joins &= ~_fetched(graph)
+    bonds = np.stack([graph.resource, graph.colocation]).astype(np.int32)
+    _fuse(_Fusing(first, graph.edge_dst[onward], joins, role >= Role.CLOSING, _alike(graph), bonds), last)
     return _numbered(last)
+
+
+class _Fusing(NamedTuple):
+    """What decides which ops are one kernel.
+
+    Attributes:
+      first: [V + 1] offsets into `reader`.
+      reader: [E] what reads each op.
+      joins: [V] whether it may be in the group of its readers.
+      takes: [V] whether others may be fused into it.
+      alike: [V] of one number are those that may be together.
+      bonds: [2, V] what binds ops to others, or -1.
+    """
+
+    first: IntArray
+    reader: IntArray
+    joins: BoolArray
+    takes: BoolArray
+    alike: IntArray
+    bonds: IntArray
+
+
+@kernel
+def _fuse(of: _Fusing, last: IntArray) -> None:
+    """Writes the last op of each op's group where that is its own number; -1 stays."""
+    for v in range(len(last) - 1, -1, -1):
+        if not of.joins[v] or of.first[v] == of.first[v + 1]:
+            continue
+        end = last[of.reader[of.first[v]]]
+        for e in range(of.first[v] + 1, of.first[v + 1]):
+            if last[of.reader[e]] != end:
+                end = -1
+        if end < 0 or not of.takes[end] or of.alike[end] != of.alike[v]:
+            continue
+        free = True  # no resource or colocation binds an op elsewhere than the last op of its group
+        for i in range(len(of.bonds)):
+            free = free and (of.bonds[i, v] < 0 or of.bonds[i, v] == of.bonds[i, end])
+        if free:
+            last[v] = end
 
 
 def external_bytes(graph: OpGraph, groups: IntArray, work: OpWork) -> FloatArray:
@@ -109,53 +139,62 @@ def external_bytes(graph: OpGraph, groups: IntArray, work: OpWork) -> FloatArray
       work: of the graph.
     """
     value = _values(graph, work)
-    given = np.array([graph.tensor_bytes[list(row)].sum() for row in graph.inputs], np.float64)
+    carries = graph.edge_tensor >= 0
+    reader, tensor = graph.edge_dst[carries], graph.edge_tensor[carries]
+    given: FloatArray = np.bincount(reader, graph.tensor_bytes[tensor], graph.num_ops).astype(np.float64)
     part = np.divide(work.read_bytes, given, out=np.zeros_like(given), where=given > 0)  # a slice reads some of it
-    reads: dict[tuple[int, int], float] = {}
-    read_by: list[set[int]] = [set() for _ in range(graph.num_tensors)]
-    for v, row in enumerate(graph.inputs):
-        for t in row:
-            read_by[value[t]].add(int(groups[v]))
-            key = int(groups[v]), int(value[t])
-            reads[key] = max(reads.get(key, 0.0), part[v] * graph.tensor_bytes[t])
-    total = np.zeros(int(groups.max(initial=-1)) + 1)
+    key = value[tensor].astype(np.int64) * (graph.num_ops + 1) + groups[reader] + 1
+    once, of = np.unique(key, return_inverse=True)
+    reads = np.zeros(len(once))
+    np.maximum.at(reads, of.reshape(-1), part[reader] * graph.tensor_bytes[tensor])
+    read, by = once // (graph.num_ops + 1), once % (graph.num_ops + 1) - 1  # a value, and a group that reads it
     home = groups[graph.tensor_op]
-    for (group, t), read in reads.items():
-        if group >= 0 and home[t] != group:
-            total[group] += read
-    for t in np.flatnonzero(home >= 0).tolist():
-        kept = read_by[t] == {int(home[t])} and graph.op_names[graph.tensor_op[t]] not in graph.fetches
-        if value[t] == t and not kept and work.written_bytes[graph.tensor_op[t]]:
-            total[home[t]] += graph.tensor_bytes[t]
+    outside = (by >= 0) & (home[read] != by)
+    total: FloatArray = np.zeros(int(groups.max(initial=-1)) + 1)
+    total += np.bincount(by[outside], reads[outside], len(total))
+    inner = np.bincount(read[home[read] == by], minlength=graph.num_tensors) > 0
+    inner &= (np.bincount(read, minlength=graph.num_tensors) == 1) & ~_fetched(graph)[graph.tensor_op]
+    written = (home >= 0) & (value == np.arange(graph.num_tensors)) & ~inner & (work.written_bytes[graph.tensor_op] > 0)
+    total += np.bincount(home[written], graph.tensor_bytes[written], len(total))
     inside = groups >= 0
-    np.add.at(total, groups[inside], work.updated_bytes[inside])
+    total += np.bincount(groups[inside], work.updated_bytes[inside], len(total))
     return np.minimum(total, np.bincount(groups[inside], work.traffic_bytes[inside], len(total)))
 
 
-def _alike(graph: OpGraph) -> list[tuple[object, ...]]:
-    """[V] what the ops of a group have in common."""
+def _fetched(graph: OpGraph) -> BoolArray:
+    """[V] whether the program returns what the op makes."""
+    out = np.zeros(graph.num_ops, bool)
+    out[[graph.index[name] for name in graph.fetches if name in graph.index]] = True
+    return out
+
+
+def _alike(graph: OpGraph) -> IntArray:
+    """[V] ops of one number may be in a group."""
     slice_of = np.full(graph.num_ops, -1) if graph.slices is None else graph.slices.slice_of
+    number: dict[tuple[object, ...], int] = {}
     kernels = map(tuple, graph.has_kernel.tolist())
-    return list(zip(slice_of.tolist(), graph.trips.tolist(), kernels, graph.host_memory.tolist(), strict=True))
-
-
-def _may_join(graph: OpGraph, v: int, end: int) -> bool:
-    """Whether no resource or colocation binds an op elsewhere than the last op of its group."""
-    return all(label[v] < 0 or label[v] == label[end] for label in (graph.resource, graph.colocation))
+    rows = zip(slice_of.tolist(), graph.trips.tolist(), kernels, graph.host_memory.tolist(), strict=True)
+    return np.array([number.setdefault(row, len(number)) for row in rows], np.int32)
 
 
 def _values(graph: OpGraph, work: OpWork) -> IntArray:
     """[T] the tensor that each is another name of, or itself."""
     position = aliases(graph)
     out = np.arange(graph.num_tensors, dtype=np.int32)
-    for t, v in enumerate(graph.tensor_op.tolist()):
-        inputs = graph.inputs[v]
-        if work.kind[v] == NOTHING and 0 <= position[t] < len(inputs) and inputs[position[t]] < t:
+    nothing = np.array([kind == NOTHING for kind in work.kind], bool)
+    for t in np.flatnonzero(nothing[graph.tensor_op] & (position >= 0)).tolist():
+        inputs = graph.inputs[graph.tensor_op[t]]
+        if position[t] < len(inputs) and inputs[position[t]] < t:
             out[t] = out[inputs[position[t]]]
     return out
 
 
 def _numbered(last: IntArray) -> IntArray:
     """[V] groups by their last ops -> groups numbered by their first ops."""
-    number: dict[int, int] = {}
-    return np.array([-1 if end < 0 else number.setdefault(end, len(number)) for end in last.tolist()], np.int32)
+    inside = np.flatnonzero(last >= 0)
+    _, earliest, of = np.unique(last[inside], return_index=True, return_inverse=True)
+    number = np.empty(len(earliest), np.int32)
+    number[np.argsort(earliest, kind="stable")] = np.arange(len(earliest), dtype=np.int32)
+    out = np.full(len(last), -1, np.int32)
+    out[inside] = number[of.reshape(-1)]
+    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -57,9 +58,8 @@ def op_work(graph: OpGraph) -> OpWork:
     for v in reads_that_copy(graph):
         rules[v] = COPY
     flops = np.array([count(Op(graph, v)) for v, (_, count) in enumerate(rules)])
-    read, written = np.array([_traffic(graph, v, name) for v, (name, _) in enumerate(rules)], np.int64).T
-    counts = (flops, read.copy(), written.copy(), 2 * _updated_bytes(graph))
-    return OpWork(tuple(name for name, _ in rules), *map(freeze, counts))
+    kind = tuple(name for name, _ in rules)
+    return OpWork(kind, *map(freeze, (flops, *_traffic(graph, kind), 2 * _updated_bytes(graph))))
 
 
 @kept
@@ -85,14 +85,14 @@ def _updated_bytes(graph: OpGraph) -> LongArray:
     return out
 
 
-def _traffic(graph: OpGraph, v: int, name: str) -> tuple[int, int]:
-    """Bytes read and written by one execution."""
-    if name in (NOTHING, FUNCTION[0]):
-        return 0, 0
-    written = int(graph.tensor_bytes[graph.op_tensors[v] : graph.op_tensors[v + 1]].sum())
-    read = int(graph.tensor_bytes[list(graph.inputs[v])].sum()) if graph.inputs[v] else 0
-    if name == "move":
-        read = min(read, written)  # a slice or a gather reads what it writes, not all it could read
-    elif name == "copy":
-        read = written
-    return read, written
+def _traffic(graph: OpGraph, kind: Sequence[str]) -> tuple[LongArray, LongArray]:
+    """[V] bytes read and [V] written by one execution of ops of a class."""
+    is_of = {name: np.array([one == name for one in kind], bool) for name in ("move", "copy", NOTHING, FUNCTION[0])}
+    carries = graph.edge_tensor >= 0
+    read, written = np.zeros(graph.num_ops, np.int64), np.zeros(graph.num_ops, np.int64)
+    np.add.at(read, graph.edge_dst[carries], graph.tensor_bytes[graph.edge_tensor[carries]])
+    np.add.at(written, graph.tensor_op, graph.tensor_bytes)
+    read = np.where(is_of["move"], np.minimum(read, written), read)  # a slice reads what it writes, not all it could
+    read = np.where(is_of["copy"], written, read)
+    none = is_of[NOTHING] | is_of[FUNCTION[0]]
+    return np.where(none, 0, read), np.where(none, 0, written)

@@ -4,6 +4,8 @@ What waits for what is given as in `tfplace.execution.dependencies.Dependencies`
 to `before[first[v + 1] - 1]`.
 """
 
+# mypy: disable-error-code="no-any-return, untyped-decorator"
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -77,12 +77,12 @@ def find_cluster_ops(
         blocks[v] = -1
         why[graph.op_names[v]] = "reads a variable for several clusters"
     parts = []
-    for ops in _members(known, order, blocks):
-        drawn = facts.draws[ops].any()  # by themselves they would draw other numbers than XLA's
-        if drawn or np.count_nonzero(facts.works[ops]) >= FEWEST_OPS:
-            parts.append(ops)
+    for part in _members(known, order, blocks):
+        drawn = facts.draws[part].any()  # by themselves they would draw other numbers than XLA's
+        if drawn or np.count_nonzero(facts.works[part]) >= FEWEST_OPS:
+            parts.append(part)
         else:
-            why |= {graph.op_names[v]: f"fewer than {FEWEST_OPS} ops together" for v in ops.tolist()}
+            why |= {graph.op_names[v]: f"fewer than {FEWEST_OPS} ops together" for v in part.tolist()}
     return ClusterOps(parts, loops, why)
 
 
@@ -99,8 +99,8 @@ def _members(known: Dependencies, order: IntArray, blocks: IntArray) -> list[Int
     """The ops of each block, in topological order, those of a loop together; the blocks in the order of their first."""
     place = np.empty(known.count, np.int32)
     place[order] = np.arange(known.count, dtype=np.int32)
-    ops = np.flatnonzero(blocks >= 0)
-    ops = ops[np.lexsort((ops, place[known.vertex[ops]], blocks[ops]))].astype(np.int32)
+    ops: IntArray = np.flatnonzero(blocks >= 0).astype(np.int32)
+    ops = ops[np.lexsort((ops, place[known.vertex[ops]], blocks[ops]))]
     parts = np.split(ops, np.flatnonzero(np.diff(blocks[ops])) + 1) if len(ops) else []
     return sorted(parts, key=lambda part: int(place[known.vertex[part[0]]]))
 

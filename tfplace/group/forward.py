@@ -6,7 +6,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from tfplace.core.arrays import BoolArray, FloatArray, IntArray
+from tfplace.core.arrays import BoolArray, FloatArray, IntArray, freeze
+from tfplace.core.kept import kept
 from tfplace.core.passes import backward_ops
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow, mean_transfer_s
@@ -49,6 +50,7 @@ def forward_blocks(problem: Problem) -> tuple[IntArray, IntArray]:
     return _condense(home, before, behind)
 
 
+@kept
 def passes_of(problem: Problem) -> IntArray:
     """[V] `FORWARD`, `BACKWARD`, or `AFTER` for ops that follow on backward ones."""
     part = np.where(backward_ops(problem.graph), BACKWARD, FORWARD).astype(np.int32)
@@ -57,7 +59,7 @@ def passes_of(problem: Problem) -> IntArray:
     for s, d in zip(edges.src[order].tolist(), edges.dst[order].tolist(), strict=True):
         if part[s] != FORWARD and part[d] == FORWARD:
             part[d] = AFTER
-    return part
+    return freeze(part)
 
 
 def _adopted(leads: BoolArray, src: IntArray, dst: IntArray, weight: FloatArray) -> IntArray:

@@ -55,11 +55,14 @@ class Step:
             v.op: () if v.name.endswith(_CAPTURED) else tuple(v.name.split("/")[:-1]) for v in graph.variables
         }
         self.readers = readers_of(graph)
-        self.backward = np.array([is_backward(name) and not _PASSED.search(name) for name in graph.base_names])
+        names = {*graph.base_names}  # slices share them
+        backward = {name: is_backward(name) and not _PASSED.search(name) for name in names}
+        self.backward = np.array([backward[name] for name in graph.base_names], np.bool_)
         self.touched = [
             sorted({int(handle[t]) for t in tensors if int(handle[t]) in self.homes}) for tensors in graph.inputs
         ]
-        self.names = [_parts(name) for name in graph.base_names]
+        parts = {name: _parts(name) for name in names}
+        self.names = [parts[name] for name in graph.base_names]
         self.scopes = [name[:-1] for name in self.names]
         own = np.ones(graph.num_ops, np.bool_)
         own[list(self.homes)] = False

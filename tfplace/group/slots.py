@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
 from tfplace.core.buffers import variable_of, writes_rows, writes_whole
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
 
 _MOST_OPS = 500
 """What follows from an optimizer's state is a few ops for each weight; what is followed further is something else."""
@@ -40,7 +42,8 @@ def slots_of(graph: OpGraph) -> dict[int, int]:
     return out
 
 
-def readers_of(graph: OpGraph) -> list[list[int]]:
+@kept
+def readers_of(graph: OpGraph) -> Sequence[Sequence[int]]:
     """[V] ops that read a tensor of each op."""
     data = np.flatnonzero((graph.edge_tensor >= 0) & ~graph.edge_back)
     out: list[list[int]] = [[] for _ in range(graph.num_ops)]
@@ -49,7 +52,9 @@ def readers_of(graph: OpGraph) -> list[list[int]]:
     return out
 
 
-def _written_from(slot: int, weights: set[int], after: list[list[int]], written: dict[int, list[int]]) -> int | None:
+def _written_from(
+    slot: int, weights: set[int], after: Sequence[Sequence[int]], written: dict[int, list[int]]
+) -> int | None:
     """The weight that is written from a slot's value; the nearest, if there are several."""
     seen, queue = {slot}, deque([slot])
     while queue and len(seen) < _MOST_OPS:

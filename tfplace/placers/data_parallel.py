@@ -49,24 +49,30 @@ def by_slice(problem: Problem, slices: Slices, slice_device: IntArray) -> list[I
     """Placements [U] with slice k on device `slice_device[k]`: inputs on the host, if there is one, or on the first."""
     compute = compute_devices(problem)
     host = [d for d in range(problem.num_devices) if d not in compute]
-    return [_placed(problem, slices, slice_device, home) for home in (*host[:1], int(compute[0]))]
+    device, owner = _with_owners(problem, slices, slice_device)
+    lookups = row_lookups(problem.graph, slices)
+    placements = []
+    for home in (*host[:1], int(compute[0])):
+        here = device.copy()
+        for lookup, table in lookups:
+            here[lookup] = here[table] if here[table] >= 0 else home
+        unit = np.full(problem.num_units, -1, np.int32)
+        grouped = problem.grouping.unit_of
+        for chosen in (here, owner):  # what is bound to a variable is with it
+            placed = (grouped >= 0) & (chosen >= 0)
+            unit[grouped[placed][::-1]] = chosen[placed][::-1]
+        placements.append(settle(problem, np.where(unit >= 0, unit, home).astype(np.int32)))
+    return placements
 
 
-def _placed(problem: Problem, slices: Slices, slice_device: IntArray, home: int) -> IntArray:
+def _with_owners(problem: Problem, slices: Slices, slice_device: IntArray) -> tuple[IntArray, IntArray]:
+    """[V] the device of each op of a slice, or of what goes with a variable, and [V] of the latter alone; else -1."""
     device = np.where(slices.slice_of >= 0, slice_device[slices.slice_of], -1)
     weight_of = weights_of_ops(problem.graph)
     among = np.unique(device[device >= 0])
     owners = balanced_owners(problem, weight_of, lambda _: among, packed_weights(problem.graph, weight_of))
     owner = np.array([owners.get(weight, -1) for weight in weight_of.tolist()], np.int32)
-    device = np.where(owner >= 0, owner, device)
-    for lookup, table in row_lookups(problem.graph, slices):
-        device[lookup] = device[table] if device[table] >= 0 else home
-    unit = np.full(problem.num_units, -1, np.int32)
-    grouped = problem.grouping.unit_of
-    for chosen in (device, owner):  # what is bound to a variable is with it
-        placed = (grouped >= 0) & (chosen >= 0)
-        unit[grouped[placed][::-1]] = chosen[placed][::-1]
-    return settle(problem, np.where(unit >= 0, unit, home).astype(np.int32))
+    return np.where(owner >= 0, owner, device), owner
 
 
 def slice_devices(problem: Problem, slices: Slices) -> IntArray:

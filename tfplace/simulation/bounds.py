@@ -7,7 +7,7 @@ its seconds there, and a device does at most one second of its ops' work per sec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,9 +39,13 @@ class Bound:
     all: Mapping[str, float]
 
 
-@kept
 def lower_bound(problem: Problem, options: Options = DEFAULT) -> Bound:
     """The largest of the bounds on the step time of any placement that keeps to the allowed devices and the memory."""
+    return _lower_bound(problem, replace(DEFAULT, overheads=options.overheads))  # nothing else in them counts here
+
+
+@kept
+def _lower_bound(problem: Problem, options: Options) -> Bound:
     bounds = _anywhere(problem, options)
     memory = memory_s(problem, options)
     if memory is not None:

@@ -36,7 +36,7 @@ def forward_places(problem: Problem, slices: Slices) -> IntArray:
       problem: of a split step.
       slices: of its graph.
     """
-    edges, part = flow(problem), passes_of(problem)
+    edges, part = flow(problem), passes_of(problem).copy()
     node = _nodes(problem, slices, edges)
     _between(part, edges)
     onward = (part[edges.src] == FORWARD) & (part[edges.dst] == FORWARD)
