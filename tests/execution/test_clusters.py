@@ -67,6 +67,21 @@ def test_blocks_of_one_label_are_joined_where_nothing_else_lies_between():
     assert block[0] != block[4]  # what comes between would wait for itself
 
 
+def test_vertices_that_wait_for_themselves_are_an_error():
+    known = dependencies(3, [(0, 1), (1, 2), (2, 0)])
+    with pytest.raises(ValueError, match="wait for themselves"):
+        topological(known.first, known.before)
+
+
+def test_large_graphs_have_their_own_pairs():
+    """Numbers of pairs are beyond 32 bits."""
+    count = 100_000
+    chain = np.stack([np.arange(count - 1), np.arange(1, count)], axis=1).astype(np.int32)
+    known = Dependencies.made(np.arange(count, dtype=np.int32), count, [chain])
+    assert np.array_equal(known.pairs, chain)
+    assert topological(known.first, known.before).tolist() == [*range(count)]
+
+
 @pytest.mark.parametrize("name", ["inception_like", "lstm_while"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_op_is_in_one_cluster_of_its_device_or_left_out_for_a_reason(name, seed):

@@ -22,6 +22,9 @@ def topological(first: IntArray, before: IntArray) -> IntArray:
     Args:
       first: [N + 1] offsets.
       before: [E] vertices.
+
+    Raises:
+      ValueError: a vertex waits for itself, through others.
     """
     out = np.empty(len(first) - 1, np.int32)
     _sort(first, before, np.zeros(len(out), np.bool_), np.empty(len(before) + 1, np.int32), out)
@@ -39,6 +42,8 @@ def _sort(first: IntArray, before: IntArray, done: BoolArray, todo: IntArray, ou
             if not done[v]:
                 for e in range(first[v + 1] - 1, first[v] - 1, -1):
                     if not done[before[e]]:
+                        if end == len(todo):
+                            raise ValueError("received vertices that wait for themselves; expected none")
                         todo[end] = before[e]
                         end += 1
                 if end == top:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tfplace.core.arrays import BoolArray, IntArray, LongArray, freeze
 from tfplace.core.control_flow import control_flow, idle_constants
@@ -47,9 +48,9 @@ class Dependencies:
         return cls.made(own.vertex, graph.num_ops + len(joints), [own.pairs, np.array(added).reshape(-1, 2)])
 
     @classmethod
-    def made(cls, vertex: IntArray, count: int, pairs: Sequence[LongArray]) -> Dependencies:
+    def made(cls, vertex: IntArray, count: int, pairs: Sequence[NDArray[np.integer]]) -> Dependencies:
         """Those of [P, 2] pairs of a vertex of `count` and one that waits for it; none waits for itself."""
-        src, dst = np.concatenate(pairs).T
+        src, dst = np.concatenate(pairs).astype(np.int64).T
         key = np.unique((dst * count + src)[src != dst])
         first = np.searchsorted(key, np.arange(count + 1, dtype=np.int64) * count).astype(np.int32)
         return cls(vertex, freeze(first), freeze((key % max(count, 1)).astype(np.int32)))
