@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -222,8 +222,12 @@ def rematerialize(
     return _placed(source, trial) if isinstance(source, Placement) else trial.graph
 
 
-def made_to_fit(placement: Placement) -> Placement:
+def made_to_fit(placement: Placement, goes_on: Callable[[], bool] = lambda: True) -> Placement:
     """A placement of a step that fits, or exceeds memory least, as results of the forward pass are computed again.
+
+    Args:
+      placement: of a step in which nothing is computed again.
+      goes_on: asked after each choice of results, whether to try another.
 
     Raises:
       InputError: the placement does not know its problem.
@@ -231,7 +235,7 @@ def made_to_fit(placement: Placement) -> Placement:
     from tfplace.search.recomputing import fitting_trial, in_best_order
 
     assert placement.problem is not None
-    return in_best_order(placement, _with_program(fitting_trial(placement), placement.problem.graph))
+    return in_best_order(placement, _with_program(fitting_trial(placement, goes_on), placement.problem.graph))
 
 
 def _with_program(trial: Trial, whole: OpGraph) -> Trial:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -169,9 +170,9 @@ def _plan(flags: PlanFlags, stages: Stages) -> Plan:
         more = TIMES * batch_size(as_specs(batch))
         return reader.read(replace(flags, slices=sizes, batch=more))[0]
 
-    def less(placement: Placement) -> Placement:
+    def less(placement: Placement, goes_on: Callable[[], bool]) -> Placement:
         stages.stage(f"making {placement.placer} fit")
-        return made_to_fit(placement)
+        return made_to_fit(placement, goes_on)
 
     wanted = flags.narrowed(SearchOptions, slices=AUTO, progress=stages.search)
     hosts = None if flags.known_topology is None else large_box(flags.known_topology)

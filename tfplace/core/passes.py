@@ -45,6 +45,7 @@ def ahead_of_backward(graph: OpGraph) -> BoolArray:
     return leads & ~late
 
 
+@kept
 def late_ops(graph: OpGraph) -> BoolArray:
     """[V] ops of the backward pass and all that depends on them, such as updates of variables."""
     late = backward_ops(graph).copy()
@@ -52,4 +53,4 @@ def late_ops(graph: OpGraph) -> BoolArray:
     edges = edges[np.argsort(graph.edge_dst[edges], kind="stable")]
     for u, v in zip(graph.edge_src[edges].tolist(), graph.edge_dst[edges].tolist(), strict=True):
         late[v] |= late[u]
-    return late
+    return freeze(late)

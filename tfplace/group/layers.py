@@ -67,7 +67,9 @@ def _heaviest_share(problem: Problem, scopes: list[str], known: set[str]) -> flo
 
 def scope_parts(problem: Problem) -> list[list[str]]:
     """[V] the scope of each op, part by part from the outside in, without what marks the backward pass."""
-    return [name_parts(name)[:-1] for name in problem.graph.base_names]
+    names = problem.graph.base_names
+    parts = {name: name_parts(name)[:-1] for name in set(names)}  # slices share them
+    return [parts[name] for name in names]
 
 
 def name_parts(name: str) -> list[str]:
@@ -83,14 +85,14 @@ def vote(problem: Problem, scopes: list[str], known: list[str]) -> IntArray:
     """[U] for each unit the known scope in which it spends the most seconds; the first member's if none takes any."""
     ids = {scope: i for i, scope in enumerate(known)}
     seconds = problem.costs.compute_s.mean(axis=1)
-    votes: dict[int, dict[int, float]] = {}
-    for v, unit in enumerate(problem.grouping.unit_of.tolist()):
-        if unit >= 0 and scopes[v] in ids:
-            mine = votes.setdefault(unit, {})
-            mine[ids[scopes[v]]] = mine.get(ids[scopes[v]], 0.0) + float(seconds[v])
+    scope = np.array([ids.get(name, -1) for name in scopes], np.int64)
+    ops = np.flatnonzero((problem.grouping.unit_of >= 0) & (scope >= 0))
+    key = problem.grouping.unit_of[ops].astype(np.int64) * max(len(ids), 1) + scope[ops]
+    once, earliest, of = np.unique(key, return_index=True, return_inverse=True)
+    spent = np.bincount(of.reshape(-1), seconds[ops], len(once))
     label = np.full(problem.num_units, -1, np.int32)
-    for unit, counts in votes.items():
-        label[unit] = max(counts, key=counts.__getitem__)
+    last_first = np.lexsort((earliest, -spent))[::-1]  # of equal ones the first member's is written last
+    label[once[last_first] // max(len(ids), 1)] = once[last_first] % max(len(ids), 1)
     return label
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfplace.core.arrays import IntArray, LongArray
+from tfplace.core.arrays import IntArray, LongArray, numbered
 from tfplace.core.problem import Problem
 from tfplace.group.co_placement import single_consumers
 from tfplace.group.layers import earliest_start, join_neighbours, scope_parts, unit_edges, vote
@@ -59,10 +59,10 @@ def _scopes(problem: Problem) -> list[IntArray]:
     for depth in range(1, max(map(len, parts), default=0) + 1):
         scopes = ["/".join(part[:depth]) for part in parts]
         label = vote(problem, scopes, sorted({*scopes} - {""}))
-        found, numbered = np.unique(join_neighbours(label, src, dst), return_inverse=True)
+        found, of = np.unique(join_neighbours(label, src, dst), return_inverse=True)
         if count < len(found) <= _ALMOST_ALL * problem.num_units:
             count = len(found)
-            labels.append(numbered.astype(np.int32))
+            labels.append(of.astype(np.int32))
     return labels
 
 
@@ -77,7 +77,7 @@ def _of_slices(problem: Problem, scopes: list[IntArray]) -> list[IntArray]:
         return []
     first = np.array([ops[0] for ops in problem.grouping.members])
     slice_of = np.array([slices.slice_of[ops].max() for ops in problem.grouping.members])
-    copies = _numbered(np.array([slices.original[v] for v in first]))
+    copies = numbered([slices.original[v] for v in first])
     once = slice_of < 0
     weights = weights_of_ops(problem.graph)
     weight = np.array([weights[ops].max() for ops in problem.grouping.members])
@@ -85,11 +85,11 @@ def _of_slices(problem: Problem, scopes: list[IntArray]) -> list[IntArray]:
     labels = [owned, np.where(once, -1, slice_of)]
     labels += [np.where(once, scope, (slice_of + 1) * (int(scope.max()) + 1) + scope) for scope in scopes]
     most = _ALMOST_ALL * problem.num_units
-    numbered = [copies, *map(_numbered, labels)]
-    return [label for label in numbered if 1 < int(label.max()) + 1 <= most]
+    found = [copies, *map(_renumbered, labels)]
+    return [label for label in found if 1 < int(label.max()) + 1 <= most]
 
 
-def _numbered(label: NDArray[Any]) -> IntArray:
+def _renumbered(label: NDArray[Any]) -> IntArray:
     return np.unique(label, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 

@@ -9,6 +9,8 @@ while a step runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from tfplace.core.arrays import FloatArray, LongArray
@@ -30,12 +32,13 @@ _AHEAD = 1.05
 """So much of what is missing is dropped before it is simulated again."""
 
 
-def greedy(trials: Trials, limit: LongArray) -> Trial:
+def greedy(trials: Trials, limit: LongArray, goes_on: Callable[[], bool] = lambda: True) -> Trial:
     """The shortest step that was found within some memory, or the one that exceeds it least.
 
     Args:
       trials: the step.
       limit: [D] bytes that each device may use.
+      goes_on: asked after each choice that drops something, whether to try another.
     """
     whole = trials(())
     if _excess(whole.cost, limit) == 0:
@@ -43,25 +46,27 @@ def greedy(trials: Trials, limit: LongArray) -> Trial:
     stash = Stash(trials.problem.graph)
     seconds = _seconds(trials)
     all_bytes = float(stash.kept_bytes[stash.droppable].sum())
-    tried = [_fill(trials, Dropped(stash, seconds), whole, all_bytes / part, limit) for part in _PARTS]
-    best = min(tried, key=lambda trial: _key(trial, limit))
-    if _excess(best.cost, limit):
-        segmented = (trials(sqrt_segments(trials.problem.graph, count)) for count in _SEGMENTS)
-        best = min(best, *segmented, key=lambda trial: _key(trial, limit))
+    best = whole
+    for part in _PARTS:
+        for trial in _filled(trials, Dropped(stash, seconds), whole, all_bytes / part, limit):
+            best = min(best, trial, key=lambda one: _key(one, limit))
+            if not goes_on():
+                return best
+    for count in _SEGMENTS if _excess(best.cost, limit) else ():
+        best = min(best, trials(sqrt_segments(trials.problem.graph, count)), key=lambda one: _key(one, limit))
+        if not goes_on():
+            break
     return best
 
 
-def _fill(trials: Trials, dropped: Dropped, whole: Trial, most_bytes: float, limit: LongArray) -> Trial:
+def _filled(trials: Trials, dropped: Dropped, whole: Trial, most_bytes: float, limit: LongArray) -> Iterator[Trial]:
     """Drops results, the best first, as long as that helps."""
-    best = trial = whole
+    trial = whole
     for _ in range(_ROUNDS):
-        if not _drop(trials, dropped, trial, most_bytes, limit):
-            break
+        if _excess(trial.cost, limit) == 0 or not _drop(trials, dropped, trial, most_bytes, limit):
+            return
         trial = trials([dropped.ops])
-        best = min(best, trial, key=lambda t: _key(t, limit))
-        if _excess(trial.cost, limit) == 0:
-            break
-    return best
+        yield trial
 
 
 def _drop(trials: Trials, dropped: Dropped, trial: Trial, most_bytes: float, limit: LongArray) -> bool:

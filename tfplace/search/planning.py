@@ -59,6 +59,9 @@ _LESS = 0.9
 _MOST_OPS = 100_000
 """Ops of a step that is still read for one more way: tens of seconds."""
 
+_RECOMPUTING_S = 30.0
+"""Seconds for which choices of what to compute again are tried at least; of a large step they are a few."""
+
 _NO_RULES = "the strategy does not support rules that pin, forbid or colocate ops"
 
 
@@ -66,7 +69,7 @@ def make_plan(
     read: Callable[[Sizes], Problem],
     search: Callable[[Problem, SearchOptions], Placement],
     options: SearchOptions,
-    less: Callable[[Placement], Placement],
+    less: Callable[[Placement, Callable[[], bool]], Placement],
     *,
     exact: bool = False,
     larger: Larger | None = None,
@@ -78,7 +81,8 @@ def make_plan(
       read: see `tfplace.search.over_slices.place_over_slices`.
       search: as there.
       options: as there. Rows are compiled as well as op by op unless `options.compile` says one of them.
-      less: makes of a placement one whose step fits, or exceeds memory least, by computing results again.
+      less: makes of a placement one whose step fits, or exceeds memory least, by computing results again, and asks
+        after each choice of these whether to go on: for the seconds of the budget, but at least `_RECOMPUTING_S`.
       exact: whether only rows may be chosen whose numbers are those of the plain step but for rounding.
       larger: see `Plan`.
       read_packed: as `read`, with small gradients and variables sent packed together; None where that is not done.
@@ -99,7 +103,9 @@ def make_plan(
         if of_compiled is not None:
             better = _searched_compiled(rows, search, of_compiled)
             rows = [row for row in rows if row.name not in {one.name for one in better}] + better
-        pricing = Pricing(less, partial(_priced_if_it_fits, options=options))
+        limit_s = Budget.parse(options.budget).seconds
+        limit_s = np.inf if limit_s is None else max(limit_s, _RECOMPUTING_S)
+        pricing = Pricing(less, partial(_priced_if_it_fits, options=options), limit_s)
         rows += remedied(rows, pricing, _best_s(rows))
         _split_further(run, rows, pricing, options)
     except KeyboardInterrupt:

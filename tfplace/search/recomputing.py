@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ _TRIES = 3
 """With less memory each time."""
 
 
-def fitting_trial(placement: Placement) -> Trial:
+def fitting_trial(placement: Placement, goes_on: Callable[[], bool] = lambda: True) -> Trial:
     """The step with results computed again so that it fits, or exceeds memory least, in the order that suits it best.
 
     What to compute again is chosen for ops in the order of TensorFlow's executor. In other orders it may save less, and
@@ -25,6 +26,7 @@ def fitting_trial(placement: Placement) -> Trial:
 
     Args:
       placement: of a step in which nothing is computed again.
+      goes_on: see `greedy`.
 
     Raises:
       InputError: it does not know its problem.
@@ -34,10 +36,10 @@ def fitting_trial(placement: Placement) -> Trial:
     limit = may.copy()
     tried = []
     for _ in range(_TRIES):
-        trial = greedy(trials, limit)
+        trial = greedy(trials, limit, goes_on)
         cost = in_best_order(placement, trial).cost
         tried.append((cost.key, trial))
-        if cost.feasible or (trial.cost.peak_bytes > limit).any():
+        if cost.feasible or (trial.cost.peak_bytes > limit).any() or not goes_on():
             break
         over = np.maximum(cost.peak_bytes / np.maximum(may, 1), 1.0)
         limit = (limit / over).astype(np.int64)

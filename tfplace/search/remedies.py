@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,12 +29,21 @@ class Pricing:
     """How a remedied placement becomes a row.
 
     Attributes:
-      less: a placement -> the same with results computed again, so that it fits, or nearly.
+      less: a placement, and what tells whether to go on -> the same with results computed again, so that it fits, or
+        nearly.
       rows: a problem, [U] devices of its units and a way -> rows op by op and, if that fits, compiled.
+      limit_s: seconds after which nothing more is tried to be computed again, but for once if nothing fits.
+      clock: of these.
     """
 
-    less: Callable[[Placement], Placement]
+    less: Callable[[Placement, Callable[[], bool]], Placement]
     rows: Callable[[Problem, IntArray, str], Sequence[PlanRow]]
+    limit_s: float = math.inf
+    clock: Clock = field(default_factory=Clock)
+
+    def goes_on(self) -> bool:
+        """Whether there is time."""
+        return self.clock.seconds < self.limit_s
 
 
 def remedied(rows: Sequence[PlanRow], pricing: Pricing, fits_s: float) -> list[PlanRow]:
@@ -58,7 +68,7 @@ def remedied(rows: Sequence[PlanRow], pricing: Pricing, fits_s: float) -> list[P
         if step_s >= fits_s:
             break
         children = _with_host(row, pricing)
-        if recomputed < _MOST_RECOMPUTING and _may_recompute(row):
+        if recomputed < _MOST_RECOMPUTING and pricing.goes_on() and _may_recompute(row):
             recomputed += 1
             children += _recomputing(row, pricing)
         for child in children:
@@ -127,7 +137,7 @@ def _recomputing(row: PlanRow, pricing: Pricing) -> list[PlanRow]:
     """The way with results computed again, if any can be."""
     assert row.placement is not None
     clock = Clock()
-    placement = pricing.less(row.placement)
+    placement = pricing.less(row.placement, pricing.goes_on)
     took_s = (row.found_s or 0.0) + clock.seconds
     if placement.problem is None or placement.problem.graph.recomputes is None:
         return []

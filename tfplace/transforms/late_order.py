@@ -9,6 +9,8 @@ import numpy as np
 from tfplace.core.arrays import BoolArray, IntArray
 from tfplace.core.control_flow import ControlFlow, control_flow
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
+from tfplace.core.passes import late_ops
 
 _NO_GRADIENTS = frozenset({"bool", "int32", "int64", "resource", "string", "variant"})
 """Types of tensors that gradients never have: of shapes, indices and handles, which come long before them."""
@@ -18,6 +20,12 @@ def whole_loops(graph: OpGraph, flow: ControlFlow) -> IntArray:
     """[V] a vertex for each op, one for all ops of a loop: what waits for a loop waits for all that it is given."""
     apart = np.where(flow.loop >= 0, graph.num_ops + flow.loop, np.arange(graph.num_ops))
     return np.unique(apart, return_inverse=True)[1].astype(np.int32)
+
+
+@kept
+def late_order(graph: OpGraph) -> LateOrder:
+    """The backward pass of a graph."""
+    return LateOrder(graph, late_ops(graph))
 
 
 class LateOrder:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray
+from tfplace.core.arrays import BoolArray, freeze
 from tfplace.core.buffers import HELD_BY_VARIABLE, READS, writes_rows, writes_whole
 from tfplace.core.control_flow import control_flow
 from tfplace.core.graph import OpGraph
+from tfplace.core.kept import kept
+from tfplace.core.op_types import of_types
 from tfplace.core.passes import ahead_of_backward
 from tfplace.core.xla_ops import COMPILABLE
 
@@ -17,6 +19,7 @@ _KEPT = frozenset({"Const", "NoOp", "ResourceGather", "RngReadAndSkip", "RngSkip
 _REFERENCE_VIEWS = frozenset({"Identity", "RefIdentity"})
 
 
+@kept
 def recomputable_ops(graph: OpGraph) -> BoolArray:
     """[V] forward ops whose results are a function of their inputs alone.
 
@@ -29,11 +32,11 @@ def recomputable_ops(graph: OpGraph) -> BoolArray:
         ahead_of_backward(graph) & flow.always_ends & ~flow.in_loop & (graph.trips == 1) & (graph.resource < 0)
     )
     pure = {kind for kind in COMPILABLE - _KEPT if not (writes_rows(kind) or writes_whole(kind))}
-    out &= np.array([kind in pure for kind in graph.op_types], np.bool_) & ~graph.replicable
+    out &= of_types(graph, pure) & ~graph.replicable
     out[[body.op for body in graph.bodies]] = False
-    references = np.zeros(graph.num_ops, np.bool_)
-    for v, kind in enumerate(graph.op_types):
-        read = graph.tensor_op[list(graph.inputs[v])]
-        references[v] = kind in HELD_BY_VARIABLE or (kind in _REFERENCE_VIEWS and bool(references[read].any()))
-        out[v] &= not references[read].any()
-    return out
+    references = of_types(graph, HELD_BY_VARIABLE)
+    for v in np.flatnonzero(of_types(graph, _REFERENCE_VIEWS)).tolist() if references.any() else []:
+        references[v] |= references[graph.tensor_op[list(graph.inputs[v])]].any()
+    carries = graph.edge_tensor >= 0
+    out[graph.edge_dst[carries & references[graph.edge_src]]] = False
+    return freeze(out)

@@ -24,7 +24,7 @@ from tfplace.core.graph import OpGraph, UnknownShape
 from tfplace.core.passes import late_ops
 from tfplace.core.slices import Slices
 from tfplace.errors import GraphError
-from tfplace.transforms.late_order import LateOrder, whole_loops
+from tfplace.transforms.late_order import late_order, whole_loops
 from tfplace.transforms.recomputable import recomputable_ops
 
 IndexArray = NDArray[np.signedinteger]
@@ -109,7 +109,7 @@ def recomputations_of(graph: OpGraph, segment: IntArray) -> list[Recomputation]:
     inner = dropped[src] & dropped[dst]
     for u, v in sorted(zip(src[inner].tolist(), dst[inner].tolist(), strict=True), key=lambda edge: -edge[1]):
         copied[u] |= copied[v]
-    order = LateOrder(graph, late)
+    order = late_order(graph)
     parts = []
     for ops in _parts(graph.num_ops, copied, src[inner], dst[inner]):
         of_part = tuple(dict.fromkeys(v for u in ops for v in readers.get(u, ())))

@@ -14,6 +14,7 @@ import tensorflow as tf
 from grappler_bridge.item import TensorProperties
 from tfplace.extraction.nodes import parse_input
 from tfplace.extraction.shapes import Properties
+from tfplace.transforms.constants import set_constant
 from tfplace.transforms.graph_writer import GraphWriter
 from tfplace.transforms.own_segments import SEGMENT_SUM
 from tfplace.transforms.packing import Packing
@@ -161,7 +162,7 @@ class _Slicer:
         texts = [self._held.read(u, slot, reading, k) for (u, slot), reading in readings]
         self._two.adapt(node, v, self._sizes[k])
         if node.op == "Const" and v in self._two.differing:
-            _set_value(node, np.asarray(self._value(v, k)))
+            set_constant(node, np.asarray(self._value(v, k)))
         if node.op in ("Enter", "RefEnter"):
             node.attr["frame_name"].s = f"slice{k}/".encode() + node.attr["frame_name"].s
         if node.op in STATEFUL:
@@ -229,16 +230,3 @@ class _Slicer:
         if not self._division.copied[v]:
             return [self._nodes.names[v]]
         return [self._held.copy_name(v, k) for k in range(len(self._sizes))]
-
-
-def _set_value(node: Any, value: Any) -> None:
-    """Gives a constant another value of its type."""
-    if value.dtype != np.bool_:
-        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, node.attr["dtype"].type, value.shape))
-        return
-    # `make_tensor_proto` writes Booleans one by one: minutes for the attention masks of 12 layers.
-    tensor = node.attr["value"].tensor
-    tensor.Clear()
-    tensor.dtype = node.attr["dtype"].type
-    tensor.tensor_shape.CopyFrom(tf.TensorShape(value.shape).as_proto())
-    tensor.tensor_content = np.ascontiguousarray(value).tobytes()

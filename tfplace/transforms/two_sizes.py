@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from grappler_bridge.item import TensorProperties
@@ -16,6 +15,7 @@ from tfplace.errors import SplitError
 from tfplace.extraction.nodes import Nodes
 from tfplace.extraction.opgraph import output_dtypes
 from tfplace.extraction.shapes import Properties
+from tfplace.transforms.constants import constant_value, distinct
 
 
 class TwoSizes:
@@ -72,7 +72,7 @@ class TwoSizes:
         if self.nodes.types[v] != "Const":
             return None
         if v not in self._values:
-            self._values[v] = tf.make_ndarray(self.nodes.defs[v].attr["value"].tensor)
+            self._values[v] = constant_value(self.nodes.defs[v])
         return self._values[v]
 
     def known(self, v: int, slot: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -87,7 +87,7 @@ class TwoSizes:
         kind, inputs = self.nodes.types[v], self.nodes.data_inputs[v]
         if kind == "Const":
             changed = which and v in self.differing
-            return tf.make_ndarray(self._other[v].attr["value"].tensor) if changed else self.value(v)
+            return constant_value(self._other[v]) if changed else self.value(v)
         if kind in ("Shape", "ShapeN"):
             shape = self.shapes(*inputs[slot])[which]
             return None if shape is None or min(shape, default=0) < 0 else np.array(shape, np.int64)
@@ -106,7 +106,7 @@ class TwoSizes:
     def is_zero(self, v: int) -> bool:
         """Whether an op is a constant of zeros."""
         value = self.value(v)
-        return value is not None and value.dtype.kind in "fiubcV" and not value.astype(np.float64).any()
+        return value is not None and value.dtype.kind in "fiubcV" and not distinct(value).astype(np.float64).any()
 
     def value_at(self, v: int, batch: int, *, linear: bool = True) -> NDArray[Any]:
         """What a constant that differs is with another batch size.
@@ -119,21 +119,20 @@ class TwoSizes:
         Raises:
           SplitError: they are not.
         """
-        whole, other = self.value(v), tf.make_ndarray(self._other[v].attr["value"].tensor)
+        whole, other = self.value(v), constant_value(self._other[v])
         assert whole is not None
         name = self.nodes.names[v]
         if linear:
-            return (
-                np.array([self._size(name, a, b, batch) for a, b in zip(whole.flat, other.flat, strict=True)])
-                .reshape(whole.shape)
-                .astype(whole.dtype)
-            )
+            ends = (distinct(whole), distinct(other))
+            first, second = ends if ends[0].size == ends[1].size else (whole, other)
+            sizes = [self._size(name, a, b, batch) for a, b in zip(first.flat, second.flat, strict=True)]
+            return np.broadcast_to(np.array(sizes).reshape(first.shape).astype(whole.dtype), whole.shape)
         power = self.power(v)
         if power is None:
             expected = "a constant that is a power of the batch size, such as 1 / examples"
             raise SplitError(f"constant {name!r}, which depends on the batch size in an unknown way", expected)
         scale = (batch / self.batches[0]) ** power
-        return np.asarray(whole * scale, whole.dtype)
+        return np.broadcast_to(np.asarray(distinct(whole) * scale, whole.dtype), whole.shape)
 
     def is_size(self, v: int) -> bool:
         """Whether a constant that differs holds integers that every slice can have its own of."""
@@ -151,13 +150,13 @@ class TwoSizes:
         """The power of the batch size that a constant's elements are proportional to; None if there is none."""
         if v not in self.differing:
             return 0
-        whole, other = self.value(v), tf.make_ndarray(self._other[v].attr["value"].tensor)
+        whole, other = self.value(v), constant_value(self._other[v])
         assert whole is not None
         if whole.dtype.kind not in "fV" or whole.shape != other.shape:
             return None
         for power in (-1, 1):
             ratio = (self.batches[1] / self.batches[0]) ** power
-            if np.allclose(whole.astype(np.float64) * ratio, other.astype(np.float64), rtol=1e-6):
+            if np.allclose(distinct(whole).astype(np.float64) * ratio, distinct(other).astype(np.float64), rtol=1e-6):
                 return power
         return None
 

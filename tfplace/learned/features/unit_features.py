@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tfplace.core.arrays import FloatArray, IntArray
+from tfplace.core.arrays import FloatArray, IntArray, numbered
 from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.group.flow import flow
@@ -80,7 +80,7 @@ def unit_edges(problem: Problem) -> tuple[IntArray, IntArray]:
 
 def _type_rows(graph: OpGraph) -> FloatArray:
     """[V, K] one-hot op types; K are the types that occur, in alphabetical order."""
-    _, index = np.unique(np.array(graph.op_types), return_inverse=True)
+    index = numbered(graph.op_types)
     return np.eye(int(index.max()) + 1)[index]
 
 

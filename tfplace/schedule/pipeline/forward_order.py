@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfplace.core.arrays import BoolArray, IntArray
+from tfplace.core.arrays import BoolArray, IntArray, numbered
 from tfplace.core.problem import Problem
 from tfplace.core.slices import Slices
 from tfplace.group.flow import Flow, flow, spread_labels
@@ -68,7 +68,7 @@ def _nodes(problem: Problem, slices: Slices, edges: Flow) -> IntArray:
     back = graph.edge_back
     src, dst = np.append(edges.src, graph.edge_src[back]), np.append(edges.dst, graph.edge_dst[back])
     loop = components(graph.num_ops, src, dst, "strong")
-    original = np.unique(slices.original, return_inverse=True)[1]
+    original = numbered(slices.original)
     mine = np.flatnonzero(unit >= 0)
     labels = (unit[mine], original[mine], loop[mine])
     starts = np.cumsum([graph.num_ops, *(int(label.max(initial=-1)) + 1 for label in labels)])
