@@ -27,6 +27,7 @@ from tfplace.errors import InputError
 from tfplace.option_fields import described
 from tfplace.options import CompareOptions, PlanOptions, ProblemOptions, SearchOptions, SplitOptions
 from tfplace.sources import examples_of, graph_of, made_to_fit, problem_of, resized_batch
+from tfplace.transforms.whole_step import WholeStep
 
 if TYPE_CHECKING:
     from tfplace.comparison.comparison import Comparison
@@ -80,20 +81,20 @@ def place(
 
 def _reader(source: Any, batch: Any, asked: ProblemOptions) -> Callable[..., Problem]:
     """What reads the problem in some slices, or packed; slices are of the whole step, if that was read before."""
-    unsplit: OpGraph | None = None
+    unsplit: WholeStep | None = None
 
     def read(sizes: int | tuple[int, ...] | None, *, pack: bool = asked.pack) -> Problem:
         nonlocal unsplit
         given = replace(asked, slices=sizes, pack=pack)
         problem = _asked_problem(source, batch, given, some_slices=True, unsplit=unsplit)
-        unsplit = problem.graph if sizes is None else unsplit
+        unsplit = WholeStep(problem.graph) if sizes is None else unsplit
         return problem
 
     return read
 
 
 def _asked_problem(
-    source: Any, batch: Any, asked: ProblemOptions, *, some_slices: bool = False, unsplit: OpGraph | None = None
+    source: Any, batch: Any, asked: ProblemOptions, *, some_slices: bool = False, unsplit: WholeStep | None = None
 ) -> Problem:
     """What checked options say is placed; see `problem_of`."""
     return problem_of(

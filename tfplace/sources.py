@@ -19,6 +19,7 @@ from tfplace.errors import InputError, SourceError, SplitError
 from tfplace.io.archive import is_archive, load
 from tfplace.option_fields import described
 from tfplace.options import SplitOptions
+from tfplace.transforms.whole_step import WholeStep
 
 if TYPE_CHECKING:
     from tfplace.cost.profile import Profile
@@ -397,7 +398,7 @@ def problem_of(
     batch_norm: str = PER_SLICE,
     pack: bool = False,
     some_slices: bool = False,
-    unsplit: OpGraph | None = None,
+    unsplit: WholeStep | None = None,
 ) -> Problem:
     """What is placed; see `tfplace.place`.
 
@@ -459,7 +460,7 @@ def graph_of(
     slices: int | Sequence[int] | None = None,
     batch_norm: str = PER_SLICE,
     pack: bool = False,
-    unsplit: OpGraph | None = None,
+    unsplit: WholeStep | None = None,
 ) -> OpGraph:
     """An extracted graph as it is, anything else read; for `unsplit`, see `tfplace.transforms.split.split_source`.
 

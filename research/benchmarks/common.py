@@ -46,10 +46,15 @@ def run(name, measure, text):
 def graphs_of(built):
     """What reads a zoo model's step in so many slices, packed or not, once for each."""
     from tfplace.sources import graph_of
+    from tfplace.transforms.whole_step import WholeStep
+
+    @functools.cache
+    def whole():
+        return WholeStep(read(None, False))
 
     @functools.cache
     def read(sizes, pack):
-        unsplit = None if sizes is None else read(None, False)
+        unsplit = None if sizes is None else whole()
         return graph_of(built.model, built.batch, slices=sizes, pack=pack, unsplit=unsplit)
 
     return lambda sizes, pack=False: read(sizes, pack)

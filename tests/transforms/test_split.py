@@ -13,6 +13,7 @@ import tfplace
 from tests.transforms.splitting import SLICES, copies, difference, split_outputs
 from tfplace.errors import InputError, SourceError, SplitError
 from tfplace.transforms.split import split_source
+from tfplace.transforms.whole_step import WholeStep
 
 X = np.arange(18.0).reshape(6, 3)
 W = np.ones((3, 2))
@@ -56,9 +57,13 @@ def test_a_step_that_was_read_before_is_not_traced_for_its_batch_again():
     one, other = tf.function(counted), tf.function(counted)
     unsplit = tfplace.extract(one, (X, W))
     before = unsplit.origin.flat.graph_def.SerializeToString(deterministic=True)
-    graph = split_source(one, (X, W), [3, 3], batch_axis=AXES, unsplit=unsplit)
+    whole = WholeStep(unsplit)
+    graph, packed = (
+        split_source(one, (X, W), [3, 3], batch_axis=AXES, pack=pack, unsplit=whole) for pack in (False, True)
+    )
     assert traced == [6, 3]
-    assert graph.fingerprint == split_source(other, (X, W), [3, 3], batch_axis=AXES).fingerprint
+    for read, pack in ((graph, False), (packed, True)):
+        assert read.fingerprint == split_source(other, (X, W), [3, 3], batch_axis=AXES, pack=pack).fingerprint
     assert unsplit.origin.flat.graph_def.SerializeToString(deterministic=True) == before
 
 

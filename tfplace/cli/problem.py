@@ -17,6 +17,7 @@ from tfplace.errors import InputError, SourceError
 from tfplace.group.dnn_partitioning import is_workload, load_workload
 from tfplace.io import archive
 from tfplace.report.progress import Stages
+from tfplace.transforms.whole_step import WholeStep
 
 _Flags = TypeVar("_Flags", bound=ProblemFlags)
 
@@ -49,7 +50,7 @@ class ProblemReader:
     def __init__(self, stages: Stages, *, gpus: bool) -> None:
         self._stages, self._gpus = stages, gpus
         self._built: dict[int | None, source.Source] = {}
-        self._unsplit: dict[int | None, OpGraph] = {}
+        self._unsplit: dict[int | None, WholeStep] = {}
 
     def read(self, flags: ProblemFlags, *, some_slices: bool = False) -> tuple[Problem, Any]:
         """The problem, of the model's graph or of a file, and the batch of a step, None if that is not known.
@@ -100,7 +101,7 @@ class ProblemReader:
             return load_workload(model), None
         graph = read_graph(built, flags, self._stages.note, self._unsplit.get(flags.batch))
         if flags.slices is None:
-            self._unsplit[flags.batch] = graph
+            self._unsplit[flags.batch] = WholeStep(graph)
         if graph.unknown:
             first = graph.unknown[0]
             self._stages.note(

@@ -9,9 +9,12 @@ from tfplace.cli.flags import ReadFlags
 from tfplace.cli.source import Source
 from tfplace.core.graph import OpGraph
 from tfplace.core.slices import checked_slices
+from tfplace.transforms.whole_step import WholeStep
 
 
-def read_graph(built: Source, flags: ReadFlags, tell: Callable[[str], None], unsplit: OpGraph | None = None) -> OpGraph:
+def read_graph(
+    built: Source, flags: ReadFlags, tell: Callable[[str], None], unsplit: WholeStep | None = None
+) -> OpGraph:
     """The graph of what was built.
 
     Args:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from tfplace.transforms.slicing import SlicedGraph, slice_step
 from tfplace.transforms.statistics import normalizing_scopes
 from tfplace.transforms.two_sizes import TwoSizes, same_ops
 from tfplace.transforms.variable_reads import hoist_reads, merge_reads
+from tfplace.transforms.whole_step import WholeStep
 
 
 def split_source(
@@ -46,11 +47,11 @@ def split_source(
     pack: bool = False,
     training: bool | None = None,
     name: str | None = None,
-    unsplit: OpGraph | None = None,
+    unsplit: WholeStep | None = None,
 ) -> OpGraph:
     """Reads a step and splits its batch; see `tfplace.split`, which this implements.
 
-    `unsplit` is the graph of the step, if it was read before from the same source and batch, which is then not traced.
+    `unsplit` is the step, if it was read before from the same source and batch, which is then not traced.
     """
     if batch_norm not in BATCH_NORMS:
         raise InputError(f"batch_norm={batch_norm!r}", " or ".join(map(repr, BATCH_NORMS)))
@@ -78,13 +79,20 @@ def _split(
     batch_norm: str,
     *,
     pack: bool,
-    unsplit: OpGraph | None,
+    unsplit: WholeStep | None,
 ) -> OpGraph:
     specs = as_specs(step.arguments, float_dtype=step.float_dtype)
     examples = batch_size(specs, batch_axis)
     sizes = slice_sizes(slices, examples)
-    whole = _with_single_reads(flatten(step.trace(specs)) if unsplit is None else _flat_of(unsplit))
-    two = _compared(step, specs, whole, batch_axis, (examples, sizes))
+    whole = _with_single_reads(flatten(step.trace(specs)) if unsplit is None else _flat_of(unsplit.graph))
+    traced: dict[int, FlatFunction] = {} if unsplit is None else unsplit.traced
+
+    def with_examples(other: int) -> FlatFunction:
+        if other not in traced:
+            traced[other] = _traced_again(step, specs, (examples, other), batch_axis)
+        return traced[other]
+
+    two = _compared(whole, with_examples, (examples, sizes))
     if not any(two.varying(two.nodes.index[op], 0)[0] for op in argument_ops(whole)):
         raise SplitError(
             f"{step.description}, which has no input that depends on the batch size", "a step over a batch"
@@ -153,24 +161,21 @@ def _with_single_reads(flat: FlatFunction) -> FlatFunction:
 
 
 def _compared(
-    step: Step, specs: Any, whole: FlatFunction, batch_axis: Axes, cut: tuple[int, tuple[int, ...]]
+    whole: FlatFunction, with_examples: Callable[[int], FlatFunction], cut: tuple[int, tuple[int, ...]]
 ) -> TwoSizes:
     """The step with its batch size beside that with another: a slice's, or twice as many examples.
 
     A small size may happen to be that of something else, such as of an axis of two, and then constants are shared.
 
     Args:
-      step: what is split.
-      specs: of its inputs.
       whole: the step with its batch size.
-      batch_axis: of its inputs.
+      with_examples: the step with another.
       cut: the batch size, and the sizes of the slices.
     """
     examples, sizes = cut
 
     def beside(other: int) -> TwoSizes:
-        again = _traced_again(step, specs, (examples, other), batch_axis)
-        return _two_sizes(whole, again, (examples, other), sizes)
+        return _two_sizes(whole, with_examples(other), (examples, other), sizes)
 
     if 1 < sizes[0] < examples:
         with contextlib.suppress(SplitError):
