@@ -1,7 +1,7 @@
 """How steps scale from 1 to 64 devices: what a plan chooses beside pure data parallelism; all simulated.
 
     python -m research.benchmarks.scaling                       # tens of minutes a model; inception_v3 first
-    python -m research.benchmarks.scaling --models=gnmt_8
+    python -m research.benchmarks.scaling --models=gnmt_8 --devices=1,64
     python -m research.benchmarks.scaling --models=             # draws docs/research/scaling.png anew
     python -m research.benchmarks.scaling --page=docs/research/scaling.md
 
@@ -46,7 +46,8 @@ def measure(_):
     out = Path(asked["out"].value)
     cells = json.loads(out.read_text())["cells"] if out.exists() else []
     for model in asked.models:
-        left = [key for key in keys(model) if not any(key.items() <= cell.items() for cell in cells)]
+        asked_of = [key for key in keys(model) if str(key["devices"]) in asked.devices]
+        left = [key for key in asked_of if not any(key.items() <= cell.items() for cell in cells)]
         if not left:
             continue
         keras.backend.clear_session()
@@ -235,5 +236,6 @@ def _draw(cells):
 
 if __name__ == "__main__":
     flags.DEFINE_list("models", list(EXAMPLES), "Models of the zoo.")
+    flags.DEFINE_list("devices", list(map(str, COUNTS)), "Numbers of them.")
     flags.DEFINE_string("budget", "5s", "Of each plan's search.")
     run("scaling", measure, text)
