@@ -10,7 +10,7 @@ from tests.simulation.varied import random_options, random_variation
 from tfplace.core.slices import Slices
 from tfplace.errors import InputError, UnknownNameError
 from tfplace.simulation.evaluate import Simulator
-from tfplace.simulation.event import AHEAD, STRAY
+from tfplace.simulation.event import AHEAD, FAILED_BYTES, STRAY
 from tfplace.simulation.options import BY_USE, FREE, GPIPE, ONE_F_ONE_B, Options
 from tfplace.simulation.phases import GROUPS, find_parts
 from tfplace.testing import random_devices, random_problem
@@ -124,6 +124,21 @@ def test_the_best_order_counts():
         assert simulator.key(devices, min(keys)[1]) == min(keys)
         over, step_s = simulator.keys([devices] * 3)
         assert [*zip(over.tolist(), step_s.tolist(), strict=True)] == [min(keys)] * 3
+
+
+def test_an_order_in_which_ops_wait_for_one_another_is_never_the_best():
+    """What it holds when it stops is little, and would seem to fit."""
+    stuck = 0
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 5])
+        problem = split_at_random(rng, random_problem(rng, int(rng.integers(10, 30)), 3))
+        problem = dataclasses.replace(problem, memory_limit=np.ones_like(problem.memory_limit))
+        devices = random_devices(rng, problem)
+        over, step_s = Simulator(problem, Options(phase_orders=(ONE_F_ONE_B,))).key(devices)
+        stuck += np.isinf(step_s)
+        assert np.isfinite(step_s) or over >= FAILED_BYTES
+        assert np.isfinite(Simulator(problem).key(devices)[1])
+    assert stuck > 5
 
 
 def test_a_whole_step_has_no_phases():

@@ -168,8 +168,8 @@ class StepCost:
 
     @property
     def excess_bytes(self) -> int:
-        """Bytes over the limits, summed over devices; 0 if the placement fits, `FAILED_BYTES` if it failed."""
-        if self.failure is not None:
+        """Bytes over the limits, summed over devices; 0 if it fits, `FAILED_BYTES` if it failed or never ends."""
+        if self.failure is not None or np.isinf(self.step_s):
             return FAILED_BYTES
         return int(np.maximum(self.peak_bytes - self.limit_bytes, 0).sum())
 

@@ -109,6 +109,8 @@ class Kernel:
         return self._record(scratch, _GIVEN)
 
     def _key(self, scratch: ByAddress[Scratch], step_s: float) -> Key:
+        if np.isinf(step_s):  # ops wait for one another
+            return FAILED_BYTES, step_s
         return int(np.maximum(scratch.fields.devices["peak"] - self.program.limit, 0).sum()), step_s
 
     def keys(self, scratch: ByAddress[Scratch], batch: Batch, limit_s: float, first: int, end: int) -> None:

@@ -154,7 +154,8 @@ def simulate(
             s.chosen[0] = order if chained else FREE
             limit = min(limit_s, best_s) if best_over == 0 else limit_s
             seconds = _simulate(p, s, o, limit)
-            exceeds = _excess(p, s) if seconds <= limit_s else FAILED_BYTES
+            ended = seconds <= limit_s and seconds < np.inf  # phases in which ops wait for one another never do
+            exceeds = _excess(p, s) if ended else FAILED_BYTES
             if s.chosen[1] < 0 or exceeds < best_over or (exceeds == best_over and seconds < best_s):
                 s.chosen[1] = s.chosen[0]
                 best_over = exceeds
