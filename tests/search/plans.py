@@ -18,7 +18,7 @@ def plan_of(read, budget="200 evaluations", **fields):
     def search(problem, options):
         return search_placement(problem, **options.given() | {"evaluator": None, "progress": None})
 
-    def nothing_again(placement):
+    def nothing_again(placement, goes_on):
         return placement
 
     options = SearchOptions.of("plan", {"budget": budget, "baselines": (), "seed": 0}).check()
