@@ -174,6 +174,11 @@ def test_there_are_no_more_replicas_than_examples():
     assert any("16 replicas: not tried, as a batch has 8 examples" in note for note in few.notes)
 
 
+def test_half_as_many_replicas_are_tried_where_there_are_none_of_all():
+    some = planned(box(hosts=4), examples=20, compile="none")
+    assert {row.replicas for row in some.rows if row.way == DATA_PARALLEL} >= {16, 8}
+
+
 def test_what_does_not_fit_one_device_is_told():
     tight = planned(max_memory={"*GPU:*": "8MiB"}, compile="none")
     assert tight.chosen is None or tight.chosen.cost.feasible

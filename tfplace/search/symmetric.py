@@ -194,10 +194,15 @@ class _Run:
     def try_all(self) -> None:
         """Replicas on one device for all devices, then wider ones up to clearly worse ones, then fewer ones.
 
-        Fewer are those of one host, then half as many as long as fewer were faster, then one.
+        Where there are none of so many, half as many are tried, and so on. Fewer are those of one host, then half as
+        many as long as fewer were faster, then one.
         """
         size, count = self._hosts.size, self._hosts.count * self._hosts.size
         self._on_one(count)
+        most = count
+        while most > size and all(row.replicas != most for row in self.rows):  # as of more than there are examples
+            most //= 2
+            self._on_one(most)
         widths = [width for width in (size // 4, size // 2, size) if width > 1 and size % width == 0]
         before = self._best_s(count)
         for width in widths:
@@ -209,8 +214,8 @@ class _Run:
                 self.log.append(f"replicas on over {width} devices: not tried, as those on {width} take {times}")
                 break
         fewer, before = size, np.inf
-        if size < count:
-            before = self._best_s(count)
+        if size < most:
+            before = self._best_s(most)
             self._on_one(size)
         while fewer > 1 and self._best_s(fewer) < before:
             before, fewer = self._best_s(fewer), fewer // 2
