@@ -174,7 +174,7 @@ def test_what_has_a_size_that_depends_on_data_runs_op_by_op():
 
 
 def test_what_xla_refuses_runs_op_by_op_and_no_step_is_done_twice(monkeypatch):
-    monkeypatch.setattr("tfplace.execution.clusters.COMPILE_TIME", {})  # so that only XLA knows
+    monkeypatch.setattr("tfplace.execution.cluster_ops.COMPILE_TIME", {})  # so that only XLA knows
     source, batches = step_models.build("lstm_while")
     source.optimizer.build(source.trainable_variables)
     graph = tfplace.extract(source, batches[0])
