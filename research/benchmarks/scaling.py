@@ -201,7 +201,7 @@ def _row(cell, one):
     if cell["chosen_s"] is None:
         return ["nothing fits", "-", "-", "-", "-", f"{cell['processor_s']:.0f}", memory]
     gain = "-" if one is None or not one["chosen_s"] else f"{_rate(cell) / _rate(one):.2f}"
-    beside = "does not fit" if cell["data_parallel_s"] is None else f"{cell['data_parallel_s'] / cell['chosen_s']:.3f}"
+    beside = "none" if cell["data_parallel_s"] is None else f"{cell['data_parallel_s'] / cell['chosen_s']:.3f}"
     name = cell["chosen"].replace("/job:worker/task:0/device:", "")
     rate = f"{_rate(cell):,.0f}"
     return [name, format_seconds(cell["chosen_s"]), rate, gain, beside, f"{cell['processor_s']:.0f}", memory]

@@ -14,9 +14,11 @@ from tfplace.core.graph import OpGraph
 from tfplace.core.problem import Problem
 from tfplace.errors import InfeasibleError, InputError
 from tfplace.rematerialization.dropped import Dropped
+from tfplace.rematerialization.greedy import greedy
 from tfplace.rematerialization.rematerialize import memory_limits, one_device, with_less_memory
 from tfplace.rematerialization.sqrt import sqrt_segments
 from tfplace.rematerialization.stash import Stash
+from tfplace.rematerialization.trial import Trial
 from tfplace.testing import make_graph, make_problem, make_topology
 
 SIZE = 2**20
@@ -50,6 +52,22 @@ def test_the_step_fits_and_slow_ops_are_not_computed_again():
     assert again(trial.graph)
     assert not again(trial.graph) & set(SLOW)
     assert trial.cost.step_s - whole.cost.step_s == pytest.approx(len(again(trial.graph)))
+
+
+def test_a_choice_that_may_not_go_on_is_the_best_of_what_was_tried():
+    trials, asked = one_device(problem(layers())), []
+    limit = memory_limits(trials, 0.5)
+
+    def may_go_on(times: int) -> Trial:
+        asked.clear()
+        return greedy(trials, limit, lambda: asked.append(0) or len(asked) < times)
+
+    once, often = may_go_on(1), may_go_on(1000)
+    assert len(again(once.graph)) > 0
+    assert once.cost.peak_bytes[0] < trials(()).cost.peak_bytes[0]
+    assert 1 < len(asked) < 1000
+    assert often.cost.key == greedy(trials, limit).cost.key
+    assert often.cost.peak_bytes[0] < once.cost.peak_bytes[0]
 
 
 def test_with_enough_memory_nothing_is_computed_again():

@@ -79,14 +79,15 @@ def test_a_constant_mask_has_the_rows_of_each_slice():
     assert difference(masked(X).numpy(), found[0]) == ""
 
 
+@pytest.mark.parametrize("number", [True, False])
 @pytest.mark.parametrize(
     "masked",
     [lambda x, ones: tf.where(ones, x, 0.0), lambda x, ones: x * tf.cast(ones, x.dtype)],
     ids=["bool", "float"],
 )
-def test_a_constant_of_one_number_is_one_number_in_each_slice(masked):
+def test_a_constant_of_one_number_is_one_number_in_each_slice(masked, number):
     """A mask of ones may be a gigabyte at length."""
-    step = tf.function(lambda x: masked(x[:, :1], tf.constant(True, shape=[x.shape[0], 300])))
+    step = tf.function(lambda x: masked(x[:, :1], tf.constant(number, shape=[x.shape[0], 300])))
     graph, found = split_outputs(step, [X], [3, 1, 2], {0: 0})
     constants = [node for node in graph.origin.flat.graph_def.node if node.op == "Const"]
     shapes = [tuple(dim.size for dim in node.attr["value"].tensor.tensor_shape.dim) for node in constants]

@@ -1,4 +1,4 @@
-"""Array types and the one digest used for fingerprints."""
+"""Array types, numbers for texts, and the one digest used for fingerprints."""
 
 from __future__ import annotations
 

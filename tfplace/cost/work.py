@@ -86,7 +86,7 @@ def _updated_bytes(graph: OpGraph) -> LongArray:
 
 
 def _traffic(graph: OpGraph, kind: Sequence[str]) -> tuple[LongArray, LongArray]:
-    """[V] bytes read and [V] written by one execution of ops of a class."""
+    """[V] bytes read and [V] written by one execution of each op, of [V] classes."""
     is_of = {name: np.array([one == name for one in kind], bool) for name in ("move", "copy", NOTHING, FUNCTION[0])}
     carries = graph.edge_tensor >= 0
     read, written = np.zeros(graph.num_ops, np.int64), np.zeros(graph.num_ops, np.int64)

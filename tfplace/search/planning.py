@@ -108,6 +108,8 @@ def make_plan(
         pricing = Pricing(less, partial(_priced_if_it_fits, options=options), limit_s)
         rows += remedied(rows, pricing, _best_s(rows))
         _split_further(run, rows, pricing, options)
+        if pricing.ended:
+            run.log.append(f"recomputing: not all choices were tried, as {limit_s:.0f} s were over")
     except KeyboardInterrupt:
         if not run.found:
             raise

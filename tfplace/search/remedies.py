@@ -24,7 +24,7 @@ _MOST_RECOMPUTING = 6
 """Ways in which it is searched for what to compute again, which takes long."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Pricing:
     """How a remedied placement becomes a row.
 
@@ -34,16 +34,19 @@ class Pricing:
       rows: a problem, [U] devices of its units and a way -> rows op by op and, if that fits, compiled.
       limit_s: seconds after which nothing more is tried to be computed again, but for once if nothing fits.
       clock: of these.
+      ended: whether something was left out for that.
     """
 
     less: Callable[[Placement, Callable[[], bool]], Placement]
     rows: Callable[[Problem, IntArray, str], Sequence[PlanRow]]
     limit_s: float = math.inf
     clock: Clock = field(default_factory=Clock)
+    ended: bool = False
 
     def goes_on(self) -> bool:
-        """Whether there is time."""
-        return self.clock.seconds < self.limit_s
+        """Whether there is time; asked where there is more to try."""
+        self.ended = self.ended or self.clock.seconds >= self.limit_s
+        return not self.ended
 
 
 def remedied(rows: Sequence[PlanRow], pricing: Pricing, fits_s: float) -> list[PlanRow]:
@@ -68,7 +71,7 @@ def remedied(rows: Sequence[PlanRow], pricing: Pricing, fits_s: float) -> list[P
         if step_s >= fits_s:
             break
         children = _with_host(row, pricing)
-        if recomputed < _MOST_RECOMPUTING and pricing.goes_on() and _may_recompute(row):
+        if recomputed < _MOST_RECOMPUTING and _may_recompute(row) and pricing.goes_on():
             recomputed += 1
             children += _recomputing(row, pricing)
         for child in children:

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 
 def constant_value(node: Any) -> NDArray[Any]:
-    """The value of a constant's `NodeDef`; read-only, and a view of one number where that stands for all elements."""
+    """The value of a constant's `NodeDef`, not to be changed; a view of one number where that is all it holds.
+
+    A constant that holds no number is all zeros.
+    """
     tensor = node.attr["value"].tensor
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
-    if np.prod(shape, dtype=np.int64) <= 1 or tensor.tensor_content:
-        return np.asarray(tf.make_ndarray(tensor))
-    if sum(len(value) for field, value in tensor.ListFields() if field.name.endswith("_val")) != 1:
+    numbers = sum(len(value) for field, value in tensor.ListFields() if field.name.endswith("_val"))
+    of_text = tensor.dtype == tf.string.as_datatype_enum
+    if of_text or tensor.tensor_content or numbers > 1 or np.prod(shape, dtype=np.int64) <= 1:
         return np.asarray(tf.make_ndarray(tensor))
     one = type(tensor)()
     one.CopyFrom(tensor)
