@@ -4,9 +4,9 @@
     python -m research.benchmarks.planning_time --models=gnmt_8 --budget=60s           # some five minutes
     python -m research.benchmarks.planning_time --page=docs/research/planning_time.md
 
-A plan is made in a process of its own, of a model that is built and whose whole step is read. Reading is what TensorFlow
-takes to trace the step for slices, and what tfplace takes to split it. Seconds are those of the processor. With a budget
-of a second, what is left is the first table.
+A plan is made in a process of its own, of a model that is built and whose whole step is read. Reading is what
+TensorFlow takes to trace the step for slices, and what tfplace takes to split it. Seconds are those of the processor.
+With a budget of a second, what is left is the first table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def measure(_):
     found = json.loads(out.read_text())["plans"] if out.exists() else []
     for model in asked.models:
         child = [sys.executable, "-m", __spec__.name, f"--one={model}", f"--budget={asked.budget}"]
-        row = json.loads(subprocess.run([*child, f"--topology={asked.topology}"], check=True, capture_output=True).stdout)
+        child.append(f"--topology={asked.topology}")
+        runs = [json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE).stdout) for _ in range(asked.runs)]
+        row = runs[0] | {name: [one[name] for one in runs] for name in ("read_s", "after_s", "peak_bytes")}
         same = ("model", "topology", "budget")
         found = [one for one in found if any(one[name] != row[name] for name in same)]
         found.append(row | {"command": " ".join(["python -m research.benchmarks.planning_time", *sys.argv[1:]])})
@@ -89,9 +91,9 @@ def text(found):
             one["topology"],
             one["budget"],
             str(one["rows"]),
-            f"{one['read_s']:.0f}",
-            f"{one['after_s']:.0f}",
-            format_bytes(one["peak_bytes"]),
+            _least_to_most(one["read_s"]),
+            _least_to_most(one["after_s"]),
+            format_bytes(max(one["peak_bytes"])),
         ]
         for one in found["plans"]
     ]
@@ -99,10 +101,15 @@ def text(found):
     return table(head, rows)
 
 
+def _least_to_most(seconds):
+    return f"{min(seconds):.0f} to {max(seconds):.0f}"
+
+
 def main():
     flags.DEFINE_list("models", ["inception_v3"], "Models of the zoo.")
     flags.DEFINE_string("topology", "4xP100", "A preset, or a topology file.")
     flags.DEFINE_string("budget", "1s", "Of the search.")
+    flags.DEFINE_integer("runs", 3, "Of each model; the table has the least and the most seconds.")
     flags.DEFINE_string("one", None, "A model that is planned in this process, which prints what it took.")
     asked = flags.FLAGS
     asked(sys.argv, known_only=True)

@@ -108,6 +108,7 @@ TABLES = {
         "rematerialization-optimum": lambda: benchmark("rematerialization_optimum"),
     },
     "docs/research/repeatable.md": {"same-seed": lambda: benchmark("same_seed")},
+    "docs/research/planning_time.md": {"planning-time": lambda: benchmark("planning_time")},
     "docs/research/scaling.md": {"scaling": lambda: benchmark("scaling")},
     "docs/research/split_steps.md": {
         "pipeline-orders": lambda: benchmark("pipeline_orders"),
