@@ -50,11 +50,14 @@ class DeviceGraph:
       graph: a TensorFlow graph with the nodes.
       op_names: the ops that get a device.
       constants: that may be copied.
+      serial: Enter ops of loops that run one turn at a time.
     """
 
-    def __init__(self, graph: Any, op_names: Collection[str], constants: Constants) -> None:
+    def __init__(self, graph: Any, op_names: Collection[str], constants: Constants, serial: Iterable[str] = ()) -> None:
         self.graph = graph
         self._ops = {name: graph.get_operation_by_name(name) for name in op_names}
+        for name in serial:
+            tf_internals.set_int_attribute(self._ops[name], "parallel_iterations", 1)
         self._readers = {name: _readers(self._ops[name]) for name in constants.replicable}
         for name in constants.idle:
             tf_internals.set_control_inputs(self._ops[name], ())
@@ -110,16 +113,19 @@ class FunctionGraph:
       flat: the flattened function.
       op_names: the ops that get a device.
       constants: that may be copied.
+      serial: Enter ops of loops that run one turn at a time.
     """
 
-    def __init__(self, flat: FlatFunction, op_names: Collection[str], constants: Constants) -> None:
+    def __init__(
+        self, flat: FlatFunction, op_names: Collection[str], constants: Constants, serial: Iterable[str] = ()
+    ) -> None:
         self.flat = flat  # owns the captured variables
         self._name = f"placed_{flat.concrete.graph.name}"
         self._graph = tf_internals.import_function_graph(flat.graph_def, self._name)
         tf_internals.complete_function_graph(
             self._graph, flat.concrete, flat.input_names, flat.output_names, flat.control_outputs
         )
-        self.devices = DeviceGraph(self._graph, op_names, constants)
+        self.devices = DeviceGraph(self._graph, op_names, constants, serial)
 
     def function(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> Any:
         """A `ConcreteFunction` with the traced function's arguments, results and captures, its ops on `devices`.

@@ -19,6 +19,7 @@ from tfplace.execution.compilation import CompilationError, is_compiled
 from tfplace.execution.devices import map_devices
 from tfplace.execution.phases import phase_waits
 from tfplace.execution.program import Program
+from tfplace.execution.updates import with_updates_last
 from tfplace.execution.waits import Waits
 
 MOST_SHAPES = 8
@@ -109,6 +110,8 @@ class Placed:
         devices_of = [names.get(name, name) for name in placement.device_names]
         waits = phase_waits(self.graph, placement.op_device, phases, devices_of)
         clusters = self._find_clusters(placement.op_device, devices_of, phases, waits) if compiled else None
+        if clusters is None:
+            waits = with_updates_last(self.graph, placement.op_device, waits)
         self._program.place(devices, waits, None if clusters is None else clusters.clusters)
         self._clusters = clusters
         self._placement, self._names, self._asked, self._devices = placement, names, asked, devices

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework.attr_value_pb2 import AttrValue as _AttrValue
 from tensorflow.core.framework.variable_pb2 import VariableDef as _VariableDef
 from tensorflow.core.function.trace_type.default_types import Literal as _Literal
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel as _SavedModel
@@ -166,6 +167,11 @@ def set_control_inputs(op: Any, controls: Sequence[Any]) -> None:
     """Makes an op wait for exactly these ops, besides its data; publicly this is fixed when the op is made."""
     op._remove_all_control_inputs()
     op._add_control_inputs(list(controls))
+
+
+def set_int_attribute(op: Any, name: str, value: int) -> None:
+    """Gives an op another value of an attribute; publicly attributes are fixed when the op is made."""
+    op._set_attr(name, _AttrValue(i=value))
 
 
 def copy_constant(op: Any, name: str, device: str) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from research.benchmarks.slices_running.mirrored import PeerError
 from tfplace.core.compilation import XLA
 from tfplace.execution.phases import phase_waits
+from tfplace.execution.updates import with_updates_last
 from tfplace.measurement.backends.compiled import compiled_running
 from tfplace.measurement.backends.program import StepGraph
 from tfplace.measurement.backends.running import Running
@@ -62,6 +63,7 @@ def start(variant, cluster, batch):
         )
         if compiled is not None:
             return compiled
+    waits = with_updates_last(graph, placement.op_device, waits)
     program.place({op: cluster.devices[device] for op, device in variant.devices.items()}, waits)
     return Running(program, cluster, None)
 

@@ -14,6 +14,7 @@ from tfplace.errors import ApplyError
 from tfplace.execution.cluster_calls import CallGraph, graph_with_calls
 from tfplace.execution.clusters import Cluster
 from tfplace.execution.graph import Constants, DeviceGraph
+from tfplace.execution.serial_loops import serial_enters
 from tfplace.execution.state import SessionState, initial_values
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction.file_source import program_origin
@@ -67,7 +68,8 @@ class StepGraph:
         self.called: CallGraph | None = None
         ops = [*self.graph.op_names, *self._fed.values()]
         # an argument that may be copied would be a constant; here it is a variable
-        self._devices = DeviceGraph(self.tf_graph, ops, Constants.of(self.graph, without=self._fed))
+        constants = Constants.of(self.graph, without=self._fed)
+        self._devices = DeviceGraph(self.tf_graph, ops, constants, serial_enters(self.graph))
 
     def _first_values(self) -> dict[str, Any]:
         """Values of the source's variables by op."""

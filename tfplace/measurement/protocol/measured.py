@@ -18,6 +18,7 @@ from tfplace.core.timeline import Timeline
 from tfplace.errors import ApplyError, InputError, PlacementError
 from tfplace.execution.compilation import can_compile, is_compiled
 from tfplace.execution.devices import match_devices
+from tfplace.execution.updates import with_updates_last
 from tfplace.execution.waits import NO_WAITS
 from tfplace.measurement.backends.backend import Backend
 from tfplace.measurement.backends.chain import chained, refuse_control_flow, schedule
@@ -240,7 +241,7 @@ class MeasuredEvaluator(Evaluator):
             )
             if running is not None:
                 return running
-        program.place(devices, waits)
+        program.place(devices, with_updates_last(self.problem.graph, op_device, waits) if order is None else waits)
         return Running(program, self.backend, self._timeout_s)
 
     # ---- measuring -----------------------------------------------------------------------------------------------
