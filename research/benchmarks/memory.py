@@ -1,9 +1,9 @@
 """How well is the peak memory of one device predicted, and which ops cost time that nothing said?
 
-Every step of `training_steps` runs in a session of its own on this machine's CPU, as `tfplace` flattened it, with
-TensorFlow's threads as they are. The tracer's records of every allocation, added up in the order of their times, give
-the real peak; variables and arguments, which are there before, are added. Predicted is what `tfplace.memory` says. A
-CPU only: what a GPU's libraries take beside is not looked at here.
+Every step of `training_steps` runs in a session of its own on this machine's CPU, as `tfplace` flattens and runs it,
+with TensorFlow's threads as they are. The tracer's records of every allocation, added up in the order of their times,
+give the real peak; variables and arguments, which are there before, are added. Predicted is what `tfplace.memory`
+says. A CPU only: what a GPU's libraries take beside is not looked at here.
 
     python -m research.benchmarks.memory                        # some ten minutes
     python -m research.benchmarks.memory --page=docs/research/memory.md
@@ -14,6 +14,8 @@ from __future__ import annotations
 import gc
 import statistics
 import sys
+
+import numpy as np
 
 from research.benchmarks.common import run
 from tfplace.comparison.tables import table
@@ -65,6 +67,8 @@ def _arguments(graph):
 
 def traces(graph, backend=None):
     """`RunMetadata` of steps on the first device of a backend, which is closed then; by default this process's CPU."""
+    from tfplace.execution.updates import with_updates_last
+    from tfplace.execution.waits import NO_WAITS
     from tfplace.measurement.backends.local import LocalDevices
     from tfplace.measurement.backends.program import StepGraph
     from tfplace.measurement.backends.running import Running
@@ -72,7 +76,8 @@ def traces(graph, backend=None):
     backend = backend or LocalDevices()
     try:
         program = StepGraph(graph)
-        program.place(dict.fromkeys(graph.op_names, backend.devices[0]))
+        waits = with_updates_last(graph, np.zeros(graph.num_ops, np.int32), NO_WAITS)
+        program.place(dict.fromkeys(graph.op_names, backend.devices[0]), waits)
         running = Running(program, backend, None)
         try:
             for _ in range(_WARM):

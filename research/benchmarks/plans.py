@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -30,6 +30,7 @@ AMPLE, TIGHT = "ample", "tight"
 SEARCHED = "placed"
 MAY_BE_BEHIND = 1.01
 """Times the best alternative that a plan may take: simpler rows are taken if they are as good."""
+_OWN = ("one device", "MirroredStrategy")
 LEAVES = 1.2
 """The best alternative over the bound, from which on there is something to gain."""
 
@@ -119,6 +120,7 @@ def text(found):
         "geometric mean",
         "with over 20 % to gain",
         "mean",
+        "over TensorFlow's own",
     ]
     summary = [[*kind, *_of_kind([one for one in cells if (one["box"], one["memory"]) == kind])] for kind in kinds]
     models = list(dict.fromkeys(cell["model"] for cell in cells))
@@ -147,14 +149,26 @@ def _of_kind(cells):
         _mean(both),
         str(len(gains)),
         _mean(gains),
+        _mean(cells, _own_s),
     ]
 
 
-def _mean(cells):
-    """Geometric mean of the chosen steps over the best alternatives'."""
-    if not cells:
-        return "-"
-    return f"{math.exp(sum(math.log(cell['chosen_s'] / cell['best_s']) for cell in cells) / len(cells)):.3f}"
+def _best_s(cell):
+    return cell["best_s"]
+
+
+def _own_s(cell):
+    """What TensorFlow does by itself: one device, op by op or compiled, or MirroredStrategy; None if nothing fits."""
+    return min(
+        (took for name, took in cell["rows"].items() if name.startswith(_OWN) and "slices" not in name), default=None
+    )
+
+
+def _mean(cells, other_s=_best_s):
+    """Geometric mean of the chosen steps over other ones, where there are both."""
+    both = [(cell["chosen_s"], other_s(cell)) for cell in cells]
+    ratios = [chosen / other for chosen, other in both if chosen is not None and other is not None]
+    return f"{statistics.geometric_mean(ratios):.3f}" if ratios else "-"
 
 
 if __name__ == "__main__":
