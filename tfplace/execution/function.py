@@ -16,7 +16,7 @@ from tfplace.execution.clusters import Cluster
 from tfplace.execution.compilation import refusal_of
 from tfplace.execution.devices import canonical
 from tfplace.execution.graph import Constants, FunctionGraph
-from tfplace.execution.serial_loops import serial_enters
+from tfplace.execution.turns import turns_at_once
 from tfplace.execution.variables import Variables
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
@@ -42,7 +42,7 @@ class FunctionProgram:
         self._flat = flat
         # The function's inputs are fed by the caller: a copy would be a constant with nobody to feed it.
         constants = Constants.of(graph, without=flat.input_names)
-        self._graph = FunctionGraph(flat, graph.op_names, constants, serial_enters(graph))
+        self._graph = FunctionGraph(flat, graph.op_names, constants, turns_at_once(graph))
         captured = _captures(flat)
         by_handle, piped = tf_internals.captured_variables(flat.concrete), tf_internals.read_by_pipelines()
         held = {op: by_handle[id(t)] for op, t in captured.items() if id(t) in by_handle}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from tfplace.execution.control_edges import ControlEdges
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.flatten import FlatFunction
+
+NO_TURNS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,16 @@ class DeviceGraph:
       graph: a TensorFlow graph with the nodes.
       op_names: the ops that get a device.
       constants: that may be copied.
-      serial: Enter ops of loops that run one turn at a time.
+      turns: Enter op -> turns of its loop that run at once, if not as many as the model wants.
     """
 
-    def __init__(self, graph: Any, op_names: Collection[str], constants: Constants, serial: Iterable[str] = ()) -> None:
+    def __init__(
+        self, graph: Any, op_names: Collection[str], constants: Constants, turns: Mapping[str, int] = NO_TURNS
+    ) -> None:
         self.graph = graph
         self._ops = {name: graph.get_operation_by_name(name) for name in op_names}
-        for name in serial:
-            tf_internals.set_int_attribute(self._ops[name], "parallel_iterations", 1)
+        for name, count in turns.items():
+            tf_internals.set_int_attribute(self._ops[name], "parallel_iterations", count)
         self._readers = {name: _readers(self._ops[name]) for name in constants.replicable}
         for name in constants.idle:
             tf_internals.set_control_inputs(self._ops[name], ())
@@ -113,11 +118,11 @@ class FunctionGraph:
       flat: the flattened function.
       op_names: the ops that get a device.
       constants: that may be copied.
-      serial: Enter ops of loops that run one turn at a time.
+      turns: Enter op -> turns of its loop that run at once, if not as many as the model wants.
     """
 
     def __init__(
-        self, flat: FlatFunction, op_names: Collection[str], constants: Constants, serial: Iterable[str] = ()
+        self, flat: FlatFunction, op_names: Collection[str], constants: Constants, turns: Mapping[str, int] = NO_TURNS
     ) -> None:
         self.flat = flat  # owns the captured variables
         self._name = f"placed_{flat.concrete.graph.name}"
@@ -125,7 +130,7 @@ class FunctionGraph:
         tf_internals.complete_function_graph(
             self._graph, flat.concrete, flat.input_names, flat.output_names, flat.control_outputs
         )
-        self.devices = DeviceGraph(self._graph, op_names, constants, serial)
+        self.devices = DeviceGraph(self._graph, op_names, constants, turns)
 
     def function(self, devices: Mapping[str, str], waits: Waits = NO_WAITS) -> Any:
         """A `ConcreteFunction` with the traced function's arguments, results and captures, its ops on `devices`.

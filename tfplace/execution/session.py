@@ -15,8 +15,8 @@ from tfplace.execution.cluster_calls import CallGraph, graph_with_calls
 from tfplace.execution.clusters import Cluster
 from tfplace.execution.compilation import refusal_of
 from tfplace.execution.graph import Constants, DeviceGraph
-from tfplace.execution.serial_loops import serial_enters
 from tfplace.execution.state import SessionState, initial_values
+from tfplace.execution.turns import turns_at_once
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction import tf_internals
 from tfplace.extraction.metagraph import GraphOrigin
@@ -41,7 +41,7 @@ class SessionProgram:
         self._graph = tf.Graph()
         with self._graph.as_default():
             tf.import_graph_def(origin.graph_def, name="")
-        self._devices = DeviceGraph(self._graph, graph.op_names, Constants.of(graph), serial_enters(graph))
+        self._devices = DeviceGraph(self._graph, graph.op_names, Constants.of(graph), turns_at_once(graph))
         self._base_state = SessionState(self._graph, list(graph.op_names))
         self._run_graph, self._state = self._graph, self._base_state
         self.compiles = False

@@ -14,8 +14,8 @@ from tfplace.errors import ApplyError
 from tfplace.execution.cluster_calls import CallGraph, graph_with_calls
 from tfplace.execution.clusters import Cluster
 from tfplace.execution.graph import Constants, DeviceGraph
-from tfplace.execution.serial_loops import serial_enters
 from tfplace.execution.state import SessionState, initial_values
+from tfplace.execution.turns import turns_at_once
 from tfplace.execution.waits import NO_WAITS, Waits
 from tfplace.extraction.file_source import program_origin
 from tfplace.extraction.function import FunctionOrigin
@@ -69,7 +69,7 @@ class StepGraph:
         ops = [*self.graph.op_names, *self._fed.values()]
         # an argument that may be copied would be a constant; here it is a variable
         constants = Constants.of(self.graph, without=self._fed)
-        self._devices = DeviceGraph(self.tf_graph, ops, constants, serial_enters(self.graph))
+        self._devices = DeviceGraph(self.tf_graph, ops, constants, turns_at_once(self.graph))
 
     def _first_values(self) -> dict[str, Any]:
         """Values of the source's variables by op."""

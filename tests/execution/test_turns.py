@@ -1,4 +1,4 @@
-"""Loops whose turns wait for one another run one turn at a time, and hold what one turn needs."""
+"""Loops whose turns wait for one another run few turns at once, and hold no more than these need."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfplace
-from tfplace.execution.serial_loops import serial_enters
+from tfplace.execution.turns import turns_at_once
 from tfplace.measurement.backends.local import LocalDevices
 from tfplace.measurement.backends.program import StepGraph
 from tfplace.measurement.backends.running import Running
@@ -28,24 +28,37 @@ def recurrent(x):
     return tf.while_loop(lambda i, h: i < 9, lambda i, h: (i + 1, tf.tanh(h @ weight)), (0, x))[1]
 
 
-def test_a_recurrent_loop_is_serial():
+def test_a_recurrent_loop_runs_one_turn_at_a_time():
     graph = graph_of(recurrent)
-    assert enters(graph) == set(serial_enters(graph)) != set()
+    assert turns_at_once(graph) == dict.fromkeys(enters(graph), 1) != {}
 
 
-def test_a_loop_over_examples_is_not():
+def test_two_layers_in_one_loop_run_two_turns_at_once():
+    def both(x):
+        weight = tf.ones((SIDE, SIDE))
+
+        def turn(i, h, g):
+            first = tf.tanh(h @ weight)
+            return i + 1, first, tf.tanh(g @ weight + first)
+
+        return tf.while_loop(lambda i, h, g: i < 9, turn, (0, x, x))[2]
+
+    graph = graph_of(both)
+    assert turns_at_once(graph) == dict.fromkeys(enters(graph), 2)
+
+
+def test_a_loop_over_examples_runs_as_the_model_wants_it():
     graph = graph_of(lambda x: tf.map_fn(lambda row: tf.linalg.matvec(tf.ones((SIDE, SIDE)), row), x))
-    assert enters(graph) and not serial_enters(graph)
+    assert enters(graph) and not turns_at_once(graph)
 
 
-def test_of_a_recurrent_loop_for_each_example_the_inner_one_is():
+def test_of_a_recurrent_loop_for_each_example_the_inner_one_runs_one_turn_at_a_time():
     graph = graph_of(lambda x: tf.map_fn(lambda row: recurrent(row[None])[0], x))
-    serial = set(serial_enters(graph))
-    assert serial and enters(graph) - serial
+    assert set(turns_at_once(graph).values()) == {1} and enters(graph) - set(turns_at_once(graph))
 
 
 def test_a_step_without_loops_has_none():
-    assert serial_enters(graph_of(lambda x: x @ tf.ones((SIDE, SIDE)))) == ()
+    assert turns_at_once(graph_of(lambda x: x @ tf.ones((SIDE, SIDE)))) == {}
 
 
 def test_a_backward_pass_holds_the_gradients_of_few_turns():

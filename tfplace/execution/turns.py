@@ -1,4 +1,4 @@
-"""Loops whose turns compute one after another anyway, as those of recurrent networks do.
+"""How many turns of a loop run at once where they compute one after another, as those of recurrent networks do.
 
 TensorFlow begins up to `parallel_iterations` turns of a loop at once, 10 by default and 32 in Keras. Where each turn
 needs what the one before computed, that saves no time: but products for gradients, which wait for nothing, are made
@@ -18,25 +18,28 @@ from tfplace.cost.flops import rule_of
 _HEAVY = frozenset({"conv", "matmul"})
 
 
-def serial_enters(graph: OpGraph) -> tuple[str, ...]:
-    """The Enter ops of loops with a product or convolution in what each turn gives the next.
+def turns_at_once(graph: OpGraph) -> dict[str, int]:
+    """Enter op -> turns that run at once, of loops with products or convolutions in what each turn gives the next.
 
-    Turns of other loops, such as those of `tf.map_fn`, stay as the model wants them: on many cores they run side by
-    side.
+    There are as many turns as there are such recurrences: the second of two layers in one loop computes its turn while
+    the first begins the next. Other loops, such as those of `tf.map_fn`, are not among them: their turns run side by
+    side, as the model wants them.
     """
     if not graph.edge_back.any():
-        return ()
+        return {}
     ones = np.ones(graph.num_edges, np.int8)
     edges = coo_array((ones, (graph.edge_src, graph.edge_dst)), shape=(graph.num_ops, graph.num_ops))
     circle = connected_components(edges.tocsr(), connection="strong")[1]
     alone = np.bincount(circle)[circle] == 1
     heavy = np.unique(circle[of_types(graph, lambda kind: rule_of(kind)[0] in _HEAVY) & ~alone])
-    frames = set()
+    recurrences: dict[str, set[int]] = {}
     for merge in np.flatnonzero(np.isin(circle, heavy) & of_types(graph, {"Merge"})).tolist():
-        before = [int(graph.tensor_op[t]) for t in graph.inputs[merge]]
-        frames |= {_frame(graph, v) for v in before if graph.op_types[v] == "Enter"}
+        for before in (int(graph.tensor_op[t]) for t in graph.inputs[merge]):
+            if graph.op_types[before] == "Enter":
+                recurrences.setdefault(_frame(graph, before), set()).add(int(circle[merge]))
     enters = np.flatnonzero(of_types(graph, {"Enter"})).tolist()
-    return tuple(graph.op_names[v] for v in enters if _frame(graph, v) in frames)
+    of = {graph.op_names[v]: len(recurrences.get(_frame(graph, v), ())) for v in enters}
+    return {enter: count for enter, count in of.items() if count}
 
 
 def _frame(graph: OpGraph, enter: int) -> str:
