@@ -293,6 +293,18 @@ def test_a_size_at_which_the_step_is_another_program_is_no_obstacle():
     assert difference(other_at_three(tf.constant(X)), out) == ""
 
 
+def test_constants_too_large_to_fold_with_twice_the_batch_are_no_obstacle():
+    import keras
+
+    length, classes = 50, 4
+    inputs = keras.Input((length,), dtype="int32")
+    model = keras.Model(inputs, keras.layers.Dense(classes)(keras.layers.Embedding(9, 4)(inputs)))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    examples = 100 * 1024 // 4 // length  # whose weights, a float32 each, Grappler just folds (kMaxConstantSize)
+    x = np.zeros((examples, length), np.int32)
+    assert split_source(model, (x, x), [examples]).slices.sizes == (examples,)
+
+
 def test_an_input_of_a_dictionary_is_called_by_its_key():
     named = tf.function(lambda given: tf.reduce_sum(given["x"]) * given["scale"])
     assert "input 0 ('scale')" in refused(named, ({"x": X, "scale": np.array(2.0)},), 2, batch_axis={1: 0}).received

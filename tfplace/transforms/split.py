@@ -163,14 +163,19 @@ def _with_single_reads(flat: FlatFunction) -> FlatFunction:
 def _compared(
     whole: FlatFunction, with_examples: Callable[[int], FlatFunction], cut: tuple[int, tuple[int, ...]]
 ) -> TwoSizes:
-    """The step with its batch size beside that with another: a slice's, or twice as many examples.
+    """The step with its batch size beside that with another: a slice's, twice as many examples, or half as many.
 
-    A small size may happen to be that of something else, such as of an axis of two, and then constants are shared.
+    A small size may happen to be that of something else, such as of an axis of two, and then constants are shared. And
+    Grappler folds constants of up to 100 KiB only (`kMaxConstantSize`), of which a step may have one that is smaller
+    with one batch size and larger with the other.
 
     Args:
       whole: the step with its batch size.
       with_examples: the step with another.
       cut: the batch size, and the sizes of the slices.
+
+    Raises:
+      SplitError: the step is beside each of them one of other ops; of the last that was tried but for the half.
     """
     examples, sizes = cut
 
@@ -180,7 +185,13 @@ def _compared(
     if 1 < sizes[0] < examples:
         with contextlib.suppress(SplitError):
             return beside(sizes[0])
-    return beside(2 * examples)
+    try:
+        return beside(2 * examples)
+    except SplitError:
+        if 1 < examples // 2 != sizes[0]:
+            with contextlib.suppress(SplitError):
+                return beside(examples // 2)
+        raise
 
 
 def _traced_again(step: Step, specs: Any, batches: tuple[int, int], batch_axis: Axes) -> FlatFunction:
