@@ -6,7 +6,8 @@
 Every model is planned for each box, with the memory that its devices have and with half of what the step needs on one
 of its GPUs, for each seed. The alternatives are the rows of the plan that need no search and no remedy: one device,
 MirroredStrategy, data parallelism and pipelines, op by op and compiled, whole and with any number of slices that was
-tried, if they fit and can be run. Cells that are there already are kept; --again plans them anew.
+tried, if they fit and can be run; a way on the host's CPU alone counts as nothing. Cells that are there already are
+kept; --again plans them anew.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from tfplace.version import versions
 BOXES = ("4xP100", "8xV100-NVLink", "4xA100-NVLink", "2xV100-PCIe+2xP100")
 AMPLE, TIGHT = "ample", "tight"
 SEARCHED = "placed"
+_OWN = ("one device", "MirroredStrategy")
 MAY_BE_BEHIND = 1.01
 """Times the best alternative that a plan may take: simpler rows are taken if they are as good."""
-_OWN = ("one device", "MirroredStrategy")
 LEAVES = 1.2
 """The best alternative over the bound, from which on there is something to gain."""
 
@@ -103,9 +104,8 @@ def _told(cell):
     """The chosen step over the best alternative's."""
     if cell["chosen_s"] is None:
         return "nothing fits"
-    if cell["best_s"] is None:
-        return "alone fits"
-    return f"{cell['chosen_s'] / cell['best_s']:.3f}"
+    best_s = _best_s(cell)
+    return "alone fits" if best_s is None else f"{cell['chosen_s'] / best_s:.3f}"
 
 
 def text(found):
@@ -139,9 +139,9 @@ def text(found):
 
 
 def _of_kind(cells):
-    both = [cell for cell in cells if cell["chosen_s"] is not None and cell["best_s"] is not None]
-    gains = [cell for cell in both if cell["best_s"] > LEAVES * cell["bound_s"]]
-    behind = [cell for cell in both if cell["chosen_s"] > MAY_BE_BEHIND * cell["best_s"]]
+    both = [cell for cell in cells if cell["chosen_s"] is not None and _best_s(cell) is not None]
+    gains = [cell for cell in both if _best_s(cell) > LEAVES * cell["bound_s"]]
+    behind = [cell for cell in both if cell["chosen_s"] > MAY_BE_BEHIND * _best_s(cell)]
     return [
         str(len(cells)),
         str(len({cell["model"] for cell in cells})),
@@ -154,14 +154,18 @@ def _of_kind(cells):
 
 
 def _best_s(cell):
-    return cell["best_s"]
+    """What the best way without a search takes; None where nothing but the host's CPU is left of these."""
+    return None if cell["best"] is None or _is_on_cpu(cell["best"]) else cell["best_s"]
 
 
 def _own_s(cell):
-    """What TensorFlow does by itself: one device, op by op or compiled, or MirroredStrategy; None if nothing fits."""
-    return min(
-        (took for name, took in cell["rows"].items() if name.startswith(_OWN) and "slices" not in name), default=None
-    )
+    """What TensorFlow's own ways take, one GPU or MirroredStrategy; None where they do not fit."""
+    own = {name: took for name, took in cell["rows"].items() if name.startswith(_OWN) and "slices" not in name}
+    return min((took for name, took in own.items() if not _is_on_cpu(name)), default=None)
+
+
+def _is_on_cpu(name):
+    return "(CPU" in name
 
 
 def _mean(cells, other_s=_best_s):
