@@ -47,6 +47,18 @@ def test_two_layers_in_one_loop_run_two_turns_at_once():
     assert turns_at_once(graph) == dict.fromkeys(enters(graph), 2)
 
 
+def test_a_loop_runs_no_more_turns_at_once_than_the_model_allows():
+    def both(x):
+        weight = tf.ones((SIDE, SIDE))
+
+        def turn(i, h, g):
+            return i + 1, tf.tanh(h @ weight), tf.tanh(g @ weight + h)
+
+        return tf.while_loop(lambda i, h, g: i < 9, turn, (0, x, x), parallel_iterations=1)[2]
+
+    assert set(turns_at_once(graph_of(both)).values()) == {1}
+
+
 def test_a_loop_over_examples_runs_as_the_model_wants_it():
     graph = graph_of(lambda x: tf.map_fn(lambda row: tf.linalg.matvec(tf.ones((SIDE, SIDE)), row), x))
     assert enters(graph) and not turns_at_once(graph)

@@ -77,7 +77,7 @@ def test_an_update_does_not_wait_for_what_waits_for_it():
     assert not waits_of(graph_of("update_then_read")).after
 
 
-def test_updates_do_not_wait_for_one_another_in_a_circle():
+def test_updates_do_not_wait_for_one_another_in_a_cycle():
     graph = graph_of("read_each_after_the_other")
     assert not {"first", "second"} & {u for before in waits_of(graph).after.values() for u in before}
 
@@ -88,7 +88,7 @@ def test_an_update_does_not_wait_for_a_turn_of_a_loop():
     assert inside and not inside & {u for before in waits_of(graph).after.values() for u in before}
 
 
-def test_waits_that_are_there_stay_and_a_circle_through_them_is_none():
+def test_waits_that_are_there_stay_and_a_cycle_through_them_is_none():
     graph = graph_of("update")
     (update,) = updates_of(graph)
     joint = Waits({"joint": (update,), "reader": ("joint",)}, {"joint": canonical("CPU:0")})

@@ -28,12 +28,12 @@ def with_updates_last(graph: OpGraph, op_device: IntArray, waits: Waits) -> Wait
     Args:
       graph: [V] ops.
       op_device: [V] device of each op.
-      waits: what ops wait for already, without circles.
+      waits: what ops wait for already, without cycles.
     """
     reader, update = _pairs(graph, op_device)
     if not len(reader):
         return waits
-    free = ~_in_circles(graph, waits, reader, update)
+    free = ~_in_cycles(graph, waits, reader, update)
     names, after = graph.op_names, dict(waits.after)
     for u, v in zip(reader[free].tolist(), update[free].tolist(), strict=True):
         after[names[v]] = (*after.get(names[v], ()), names[u])
@@ -73,8 +73,8 @@ def _held_variable(graph: OpGraph, op_device: IntArray) -> IntArray:
     return out
 
 
-def _in_circles(graph: OpGraph, waits: Waits, reader: IntArray, update: IntArray) -> BoolArray:
-    """Which pairs are part of a circle if every update waits for its readers."""
+def _in_cycles(graph: OpGraph, waits: Waits, reader: IntArray, update: IntArray) -> BoolArray:
+    """Which pairs are part of a cycle if every update waits for its readers."""
     joint = {name: graph.num_ops + i for i, name in enumerate(waits.joints)}
     place = {**graph.index, **joint}
     told = [(place[u], place[v]) for v, before in waits.after.items() for u in before]
@@ -83,6 +83,6 @@ def _in_circles(graph: OpGraph, waits: Waits, reader: IntArray, update: IntArray
     dst = np.concatenate([graph.edge_dst[own], [v for _, v in told], update]).astype(np.int32)
     size = graph.num_ops + len(joint)
     edges = coo_array((np.ones(len(src), np.int8), (src, dst)), shape=(size, size))
-    circle = connected_components(edges.tocsr(), connection="strong")[1]
-    out: BoolArray = circle[reader] == circle[update]
+    cycle = connected_components(edges.tocsr(), connection="strong")[1]
+    out: BoolArray = cycle[reader] == cycle[update]
     return out

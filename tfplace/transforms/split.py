@@ -166,8 +166,8 @@ def _compared(
     """The step with its batch size beside that with another: a slice's, twice as many examples, or half as many.
 
     A small size may happen to be that of something else, such as of an axis of two, and then constants are shared. And
-    Grappler folds constants of up to 100 KiB only (`kMaxConstantSize`), of which a step may have one that is smaller
-    with one batch size and larger with the other.
+    Grappler folds constants of up to 100 KiB only (`kMaxConstantSize`): a constant may be smaller than that with one
+    batch size and larger with the other.
 
     Args:
       whole: the step with its batch size.
@@ -175,7 +175,7 @@ def _compared(
       cut: the batch size, and the sizes of the slices.
 
     Raises:
-      SplitError: the step is beside each of them one of other ops; of the last that was tried but for the half.
+      SplitError: with each of these sizes the step has other ops; it tells those with twice as many examples.
     """
     examples, sizes = cut
 
