@@ -123,6 +123,9 @@ def text(found):
         "over TensorFlow's own",
     ]
     summary = [[*kind, *_of_kind([one for one in cells if (one["box"], one["memory"]) == kind])] for kind in kinds]
+    memories = dict.fromkeys(memory for _, memory in kinds)
+    summary += [["all", one, *_of_kind([cell for cell in cells if cell["memory"] == one])] for one in memories]
+    summary.append(["all", "both", *_of_kind(cells)])
     models = list(dict.fromkeys(cell["model"] for cell in cells))
     matrix = [
         [
