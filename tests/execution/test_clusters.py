@@ -83,7 +83,7 @@ def test_large_graphs_have_their_own_pairs():
 
 
 @pytest.mark.parametrize("name", ["inception_like", "lstm_while"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_op_is_in_one_cluster_of_its_device_or_left_out_for_a_reason(name, seed):
     source, batches = step_models.build(name)
     graph = tfplace.extract(source, batches[0])

@@ -15,6 +15,8 @@ Y = RNG.integers(3, size=22)
 CLOSE = {"rtol": 2e-3, "atol": 2e-3}
 
 both = pytest.mark.parametrize("package", ["keras", "tf_keras"])
+but_slowly = pytest.mark.parametrize("package", ["keras", pytest.param("tf_keras", marks=pytest.mark.slow)])
+"""For what does not ask which package it is."""
 """For what each Keras does in a way of its own; what is the callback's alone is tested with Keras 3."""
 
 

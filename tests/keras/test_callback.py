@@ -153,8 +153,8 @@ DATA = {
 @pytest.mark.parametrize(
     ("package", "kind"),
     [
-        *(("keras", kind) for kind in ("generator", "dataset", "class_weight")),
-        pytest.param("keras", "sample_weight", marks=pytest.mark.slow),
+        ("keras", "generator"),
+        *(pytest.param("keras", kind, marks=pytest.mark.slow) for kind in ("dataset", "class_weight", "sample_weight")),
         pytest.param("tf_keras", "generator", marks=pytest.mark.slow),
     ],
 )

@@ -13,7 +13,7 @@ from tests.keras.fitting import (
     Y,
     assert_same,
     assert_same_weights,
-    both,
+    but_slowly,
     callback,
     devices_of,
     fit,
@@ -32,7 +32,7 @@ def both_ways(make, **arguments):
     return plain, placed
 
 
-@both
+@but_slowly
 def test_two_networks_with_optimizers_of_their_own_and_no_call(package):
     keras = keras_of(package)
     layers = keras.layers
@@ -133,7 +133,10 @@ def test_python_control_flow_that_tf_keras_converts():
     assert_same_weights(plain, placed)
 
 
-@pytest.mark.parametrize(("package", "when"), [("keras", "on_train_batch_begin"), ("tf_keras", "on_train_batch_end")])
+@pytest.mark.parametrize(
+    ("package", "when"),
+    [("keras", "on_train_batch_begin"), pytest.param("tf_keras", "on_train_batch_end", marks=pytest.mark.slow)],
+)
 def test_a_batch_trained_in_between(package, when):
     keras = keras_of(package)
 

@@ -9,7 +9,18 @@ import pytest
 import tensorflow as tf
 
 import tfplace
-from tests.keras.fitting import X, Y, assert_same, assert_same_weights, both, callback, fit, keras_of, make_model
+from tests.keras.fitting import (
+    X,
+    Y,
+    assert_same,
+    assert_same_weights,
+    both,
+    but_slowly,
+    callback,
+    fit,
+    keras_of,
+    make_model,
+)
 from tfplace.keras import PlacementCallback
 
 LOSS = "sparse_categorical_crossentropy"
@@ -43,7 +54,7 @@ def generating(keras, **compile_arguments):
     return model
 
 
-@both
+@but_slowly
 def test_what_a_model_generates_in_between(package):
     keras = keras_of(package)
     told = {}
@@ -61,7 +72,7 @@ def test_what_a_model_generates_in_between(package):
     np.testing.assert_array_equal(placed.generate(), plain.generate())
 
 
-@both
+@but_slowly
 def test_another_model_of_the_same_layers_in_between(package):
     keras = keras_of(package)
 

@@ -48,7 +48,7 @@ def _train(source, batch):
             step(tensors)
 
 
-@pytest.mark.parametrize("model", ["inception_like", "lstm_while", "sonnet_mlp"])
+@pytest.mark.parametrize("model", [pytest.param("inception_like", marks=pytest.mark.slow), "lstm_while", "sonnet_mlp"])
 def test_trains_as_the_plain_program_does(model):
     source, (batch, *_) = step_models.build(model)
     graph = tfplace.extract(source, batch)

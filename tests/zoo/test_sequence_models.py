@@ -18,6 +18,8 @@ TINY = {
     "wavenet": {"batch": 2, "stacks": 2, "layers": 4, "samples": 20, "residual": 4, "skip": 6, "classes": WORDS},
 }  # fmt: skip
 NAMES = ["rnnlm_2", "rnnlm_4", "nmt_2", "nmt_4", "gnmt_2", "gnmt_4", "gnmt_8", "transformer_xl_2", "wavenet_2x18"]
+DEEPER = ("rnnlm_4", "nmt_4", "gnmt_4", "gnmt_8")
+"""With more of the same layers."""
 
 
 def tiny(name, **params):
@@ -48,7 +50,9 @@ def softmax(x):
     return x / x.sum()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in DEEPER else ()) for name in NAMES]
+)
 def test_training_steps_learn_a_batch(name):
     built = tiny(name)
     built.model.run_eagerly = True  # tracing unrolled steps takes longer
@@ -60,7 +64,7 @@ def test_training_steps_learn_a_batch(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["rnnlm_2", "nmt_2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nmt_4", "gnmt_4"))]
+    "name", ["nmt_2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rnnlm_2", "nmt_4", "gnmt_4"))]
 )
 def test_unrolled_and_loop_train_alike(name):
     unrolled, loop = tiny(name), tiny(name, unroll=False)

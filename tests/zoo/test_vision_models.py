@@ -18,7 +18,7 @@ def one_step(built, *, eagerly=True):
     [
         pytest.param(resnet.build, {"size": 32}, marks=pytest.mark.slow, id="resnet50"),
         pytest.param(efficientnet.build, {"size": 32}, id="efficientnet"),
-        pytest.param(nasnet.build, {"size": 32, "cells": 3, "filters": 8}, id="nasnet"),
+        pytest.param(nasnet.build, {"size": 32, "cells": 3, "filters": 8}, marks=pytest.mark.slow, id="nasnet"),
         pytest.param(
             nasnet.build,
             {"size": 32, "cells": 6, "filters": 8, "variant": "large"},

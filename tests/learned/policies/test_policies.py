@@ -224,13 +224,7 @@ def facts(path):
     ]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in ("hierarchical", "placeto_scratch") else ())
-        for name in POLICIES
-    ],
-)
+@but_long
 def test_a_start_is_leant_towards(name):
     """From the optimum nothing worse is answered, and what is drawn at first is closer to it."""
     problem, best = planted()
@@ -243,7 +237,13 @@ def test_a_start_is_leant_towards(name):
     assert logged[0]["reward"] > logged[-1]["reward"] + 0.1
 
 
-@everyone
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("hierarchical", "placeto_scratch") else ())
+        for name in POLICIES
+    ],
+)
 def test_large_problems_are_placed_in_groups(name):
     """Or, without any, in segments."""
     problem = random_problem(np.random.default_rng(1), num_ops=300, num_devices=3, unit=1e-3)
@@ -255,14 +255,7 @@ def test_large_problems_are_placed_in_groups(name):
     problem.expand(devices)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gdp_scratch",
-        *LEARNERS,
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("hierarchical", "placeto_scratch")),
-    ],
-)
+@but_long
 def test_what_the_users_model_draws_does_not_depend_on_the_search(name):
     def drawn(search):
         tf.random.set_seed(1)
