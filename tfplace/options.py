@@ -96,8 +96,8 @@ class SplitOptions(Options):
     )
     pack: bool = option(
         False,
-        "Send small gradients and variables of a split step as one message; faster where messages are expensive, such "
-        "as between processes",
+        "Send gradients and variables of a split step packed together; faster for compiled steps, and where messages "
+        "are expensive, such as between processes",
         kind=bool,
         page="concepts/splitting.md",
         recorded=lambda options: None if options.slices is None else options.pack,

@@ -128,8 +128,8 @@ def split(
         the flattened batch: inputs that are not listed have axis 0, and None gives every slice the whole input.
       batch_norm: "per_slice": layers that normalize over the batch take the statistics of each slice, as in data
         parallelism. "synchronized": they take those of the batch, so the slices wait for one another.
-      pack: whether each slice sends its small gradients, averages and variables of a dtype as one tensor. This is
-        faster where a message costs much, such as between processes.
+      pack: whether each slice sends gradients, averages and variables packed together, in buckets of 256 KiB. This is
+        faster for compiled steps, and where a message costs much, such as between processes.
       training: as in `extract`.
       name: as in `extract`.
 

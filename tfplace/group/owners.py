@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from tfplace.core.arrays import IntArray
 from tfplace.core.graph import OpGraph
@@ -51,15 +53,21 @@ def weights_of_ops(graph: OpGraph) -> IntArray:
 
 
 def packed_weights(graph: OpGraph, weight_of: IntArray) -> dict[int, int]:
-    """Variable that is sent in a pack -> one of those that are: all of them are better off with one owner."""
+    """Variable that is sent in a pack -> the first of those that packs join it with: one owner is best for them."""
     names = enumerate(zip(graph.op_names, graph.op_types, strict=True))
     packs = {v: kind for v, (name, kind) in names if name.startswith(PACKED)}
-    found: dict[int, None] = {}
+    links: dict[tuple[int, int], None] = {}  # (op of a pack, variable)
     for src, dst in zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), strict=True):
         for pack, kind, other in ((src, "SplitV", dst), (dst, "ConcatV2", src)):
             if packs.get(pack) == kind and weight_of[other] >= 0:
-                found[int(weight_of[other])] = None
-    return dict.fromkeys(found, next(iter(found), -1))
+                links[pack, int(weight_of[other])] = None
+    if not links:
+        return {}
+    pack, weight = np.array([*links]).T
+    joined = coo_array((np.ones(len(pack), np.int8), (pack, weight)), shape=(graph.num_ops, graph.num_ops))
+    label = connected_components(joined.tocsr(), directed=False)[1]
+    first: dict[int, int] = {}
+    return {w: first.setdefault(int(label[w]), w) for w in weight.tolist()}
 
 
 def _heaviest(given: list[tuple[int, int]]) -> int:
