@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -118,7 +119,7 @@ def checked_slices(slices: int | str | Sequence[int] | IntArray | None) -> int |
     numbers: Sequence[object] = given if isinstance(given, Sequence) else [1 if given is None else given]
     counts = [int(n) for n in numbers if isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1]
     if not counts or len(counts) < len(numbers):
-        raise SplitError(f"slices={slices!r}", "how many slices, or the examples of each slice")
+        raise SplitError(f"slices={reprlib.repr(slices)}", "how many slices, or the examples of each slice")
     if isinstance(given, Sequence):
         return tuple(counts)
     return None if counts == [1] else counts[0]
