@@ -44,7 +44,7 @@ STOPPED = "interrupted before all was tried"
 
 PACKED_PARALLEL = f"{DATA_PARALLEL}, packed"
 
-_NEARLY = 1.3
+_NEARLY = 2.0
 """Data parallelism is tried packed where it takes at most so many times as long as the best way."""
 
 _FOR_COMPILED = 0.2
@@ -56,8 +56,8 @@ _FAR = 1.5
 _LESS = 0.9
 """Twice as many slices are of use if they exceed memory by at most such a part: weights do not shrink with them."""
 
-_MOST_OPS = 100_000
-"""Ops of a step that is still read for one more way: tens of seconds."""
+_MOST_OPS = 150_000
+"""Ops of a step that is still read for one more way: a minute or so."""
 
 _RECOMPUTING_S = 30.0
 """Seconds for which choices of what to compute again are tried at least; of a large step they are a few."""
